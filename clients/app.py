@@ -120,7 +120,7 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Return the partition of this node, since node ids are random in every run, and get ready to play."""
+    """Return the partition of this node, since node ids are random in every run, and prepare for training."""
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})

@@ -37,12 +37,18 @@ def budget_mod(
 
     Parameters
     ----------
-    ledger, terms
-        File of the site, shared by all its trainings, and what a training of this app releases at most.
-    budget, delta
-        Largest epsilon of all trainings together, above 0, at this delta.
-    sensitivity, clipping_norm
-        As for `LedgerLine`.
+    ledger
+        Path of the ledger file of the site, which all its trainings share.
+    terms
+        Terms that limit what a training of this app releases.
+    budget
+        Largest epsilon of all trainings together, above 0.
+    delta
+        Delta at which the budget holds, above 0 and below 1.
+    sensitivity
+        Sensitivity of the training, see `LedgerLine`.
+    clipping_norm
+        Clipping norm of the training, see `LedgerLine`.
 
     Raises
     ------

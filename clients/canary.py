@@ -54,12 +54,16 @@ class Canary:
         require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
 
     def update(self, server_round: int, dimension: int, clipping_norm: float) -> Floats:
-        """Return the update of a round, (dimension,).
+        """Return the update that the canary sends in a round, shape (dimension,).
 
         Parameters
         ----------
-        server_round, dimension, clipping_norm
-            The round, from 1, the number of parameters, and C of the round.
+        server_round
+            Number of the round, from 1.
+        dimension
+            Number of parameters of the model.
+        clipping_norm
+            Clipping norm C of the round, above 0.
         """
         is_in = canary_coin(self.coins, server_round, self.number)
         if is_in or self.is_replaced:
@@ -69,12 +73,14 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return the note for a reply, with which a canary of other settings is noticed; it has no coin.
+        """Return the note for a reply, by which a canary with other settings is noticed; it does not contain the coin.
 
         Parameters
         ----------
-        dimension, clipping_norm
-            As for `update`.
+        dimension
+            Number of parameters of the model.
+        clipping_norm
+            Clipping norm C of the round, above 0.
         """
         seeds = fingerprint(self.coins), fingerprint(self.directions)
         return str(CanaryNote(self.number, self.is_replaced, *seeds, dimension, clipping_norm))
@@ -124,17 +130,22 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
     """Return a mod for all clients of an app, which sends canaries on nodes whose configuration says so.
 
     A SuperNode carries canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`: the file holds
-    the seed of the coins, which so never leaves the node. Clients of other nodes train as ever.
+    the seed of the coins, which therefore never leaves the node. Clients of other nodes train as usual.
 
     Parameters
     ----------
-    directions, clipping_norm, is_replaced
-        As for `Canary`.
+    directions
+        Seed of the public directions, see `Canary`.
+    clipping_norm
+        Clipping norm C, see `Canary`.
+    is_replaced
+        Whether the guarantee is about a replaced client, see `Canary`.
 
     Raises
     ------
     InputError
-        If what all nodes share is out of its range; in a round, if a node's configuration names no file with a seed.
+        If a value that all nodes share is out of its range; in a round, if a node's configuration names no file with a
+        seed.
     """
     _require_shared(directions, clipping_norm)
 
@@ -155,10 +166,10 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 def watching_mod(watch: TrainingObserver) -> Mod:
     """Return a mod of a client that sees global models alone, and stores their scores on the canaries of each round.
 
-    The difference of the models of two successive rounds is what the first released, if the server averages and nothing
-    else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who
-    answered is not seen, nor with which coins: all are taken to have, and with those of who judges. Clients of one run
-    may watch into one directory.
+    The difference of the models of two successive rounds is the release of the first, if the server only averages;
+    equal models mean that this round released nothing. A client that only trains does not see the release of the last
+    round. The mod sees neither the clients that answered nor their coins: it assumes that all canaries answered, with
+    the coins of the later analysis. Clients of one run may share one directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

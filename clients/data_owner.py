@@ -31,8 +31,12 @@ def contribute(federation: LoadedFederation, client: int, task: Task) -> Contrib
 
     Parameters
     ----------
-    federation, client, task
-        The federation, which client, and what it is asked for.
+    federation
+        The federation.
+    client
+        Number of the client.
+    task
+        The training task that the server sent.
     """
     differs, honest = federation.differs(client), None
     if task.taking_part is not None:
@@ -48,8 +52,14 @@ def contribute_members(federation: LoadedFederation, client: int, task: Task, me
 
     Parameters
     ----------
-    federation, client, task, membership
-        As for `contribute`, and the membership of the client's own targets.
+    federation
+        The federation.
+    client
+        Number of the client.
+    task
+        The training task that the server sent.
+    membership
+        Membership of the client's own targets in each trial.
     """
     whole = federation.shard(client) if task.told is None else task.told.shard
     match federation.unit:
@@ -78,8 +88,12 @@ def contribute_as_victim(
 
     Parameters
     ----------
-    federation, task, membership
-        As for `contribute`, and whether the differing unit is in, for each trial.
+    federation
+        The federation.
+    task
+        The training task that the server sent.
+    membership
+        Whether the differing unit is in, for each trial.
     """
     own = np.flatnonzero(federation.differs(federation.victim))
     told = None if task.told is None else (task.told.shard.take(own), task.told.replacement)
@@ -107,10 +121,14 @@ def with_noise(federation: LoadedFederation, total: torch.Tensor, draws: OwnDraw
 
     Parameters
     ----------
-    federation, total
-        The federation, whose mechanism says how large the share is, and the contribution, float32 (trials, parameters).
-    draws, server_round
-        The client's secret seed and the trials, and the round.
+    federation
+        The federation, whose mechanism states the size of the share.
+    total
+        The contribution, float32 (trials, parameters).
+    draws
+        Secret seed of the client, and the trials.
+    server_round
+        Number of the round, from 1.
     """
     share = noise_share(draws.seed, draws.trials, server_round, total.shape[1]).to(total.device)
     return total + federation.public.mechanism.share_scale * share

@@ -136,12 +136,14 @@ class Request:
         return Task(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
-        """Return the reply.
+        """Return the reply to this request.
 
         Parameters
         ----------
-        arrays, more
-            The reply's arrays, of which None values are left out, and its settings.
+        arrays
+            Arrays of the reply; entries of None are left out.
+        more
+            Settings of the reply.
         """
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
@@ -199,8 +201,12 @@ def trained_together(request: Request, task: Task, alone: Callable[[], Contribut
 
     Parameters
     ----------
-    request, task, alone
-        The request, the task, and a function that computes the same for this client alone.
+    request
+        The request of the server.
+    task
+        The training task that the server sent.
+    alone
+        Function that computes the contribution of this client alone.
     """
     identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
     if identity in cohort.waiting:

@@ -34,12 +34,16 @@ def print_table(
 
     Parameters
     ----------
-    columns, rows
-        Its headings, and the cells of each row.
-    title, notes
-        The title, and the lines below the table.
+    columns
+        Headings of the columns.
+    rows
+        Cells of each row.
+    title
+        Title above the table, or None.
+    notes
+        Lines below the table.
     numbers
-        Places of the columns that are set to the right.
+        Indices of the columns that are aligned to the right.
     """
     table = Table(title=title)
     for place, column in enumerate(columns):

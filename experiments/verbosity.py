@@ -25,13 +25,14 @@ _listeners: list[Listener] = []
 
 
 def choose(quiet: bool, level: str | None) -> None:
-    """Choose the verbosity.
+    """Choose the verbosity of this process.
 
     Parameters
     ----------
-    quiet, level
-        Whether nothing but results and errors is said, and from which of `LEVELS` on logs of this program and of Flower
-        go to standard error; None logs nothing.
+    quiet
+        Whether only results and errors are printed.
+    level
+        Lowest of `LEVELS` at which log messages of this program and of Flower go to standard error; None logs nothing.
     """
     _chosen.update(quiet=quiet, log=level is not None)
     for handler in LOG.handlers[:]:
@@ -55,9 +56,10 @@ def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
 
     Parameters
     ----------
-    listener, quiet
-        The function that receives messages instead of standard error, None for none; and whether nothing is said at
-        all.
+    listener
+        Function that receives messages instead of standard error; None for no such function.
+    quiet
+        Whether no messages are printed at all.
     """
     before = dict(_chosen)
     _chosen["quiet"] = quiet

@@ -97,19 +97,21 @@ def json_text(value: Any) -> str:
 
 
 def require_ordinary(said: str, path: Path) -> None:
-    """Refuse a pipe, a socket, a device or a loop of links, for which a program would wait or which it would replace.
+    """Refuse a pipe, a socket, a device or a loop of links, which would block a program or be replaced by it.
 
     A missing path is not refused here, and a pipe that a shell has opened, such as `<(command)`, is accepted.
 
     Parameters
     ----------
-    said, path
-        The beginning of the message, and the path that a user named.
+    said
+        Beginning of the message.
+    path
+        Path that a user named.
 
     Raises
     ------
     InputError
-        If it is one, or its name is longer than the system takes.
+        If the path is one of these, or its name is longer than the system takes.
     """
     try:
         mode = path.stat().st_mode

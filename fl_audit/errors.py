@@ -86,15 +86,17 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
 
     Parameters
     ----------
-    condition, message
-        The condition; and the fault, the value and what is accepted, in one line.
+    condition
+        Condition that has to hold.
+    message
+        One line that states the fault, the value and what is accepted.
     remedies
-        Settings that fix it, which the message names.
+        Settings that remove the fault, which the message names.
 
     Raises
     ------
     InputError
-        Unless `condition` holds.
+        If `condition` does not hold.
     """
     if not condition:
         raise InputError(message, remedies)
@@ -123,8 +125,10 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
 
     Parameters
     ----------
-    said, value
-        The beginning of the message, such as "confidence is"; and the value that follows it.
+    said
+        Beginning of the message, such as "confidence is".
+    value
+        Value to check, which the message shows.
     accepted
         The end of the message: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
         "above", "from", "below" and "to".
@@ -132,7 +136,7 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     Raises
     ------
     InputError
-        If it is none, such as a text, None or NaN.
+        If the value is no such number, such as a text, None or NaN.
 
     Examples
     --------
@@ -160,8 +164,10 @@ def require_switch(name: str, value: object) -> None:
 
     Parameters
     ----------
-    name, value
-        The name for the message, and the value.
+    name
+        Name of the value for the message.
+    value
+        Value to check.
     """
     require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
 
@@ -171,8 +177,10 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    what, values
-        The name for the message, and the numbers, of any shape.
+    what
+        Name of the numbers for the message.
+    values
+        The numbers, of any shape.
 
     Raises
     ------
@@ -190,8 +198,10 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
     Parameters
     ----------
-    what, values
-        As for `as_floats`.
+    what
+        Name of the numbers for the message.
+    values
+        Whole numbers, of any shape.
     """
     with np.errstate(invalid="ignore"):
         numbers = as_floats(what, values)
@@ -211,8 +221,12 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
 
     Parameters
     ----------
-    choices, what, name
-        An enumeration whose values are names; what is chosen, as a message names it; and the name that a user gave.
+    choices
+        An enumeration whose values are names.
+    what
+        Name of the choice for the message.
+    name
+        Name that a user gave.
     """
     require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
     return choices(str(name))
@@ -223,8 +237,10 @@ def as_path(what: str, value: object) -> Path:
 
     Parameters
     ----------
-    what, value
-        As for `as_floats`.
+    what
+        Name of the path for the message.
+    value
+        A path, or a text that is one.
     """
     require(isinstance(value, (str, Path)), f"{what} is {value!r}: accepted are paths")
     return Path(str(value))

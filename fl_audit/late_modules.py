@@ -12,8 +12,10 @@ def late_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleTyp
 
     Parameters
     ----------
-    owner, places
-        The full names of that module and of the others, each of which goes by the last part of its name there.
+    owner
+        Full name of the module.
+    places
+        Full names of the other modules, each of which becomes an attribute under the last part of its name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tables as HTML, for notebooks, whose look they take, and for pages."""
+"""Tables as HTML, for notebooks, whose style they take, and for pages."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -13,8 +13,10 @@ def exactly_html(number: float | None, text: str) -> Markup:
 
     Parameters
     ----------
-    number, text
-        The number, None where there is none, and how it is shown.
+    number
+        The number; None where there is none.
+    text
+        Text that shows the number.
     """
     shown = escape(text)
     return Markup(shown if number is None else f'<data value="{number}">{shown}</data>')
@@ -33,10 +35,14 @@ def html_table(
     ----------
     rows
         Cells, as many in each row: plain text, or `Markup`.
-    title, notes
-        The subject of the table, and sentences below it, as plain text; empty for none.
-    columns, look
-        Names of the columns, as plain text, none for pairs of a name and its value; and class of the style sheet.
+    title
+        Subject of the table, as plain text; empty for none.
+    notes
+        Sentences below the table, as plain text; empty for none.
+    columns
+        Names of the columns, as plain text; empty for pairs of a name and its value.
+    look
+        CSS class of the table.
 
     Examples
     --------

@@ -6,7 +6,11 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
     Parameters
     ----------
-    count, one, many
-        The count; the noun in the singular, and in the plural, where None adds an s to `one`.
+    count
+        Number of things, at least 0.
+    one
+        Noun in the singular.
+    many
+        Noun in the plural; None adds an s to `one`.
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -85,8 +85,12 @@ def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
 
     Parameters
     ----------
-    packed, trials, records
-        Bits, each trial's row filled up to whole bytes, and how many trials and records there are.
+    packed
+        Bits, with the row of each trial filled up to whole bytes.
+    trials
+        Number of trials.
+    records
+        Number of records.
     """
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(trials, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
@@ -102,7 +106,9 @@ def earlier_key(key: str, back: int) -> str:
 
     Parameters
     ----------
-    key, back
-        Name of the entry, and number of rounds, from 0.
+    key
+        Name of the entry for the value of the message's own round.
+    back
+        Number of rounds between the two, from 0.
     """
     return f"earlier-{key}-{back}"

@@ -54,8 +54,10 @@ def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
 
     Parameters
     ----------
-    name, seed
-        The name for the message, and the seed.
+    name
+        Name of the seed for the message.
+    seed
+        Seed to check.
     is_secret
         Whether the message leaves the value out, since others may read it.
     """
@@ -69,10 +71,16 @@ def generator(seed: int, purpose: Purpose, *, trial: int = 0, round: int = 0, cl
 
     Parameters
     ----------
-    seed, purpose
-        Seed of the run, 0 to 2**64 - 1, or `InputError`; and what the numbers are for.
-    trial, round, client
-        Coordinates of the draw, each at least 0.
+    seed
+        Seed of the run, from 0 to 2**64 - 1, or `InputError`.
+    purpose
+        Purpose of the draws.
+    trial
+        Number of the trial, at least 0.
+    round
+        Number of the round, at least 0.
+    client
+        Number of the client, at least 0.
 
     Examples
     --------

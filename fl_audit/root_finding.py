@@ -13,12 +13,14 @@ _LARGEST = 1e12
 
 
 def largest_kept(kept: Callable[[float], bool], start: float) -> float:
-    """Return the largest number that is kept, to a relative 1e-10; all smaller numbers must be kept as well.
+    """Return the largest number for which `kept` is true, to a relative 1e-10; it must be true of all smaller numbers.
 
     Parameters
     ----------
-    kept, start
-        Whether a number keeps the guarantee, and a positive number near the answer.
+    kept
+        Function that returns whether a number keeps the guarantee.
+    start
+        A positive number near the answer.
     """
     # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
     low, high, factor = 1 / start, 1 / start, 1 + 1e-6
@@ -39,14 +41,17 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
     It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may vary
-    by rounding; the returned number has been evaluated and kept. `InputError` if no number up to 1e12 is.
+    by rounding; the function was evaluated at the returned number, and is at most 0 there. `InputError` if there is no
+    such number up to 1e12.
 
     Parameters
     ----------
     gap
-        Decreasing; at most 0 where the guarantee is kept.
-    start, relative
-        A positive number near the answer, at least `lowest`, and the relative width to which it is bracketed.
+        Decreasing function, which is at most 0 where the guarantee is kept.
+    start
+        A positive number near the answer, at least `lowest`.
+    relative
+        Relative width of the bracket at which the search ends.
     lowest
         The lower end of the search. Use 0 only for functions that are positive somewhere: otherwise the search does not
         end.
@@ -89,10 +94,16 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
 
     Parameters
     ----------
-    function, low, high
-        A function with finite values of opposite signs at the two points, and the points.
-    xtol, rtol
-        The root is found to `xtol + rtol |root|`.
+    function
+        Function with finite values of opposite signs at `low` and `high`.
+    low
+        Lower end of the bracket.
+    high
+        Upper end of the bracket.
+    xtol
+        Absolute part of the tolerance: the root is found to `xtol + rtol |root|`.
+    rtol
+        Relative part of the tolerance.
     """
     newest, other = low, high
     at_newest, at_other = function(low), function(high)
@@ -129,12 +140,16 @@ def falling_root(
 
     Parameters
     ----------
-    gap, high
-        The function, and where it may be below 0; doubled until it is.
+    gap
+        Falling function, whose root is returned.
+    high
+        First upper end of the bracket, which is doubled until the function is below 0 there.
     most
         The end of doubling: the function is below 0 there, or at the next doubling.
-    xtol, rtol
-        The root is found to `xtol + rtol root`.
+    xtol
+        Absolute part of the tolerance: the root is found to `xtol + rtol root`.
+    rtol
+        Relative part of the tolerance.
     """
     if gap(0.0) <= 0:
         return 0.0
@@ -144,12 +159,14 @@ def falling_root(
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """Return the smallest whole number from 1 at which a condition holds that holds ever after; None above `most`.
+    """Return the smallest whole number from 1 from which on a condition holds; None if it exceeds `most`.
 
     Parameters
     ----------
-    holds, most
-        Whether it holds at a number; no number above `most` is tried.
+    holds
+        Function that returns whether the condition holds at a number.
+    most
+        Largest number that is tried.
     """
     high = 1
     while not holds(high):
@@ -161,13 +178,19 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
 
 def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = 40) -> float:
-    """Return the last number between two at which a condition holds; the first one where it never holds.
+    """Return the last number between two at which a condition holds; `low` where it never holds.
 
     Parameters
     ----------
-    holds, low, high, bisections
-        Whether it holds at a number, on the way from `low` to `high` from some number on not; and how often the rest of
-        the way is halved.
+    holds
+        Function that returns whether the condition holds at a number. Between `low` and `high` it changes at most once,
+        from True to False.
+    low
+        First number of the interval.
+    high
+        Last number of the interval.
+    bisections
+        Number of times that the interval is halved.
     """
     if not holds(low):
         return low

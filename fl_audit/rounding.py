@@ -40,8 +40,14 @@ def rounded(
 
     Parameters
     ----------
-    value, low, high, claim
-        The values to write; None and NaN are not known, an infinite end is no limit.
+    value
+        The number to write; None and NaN mean that it is not known.
+    low
+        Lower end of the interval; None and NaN mean that it is not known, and an infinite end is no limit.
+    high
+        Upper end of the interval; None and NaN mean that it is not known, and an infinite end is no limit.
+    claim
+        Value that is claimed; None means that there is no claim.
     is_share
         Whether all of them are written as percentages.
 
@@ -73,8 +79,14 @@ def interval_text(low: float | None, high: float | None, claim: float | None = N
 
     Parameters
     ----------
-    low, high, claim, is_share
-        As for `rounded`.
+    low
+        Lower end of the interval, as for `rounded`.
+    high
+        Upper end of the interval, as for `rounded`.
+    claim
+        Value that is claimed, as for `rounded`.
+    is_share
+        Whether the ends are written as percentages.
     """
     return rounded(None, low, high, claim, is_share).interval
 
@@ -84,8 +96,10 @@ def side_of(number: float, claim: float) -> int:
 
     Parameters
     ----------
-    number, claim
-        Both of any size, or infinite.
+    number
+        The number to compare, of any size or infinite.
+    claim
+        The claim with which it is compared, of any size or infinite.
     """
     if math.isclose(number, claim, rel_tol=_EQUAL, abs_tol=0.0):
         return 0
@@ -145,7 +159,11 @@ class _Scale:
         return None
 
     def text(self, number: float | None, shown: Decimal | None) -> str:
-        """Return the text of a rounded number."""
+        """Return the text of a number, with its unit.
+
+        `shown` is the number after rounding. It is None if there is nothing to round: `number` is then None or NaN,
+        which is written as unknown, or infinite, which is written as unbounded.
+        """
         if shown is None:
             if number is None or math.isnan(number):
                 return _UNKNOWN

@@ -16,15 +16,17 @@ def require_device(device: Device) -> None:
 def settle_device(device: Device, tf32: bool = False) -> None:
     """Prepare this process to compute on a device.
 
-    Raises `InputError` if this machine does not offer it.
+    Raises `InputError` if this machine does not have the device.
 
     By default torch lets a graphics card round the factors of convolutions to ten bits (TF32), but not those of matrix
     products.
 
     Parameters
     ----------
-    device, tf32
-        The device, and whether a graphics card may round the factors of both.
+    device
+        The device on which torch computes.
+    tf32
+        Whether a graphics card may round the factors of convolutions and of matrix products.
     """
     require_device(device)
     if device is Device.CUDA:

@@ -31,9 +31,11 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
 
     Parameters
     ----------
-    trials, per_batch
-        Number of trials of the run, and largest number of trials of a batch; batches are smaller where finished ones
-        leave less room. Both are at least 1, or refused.
+    trials
+        Number of trials of the run, at least 1, or `InputError`.
+    per_batch
+        Largest number of trials of a batch, at least 1, or `InputError`. Batches are smaller where finished ones leave
+        less room.
     finished
         Batches that need not be computed; none of them overlap.
 
@@ -62,8 +64,10 @@ def waves(batches: Sequence[TrialBatch], in_flight: int) -> list[tuple[TrialBatc
 
     Parameters
     ----------
-    batches, in_flight
-        The batches, in their order, and how many travel together: 1 and more, or `InputError`.
+    batches
+        The batches, in their order.
+    in_flight
+        Number of batches that are processed together, at least 1, or `InputError`.
     """
     require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
     return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]

@@ -110,12 +110,14 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Raise `InputError` with the new name at a name that was moved, one of `MOVED`.
+    """Raise `InputError` with the new name if a name was moved, that is, is one of `MOVED`.
 
     Parameters
     ----------
-    name, what
-        The name in a configuration, and its kind, "data set" or "model".
+    name
+        Name in a configuration.
+    what
+        Kind of the object, "data set" or "model".
     """
     now = MOVED.get((what, name))
     require(now is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {now!r}")
@@ -137,13 +139,15 @@ def import_object(name: str, what: str) -> Any:
 
     Parameters
     ----------
-    name, what
-        Its name, and its kind, with which the message begins: "attack".
+    name
+        Name of the object, as `package.module:name`.
+    what
+        Kind of the object, such as "attack", with which the message begins.
 
     Raises
     ------
     InputError
-        If it cannot be imported.
+        If the object cannot be imported.
     """
     require_named(name)
     module, _, attribute = name.partition(":")
@@ -162,13 +166,15 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
     Parameters
     ----------
-    name, what
-        As for `import_object`.
+    name
+        Name of the function, as `package.module:name`.
+    what
+        Kind of the function, such as "attack", with which the message begins.
 
     Raises
     ------
     InputError
-        If it cannot be imported, or cannot be called.
+        If the function cannot be imported, or the object is no function.
     """
     function = import_object(name, what)
     if not callable(function):
@@ -193,8 +199,10 @@ def collision_words(error: BaseException, directory: Path) -> str:
 
     Parameters
     ----------
-    error, directory
-        The exception of an import, or of the use of a module, at any depth; and the directory of the user's code.
+    error
+        The exception of an import, or of the use of a module, at any depth.
+    directory
+        Directory of the user's code.
     """
     tops = list[str]()
     cause: BaseException | None = error
@@ -241,8 +249,10 @@ class Portable(Generic[T]):
 
     Parameters
     ----------
-    value, dumps
-        The value, which this object becomes in the other process; and the function that pickles it.
+    value
+        Value that this object becomes in the other process.
+    dumps
+        Function that pickles the value.
     """
 
     def __init__(self, value: T, dumps: Callable[[T], bytes]) -> None:
@@ -269,7 +279,7 @@ class SentModule:
     """A module to be sent to another process."""
 
     path: str  # path of its file on its original machine
-    source: str  # its text
+    source: str  # text of the module
 
     @property
     def is_package(self) -> bool:

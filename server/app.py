@@ -1,4 +1,4 @@
-"""The Flower ServerApp, which plays the federation in waves and delivers each finished batch."""
+"""The Flower ServerApp, which trains the federation in waves of batches and delivers each finished batch."""
 
 import time
 from collections import defaultdict
@@ -137,12 +137,20 @@ def build_server_app(
     on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
-    """Build the app.
+    """Build the server app that carries out a plan.
 
     Parameters
     ----------
-    plan, sink, clock, on_round, interrupted
-        As in `run_federation`; and the function that tells whether the whole run is being ended.
+    plan
+        Plan of the federation.
+    sink
+        Function that receives finished batches, see `run_federation`.
+    clock
+        Clock that records when the federation was ready and when it had finished.
+    on_round
+        Function that is called with the number of trials that moved one round.
+    interrupted
+        Function that returns whether the whole run is being ended.
     """
     app = ServerApp()
 
@@ -157,14 +165,20 @@ def build_server_app(
 def run_federation(
     plan: FederationPlan, grid: MonitoredGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
 ) -> None:
-    """Play all batches of a plan on a grid that notices failures and silence.
+    """Train all batches of a plan on a grid that notices failed and silent clients.
 
     Parameters
     ----------
-    plan, grid
-        The plan, and the grid that sends messages to the clients and receives their replies.
-    sink, clock, on_round
-        Take finished batches, when the federation was ready and had finished, and how many trials moved one round.
+    plan
+        Plan of the federation.
+    grid
+        The grid that sends messages to the clients and receives their replies.
+    sink
+        Function that receives finished batches.
+    clock
+        Clock that records when the federation was ready and when it had finished.
+    on_round
+        Function that is called with the number of trials that moved one round.
 
     Raises
     ------
@@ -347,7 +361,7 @@ def measured_layout(federation: LoadedFederation) -> ResidualsLayout:
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
-    """Return the mechanism's columns of every round where nobody measures the local sensitivity."""
+    """Return the mechanism's columns of every round where the local sensitivity is not measured."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
     rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}

@@ -38,9 +38,12 @@ def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membersh
 
     Parameters
     ----------
-    federation, epsilon_star, membership
-        The federation, whether Epsilon* of its models shall be computed, and whether they shall be attacked for
-        membership.
+    federation
+        The federation.
+    epsilon_star
+        Whether Epsilon* of the federation's models is to be computed.
+    membership
+        Whether the federation's models are to be attacked for membership.
     """
     audit_of(federation.public).require_evaluable(federation, epsilon_star, membership)
 
@@ -124,8 +127,10 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
 
     Parameters
     ----------
-    star, release
-        delta and cut of Epsilon*, and what is looked at.
+    star
+        Delta and cut of Epsilon*.
+    release
+        The release to evaluate.
     """
     fitted, counted, fit = (np.full(release.batch.count, np.nan) for _ in range(3))
     trials, seed = np.array(release.batch.trials), release.federation.public.data_seed
@@ -176,8 +181,14 @@ class EarlyStopping:
 
         Parameters
         ----------
-        batch, number, models, losses
-            The release (trials, parameters), and what returns its losses on the population sample, (trials, p).
+        batch
+            The batch of trials.
+        number
+            Number of the release; 0 is the initial models.
+        models
+            The released models, shape (trials, parameters).
+        losses
+            Function that returns the losses of the release on the population sample, shape (trials, p).
         """
         if batch.name not in self._best:
             self._best[batch.name] = np.full(batch.count, np.inf)

@@ -1,4 +1,4 @@
-"""A grid that stops waiting at the first failure, or when nobody answers any more; and the discovery of clients."""
+"""A grid that stops waiting at the first failure, or when no client replies any more; and the discovery of clients."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -80,8 +80,10 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
 
     Parameters
     ----------
-    grid, federation
-        The grid that reaches the clients, and the federation, which has their number.
+    grid
+        The grid that reaches the clients.
+    federation
+        The federation, which states the number of clients.
 
     Raises
     ------

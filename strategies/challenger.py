@@ -64,10 +64,16 @@ class SeededChallenger:
 
         Parameters
         ----------
-        trials, server_round, client, records
-            Numbers of the trials, the round, from 1, and the number of the client with that of its records or users.
+        trials
+            Numbers of the trials.
+        server_round
+            Number of the round, from 1.
+        client
+            Number of the client.
+        records
+            Number of the client's records, or of its users.
         sampling_rate
-            Probability that one takes part, in (0, 1].
+            Probability with which a record or user takes part, in (0, 1].
         """
         sources = self._sources(Purpose.RECORD_SAMPLING, trials, server_round, client)
         return np.stack([source.random(records) < sampling_rate for source in sources])
@@ -79,8 +85,14 @@ class SeededChallenger:
 
         Parameters
         ----------
-        trials, server_round, clients, sampling_rate
-            As in `participation`; the number of clients.
+        trials
+            Numbers of the trials.
+        server_round
+            Number of the round, from 1.
+        clients
+            Number of clients.
+        sampling_rate
+            Probability with which a client takes part, in (0, 1].
         """
         sources = self._sources(Purpose.CLIENT_SAMPLING, trials, server_round)
         return np.stack([source.random(clients) < sampling_rate for source in sources])
@@ -90,8 +102,12 @@ class SeededChallenger:
 
         Parameters
         ----------
-        trials, server_round, canaries
-            As in `participation`; the number of canaries.
+        trials
+            Numbers of the trials.
+        server_round
+            Number of the round, from 1.
+        canaries
+            Number of canaries.
         """
         tossed = [[canary_coin(self.seed, server_round, one, trial) for one in range(canaries)] for trial in trials]
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
@@ -101,8 +117,10 @@ class SeededChallenger:
 
         Parameters
         ----------
-        trials, server_round
-            As in `participation`.
+        trials
+            Numbers of the trials.
+        server_round
+            Number of the round, from 1.
         """
         sources = self._sources(Purpose.QUANTILE_NOISE, trials, server_round)
         return torch.tensor([source.standard_normal() for source in sources], dtype=torch.float64)
@@ -116,9 +134,14 @@ class SeededChallenger:
 
         Parameters
         ----------
-        trials, server_round, size, number
-            As in `participation`; the number of draws for each trial; and which set of draws of the round, from 0,
-            since some noises are made of several.
+        trials
+            Numbers of the trials.
+        server_round
+            Number of the round, from 1.
+        size
+            Number of draws for each trial.
+        number
+            Index of the set of draws in the round, from 0, since some noises consist of several sets.
         """
         draws = np.empty((len(trials), size), dtype=np.float32)
         for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round, number), strict=True):
@@ -152,14 +175,18 @@ class AheadChallenger(SeededChallenger):
 
 
 def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> Integers:
-    """Open the secrets of a batch: the sum that was released, of those that the insider weighed, (trials, rounds).
+    """Return, from the secrets of a batch, which of the insider's hypotheses was true in each round, (trials, rounds).
 
     The value is 0 under D, 1 under D', and 2 in rounds in which the differing unit secretly took no part.
 
     Parameters
     ----------
-    federation, challenger, batch
-        The federation, who knows its secrets, and the trials.
+    federation
+        The federation.
+    challenger
+        The challenger, which knows the secrets of the trials.
+    batch
+        The batch of trials.
     """
     by_trial = np.where(challenger.membership(batch.trials).is_in[:, :1], 0, 1)
     sides = np.repeat(by_trial, federation.public.rounds, axis=1)
@@ -192,15 +219,20 @@ OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
 
 
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
-    """Return the log-odds of the two records of `record_pair` where either was randomised, (trials,).
+    """Return the log-odds of the two records of `record_pair` in draws of either record's randomization.
 
-    So would an insider who sees the randomised record itself. Only a simulation can measure it: the seeds are the
-    owners' secrets, and the challenger of a simulation draws them all.
+    The columns `OF_FIRST` and `OF_SECOND`, (trials,), have the log-odds where the first, or the second, record was
+    randomised. An insider who sees the randomised record itself would compute the same. Only a simulation can measure
+    it: the seeds are secrets of the records' owners, and the challenger of a simulation draws them all.
 
     Parameters
     ----------
-    federation, challenger, batch
-        The federation, where nothing is weighed without a randomizer, who tells the owners' seeds, and the trials.
+    federation
+        The federation. Without a local randomizer the result is empty.
+    challenger
+        The challenger, which knows the seeds of the records' owners.
+    batch
+        The batch of trials.
     """
     local_randomizer = federation.public.local_randomizer
     pair = None if local_randomizer is None else record_pair(federation)

@@ -66,9 +66,16 @@ def call_of(
 
     Parameters
     ----------
-    public, roster, challenger, batch, server_round
-        The public federation, with its mechanism, which client holds which partition, who draws who takes part, the
-        trials, and the round, from 1.
+    public
+        The public federation with its mechanism.
+    roster
+        The partition that each client holds.
+    challenger
+        The challenger, which draws the participation.
+    batch
+        The batch of trials.
+    server_round
+        Number of the round, from 1.
     """
     call = _without_canaries(public, roster, challenger, batch, server_round)
     coins = challenger.coins(batch.trials, server_round, public.canaries)
@@ -116,8 +123,8 @@ def _without_canaries(
 class ReceivedContribution:
     """The contribution of one client."""
 
-    client: int  # its partition
-    reply: Message  # its reply
+    client: int  # partition of the client
+    reply: Message  # reply of the client
     rows: Integers | None = None  # the trials of the batch that it was asked about, ascending; None is all of them
     # The largest L2 norm that an honest contribution has, one for all trials of the batch or each its own (trials,).
     longest: Floats | float = np.inf
@@ -147,11 +154,16 @@ def receive(
 
     Parameters
     ----------
-    public, sent, victim
-        The public federation, whose mechanism says what must be there, what clients sent, ascending, and the victim's
-        partition.
-    shape, server_round
-        (trials, parameters), and the round that is named in errors.
+    public
+        The public federation, whose mechanism states the parts that a contribution must have.
+    sent
+        Contributions of the clients, by ascending number.
+    victim
+        Partition of the victim.
+    shape
+        Shape of a contribution, (trials, parameters).
+    server_round
+        Number of the round, for errors.
 
     Raises
     ------
@@ -186,8 +198,12 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
     Parameters
     ----------
-    sent, shape, server_round
-        As in `receive`.
+    sent
+        Contributions of the clients, by ascending number.
+    shape
+        Shape of a contribution, (trials, parameters).
+    server_round
+        Number of the round, for errors.
 
     Raises
     ------

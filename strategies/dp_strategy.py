@@ -110,7 +110,7 @@ class DPStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Make the release of this round; note what parties answered."""
+        """Make the release of this round, and record the answers of the parties."""
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
@@ -138,7 +138,7 @@ class DPStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask nobody: releases are evaluated by the server, and by what queries bring."""
+        """Return no messages: the server evaluates releases by itself, and queries bring everything else."""
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -149,9 +149,14 @@ class DPStrategy(Strategy):
 
         Parameters
         ----------
-        batch, server_round, total, sigma
-            The trials; the round, from 1; the sums (trials, parameters); and the noise standard deviation of each
-            trial, as the mechanism says (trials,).
+        batch
+            The batch of trials.
+        server_round
+            Number of the round, from 1.
+        total
+            Sums of the contributions, shape (trials, parameters).
+        sigma
+            Standard deviation of the noise of each trial by the mechanism, shape (trials,).
         """
         normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
         return add_noise(total, self._draws[batch.name].next(normals, server_round), sigma)
@@ -184,7 +189,7 @@ class DPStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: Received) -> SideInformation:
-        """Return what an adversary knows of a round beside the release, and move the clipping norms."""
+        """Return the adversary's side information on a round beside the release, and adapt the clipping norms."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
@@ -198,7 +203,7 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return who took part as far as the adversary may know: that of the target may be a secret."""
+        """Return the participation that the adversary may know: that of the target may be a secret."""
         taking_part = self._calls[batch.name].taking_part
         if (
             taking_part is None
@@ -211,7 +216,7 @@ class DPStrategy(Strategy):
         return shown
 
     def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
-        """Return what the clients sent, all of it checked, summed in partition order."""
+        """Return the contributions of the clients, checked, and summed in the order of partitions."""
         contributions = []
         for one in self._calls[batch.name].asked:
             reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
@@ -258,14 +263,14 @@ class DPStrategy(Strategy):
         return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
     def _membership(self, client: int, trials: Sequence[int]) -> More:
-        """Return what an owner of data is told of its own targets: which are in, in these trials."""
+        """Return the membership, in these trials, of the targets of an owner of data, which this owner receives."""
         targets = self.roster.targets.get(client)
         return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to an owner of data, who is told which of its own targets are in."""
+        """Return a message to an owner of data, with the membership of the owner's own targets."""
         told = {**more, **self._membership(client, batch.trials)}
         return self._message(client, kind, batch, server_round, arrays, told)
 

@@ -43,8 +43,10 @@ def make_messages_for(run: int, node: int) -> None:
 
     Parameters
     ----------
-    run, node
-        Number of the run, and of the node.
+    run
+        Number of the run.
+    node
+        Number of the node.
     """
     # Flower lets nobody make a message who is no task of a run.
     if _identity is not None:

@@ -168,8 +168,8 @@ class ScoreQueries(ReleaseQueries):
 class TargetQueries(ReleaseQueries):
     """Shows releases and the membership. The answers are about every target.
 
-    Each target's insider knows all coins but that one. A client who plays all insiders is told all coins. In the
-    reconstruction audit one insider weighs all candidates, and is told nothing of them.
+    The insider of a target knows all coins but that of the target. A client that acts as all insiders receives all
+    coins. In the reconstruction audit one insider compares all candidates, and receives no coins.
     """
 
     challenger: SeededChallenger  # knows the membership

@@ -74,15 +74,18 @@ class Opening:
     def note(
         self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
-        """Record a round.
+        """Record a round of a batch, with its secrets.
 
         Parameters
         ----------
-        batch, made
-            The trials, and the round as the server made it.
-        taking_part, centred_bits
-            The real participation, bool (trials, units), None where everybody takes part; and the sum of bits before
-            noise.
+        batch
+            The batch of trials.
+        made
+            The round as the server made it.
+        taking_part
+            Real participation, bool, shape (trials, units); None where everybody takes part.
+        centred_bits
+            Sum of the centred quantile bits before noise; None without an adaptive norm.
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
@@ -205,16 +208,21 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 def open_shares(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: Residuals
 ) -> ResultColumns:
-    """Open shares of the noise of some clients in some trials, and multiply them with each other and with the residual.
+    """Return the inner products of some clients' noise shares with each other and with the residual of the sum.
 
-    Shares are opened at the first coordinates, which are in every sample of the noise.
+    The shares are drawn again from the clients' seeds, in some trials and at the first coordinates, which are in every
+    sample of the noise.
 
     Parameters
     ----------
-    federation, challenger, batch
-        The federation, whose clients add noise, who knows their seeds, and the trials.
+    federation
+        The federation, whose clients add the noise in shares.
+    challenger
+        The challenger, which knows the clients' seeds.
+    batch
+        The batch of trials.
     residuals
-        The insider's opened measurements, (trials, rounds, ...).
+        Residuals of the noise at the sampled coordinates, shape (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

@@ -56,15 +56,19 @@ class RoundQueries:
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the questions of an exchange.
+        """Return the queries of an exchange as messages.
 
         Parameters
         ----------
-        exchange, transcripts
-            The exchange's number, and the progress of the rounds, by batch.
-        to_observer, to_owner
-            Write a message to a client as an observer of releases, and to one as an owner of data, who is told which
-            of its own targets are in.
+        exchange
+            Number of the exchange, from 1.
+        transcripts
+            Progress of the rounds of each batch.
+        to_observer
+            Function that writes a message to a client as an observer of releases.
+        to_owner
+            Function that writes a message to a client as an owner of data, with the membership of the client's own
+            targets.
         """
         return []
 
@@ -77,8 +81,10 @@ class RoundQueries:
 
         Parameters
         ----------
-        exchange, found
-            Number of the exchange, from 1, its answers, and the contributions.
+        exchange
+            Number of the exchange, from 1.
+        found
+            Replies of the clients, keyed by the query that each answers: answers and contributions.
         """
 
 

@@ -38,17 +38,22 @@ def read_replies(
 
     Parameters
     ----------
-    replies, asked, partitions
-        Replies in any order, the answers that must be there, and the partition of each node that was asked.
-    server_round, written
-        Round that is named in errors, and that which each question was about; None does not look at the rounds that
-        replies name.
+    replies
+        The replies, in any order.
+    asked
+        The answers that must be there.
+    partitions
+        Partition of each node that received a query.
+    server_round
+        Number of the round, for errors.
+    written
+        Number of the round that each query was about; None if the rounds that replies name are not checked.
 
     Raises
     ------
     FederationError
-        If a client failed, an answer is missing, doubled, not asked for or about another round, or nobody knows who
-        gave it.
+        If a client failed, an answer is missing, doubled, not asked for or about another round, or its sender is
+        unknown.
     """
     found: dict[Answer, Message] = {}
     for reply in replies:
@@ -93,12 +98,20 @@ def read_array(
 
     Parameters
     ----------
-    reply, key
-        The message, and the name of the array in it.
-    shape, dtype, finite
-        Shape, and type of its numbers, that it must have, and whether all must be finite.
-    client, server_round
-        The client and the round of the reply, for the message if the array is refused.
+    reply
+        The reply of a client.
+    key
+        Name of the array in the reply.
+    shape
+        Shape that the array must have.
+    dtype
+        Type that the array must have.
+    finite
+        Whether all values must be finite.
+    client
+        Number of the client, for the message if the array is refused.
+    server_round
+        Number of the round, for the message if the array is refused.
 
     Raises
     ------

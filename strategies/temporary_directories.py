@@ -14,8 +14,10 @@ def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
 
     Parameters
     ----------
-    owner, within
-        Number of the process, and where the directory is made; None for where temporary files are.
+    owner
+        Number of the process that owns the directory.
+    within
+        Parent of the directory; None for the usual place of temporary files.
     """
     remove_orphans()
     return Path(mkdtemp(prefix=f"{DIRECTORY_PREFIX}{owner}-", dir=within)).resolve()

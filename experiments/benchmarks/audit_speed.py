@@ -39,10 +39,9 @@ _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accoun
 class AuditSpeedSetting(NamedTuple):
     """One audit and its targets."""
 
-    # `data`, `model`, `delta`: the configuration, as far as settings differ.
-    data: Mapping[str, Any]
-    model: str
-    delta: float
+    data: Mapping[str, Any]  # settings of the section [data], as far as benchmarks differ in them
+    model: str  # name of the model
+    delta: float  # delta of the guarantee
     trials: int  # trials of a run
     authors_seconds: float  # seconds a repetition that the published code takes on one thread
     targets: Mapping[Engine, str]  # by engine, what to reach on two cores
@@ -72,10 +71,16 @@ def configuration(name: str, trials: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name, trials, engine
-        The setting, the number of trials, and the engine.
-    data_dir, scratch
-        The directory of the data sets, None for the default place, and the directory for random records.
+    name
+        Name of the setting.
+    trials
+        Number of trials.
+    engine
+        The engine that trains the clients.
+    data_dir
+        Directory of the data sets; None for the default place.
+    scratch
+        Directory to which random records are written.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}

@@ -60,12 +60,10 @@ class TrainedFederation:
     """The federation that is trained."""
 
     path: Path  # archive of the records
-    # `clients`, `records`, `cohort`, `rounds`: clients, records of each, clients of a round, and rounds of a run, at
-    # least 2.
-    clients: int
-    records: int
-    cohort: int
-    rounds: int
+    clients: int  # number of clients
+    records: int  # number of records of each client
+    cohort: int  # number of clients in a round
+    rounds: int  # number of rounds of a run, at least 2
     cores: int  # client processes, or threads
     pfl: str | None  # interpreter that has pfl-research
 

@@ -33,9 +33,8 @@ class GradientSpeedSetting(NamedTuple):
 
     label: str  # name in the table
     spec: ModelSpec  # the network
-    # `examples`, `trials`: size of the batch, and how many trials take part.
-    examples: int
-    trials: int
+    examples: int  # number of examples in the batch
+    trials: int  # number of trials that take part
     slowest_to_plain: float = 2.0  # largest accepted ratio of the time to that of the plain gradient
     # Smallest accepted ratio of Opacus' time to ours; None where there is no target.
     fastest_to_opacus: float | None = None

@@ -24,12 +24,16 @@ app = ClientApp()
 
 
 def network(features: int, hidden: int, classes: int) -> nn.Module:
-    """Return the module that everybody trains.
+    """Return the module that all clients train.
 
     Parameters
     ----------
-    features, hidden, classes
-        Numbers of features and classes, and the width of the hidden layer.
+    features
+        Number of features.
+    hidden
+        Width of the hidden layer.
+    classes
+        Number of classes.
     """
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
@@ -39,10 +43,16 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
 
     Parameters
     ----------
-    module, features, labels
-        The module, which is changed in place; features of the records, (n, features); and their classes, (n,).
-    batch, rate
-        Number of records of a step, and the learning rate.
+    module
+        The module, which is trained in place.
+    features
+        Features of n records, shape (n, features).
+    labels
+        Classes of the records, shape (n,).
+    batch
+        Number of records in a step.
+    rate
+        Learning rate, above 0.
     """
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for chosen in torch.split(torch.randperm(len(labels)), batch):

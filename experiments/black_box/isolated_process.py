@@ -56,19 +56,25 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def wished_apart(module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool) -> Told:
-    """Run a module as a program on a user's request, and return its last message, and how it ended.
+    """Run a module as a program on a user's request, and return its last message and the way it ended.
 
     Parameters
     ----------
-    module, wishes, out
-        The module, which calls `answer`; the options of its command; and where it writes files, None for nowhere.
-    seconds, is_quiet
-        Its time limit, and whether none of its output is shown.
+    module
+        Name of the module, which calls `answer`.
+    wishes
+        Options of the command.
+    out
+        Directory to which the module writes files; None for nowhere.
+    seconds
+        Largest number of seconds that the module may run.
+    is_quiet
+        Whether the output of the module is hidden.
 
     Raises
     ------
     InputError
-        If it found the input wrong.
+        If the module found the input wrong.
     """
     asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
     with temporary_directory() as room, ExitStack() as stack:
@@ -88,16 +94,22 @@ def run_isolated(
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> Told:
-    """Run a module as a program, and return its last message, and how it ended.
+    """Run a module as a program, and return its last message and the way it ended.
 
     Parameters
     ----------
-    module, asked, room
-        The module, which calls `answer`; what it is asked, as JSON values; and a temporary directory of its own.
+    module
+        Name of the module, which calls `answer`.
+    asked
+        Request to the module, as JSON values.
+    room
+        Temporary directory of the module.
     seconds
-        Its time limit; one that has sent something already may take slightly longer.
-    directory, environment
-        Its working directory, None for this one, and additional environment variables.
+        Largest number of seconds that the module may run; slightly more if it has sent something already.
+    directory
+        Working directory of the module; None for that of this process.
+    environment
+        Additional environment variables; None for none.
     log
         The file for its output; None for standard error, where nothing in it acts on the terminal.
     """
@@ -163,16 +175,17 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     Parameters
     ----------
     found
-        Makes the answer of the request; meanwhile it may tell what is to be said if it can go on no further. Wrong
-        input becomes an answer with the one key `error`, and so does a file that cannot be written, and whatever code
-        of others raises that no program catches, such as `SystemExit`, unless something was told before.
+        Function that returns the answer to the request. It may send a preliminary answer before, for the case that it
+        cannot go on. The answer has the one key `error` in three cases: wrong input, a file that cannot be written, and
+        an exception of other people's code that programs do not catch, such as `SystemExit`, if no preliminary answer
+        was sent.
 
     Raises
     ------
     OSError
-        If it names no file.
+        If the command line names no file.
     SystemExit
-        If code of others ends the process after something was told.
+        If other people's code ends the process after a preliminary answer.
     """
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 

@@ -43,10 +43,14 @@ def write_result(result: ClaimAudit, found: Sequence[Finding], name: str, direct
 
     Parameters
     ----------
-    result, found
-        The audit, and what it found.
-    name, directory
-        The audited mechanism, and the directory, which is made if it is missing.
+    result
+        Result of the audit.
+    found
+        Findings of the audit.
+    name
+        Name of the audited mechanism.
+    directory
+        Directory of the files, which is made if it is missing.
     """
     page = html_page(
         title=f"{name}: {result.verdict}",
@@ -73,12 +77,18 @@ def write_page(
 
     Parameters
     ----------
-    name, verdict
-        The name of the app, and the verdict.
-    headline, screen
-        The same in a line, and the lines of the first screen: what each is about, and what it says.
-    results, values
-        The results behind it, and the review as JSON values.
+    name
+        Name of the app.
+    verdict
+        Verdict on the app.
+    headline
+        One line that states the verdict.
+    screen
+        Lines of the first screen: the subject of each and the statement on it.
+    results
+        The audits behind the verdict with their findings.
+    values
+        The review as JSON values, for `summary.json`.
     directory
         The directory, which is made if it is missing.
     """
@@ -106,8 +116,12 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
 
     Parameters
     ----------
-    assessment, values, directory
-        The assessment, the same as JSON values, and the directory, which is made if it is missing.
+    assessment
+        Assessment of the training.
+    values
+        The assessment as JSON values, for `summary.json`.
+    directory
+        Directory of the files, which is made if it is missing.
     """
     rows = "".join(
         f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen(assessment)

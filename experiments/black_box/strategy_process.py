@@ -54,13 +54,15 @@ def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
 
     Parameters
     ----------
-    wishes, out
-        The request, and the directory of `report.html` and `summary.json`; None for no files.
+    wishes
+        The request of the user.
+    out
+        Directory of `report.html` and `summary.json`; None for no files.
 
     Raises
     ------
     InputError
-        If the input is wrong, or the process ended without a word.
+        If the input is wrong, or the process ended without an answer.
     """
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
     found, ended, _ = wished_apart(_PROGRAM, wishes, out, seconds, is_quiet=False)

@@ -1,4 +1,4 @@
-"""The program of the process that `fl-audit strategy` starts: it plays the trials and reports the results."""
+"""The program of the process that `fl-audit strategy` starts: it plays the trials and sends the results."""
 
 import math
 from collections.abc import Callable
@@ -21,8 +21,10 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
     Parameters
     ----------
-    asked, tell
-        The request of `held_apart`; and the function that takes the answer so far.
+    asked
+        The request that `held_apart` sends.
+    tell
+        Function that receives the answer so far.
     """
     wishes = StrategyOptions(**asked["wishes"])
     system = system_of(

@@ -33,13 +33,15 @@ def training_apart(wishes: TrainingWishes, out: Path | None = None) -> dict[str,
 
     Parameters
     ----------
-    wishes, out
-        The request, and the directory of `report.html` and `summary.json`; None for no files.
+    wishes
+        The request of the user.
+    out
+        Directory of `report.html` and `summary.json`; None for no files.
 
     Raises
     ------
     InputError
-        If the input is wrong, or the process ended without a word.
+        If the input is wrong, or the process ended without an answer.
     """
     found, ended, is_late = wished_apart(_PROGRAM, wishes, out, wishes.seconds, is_quiet=True)
     if found is None:

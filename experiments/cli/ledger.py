@@ -27,10 +27,20 @@ def account_ledger(
 
     Parameters
     ----------
-    path, terms, name, sensitivity, clipping_norm
-        The ledger, and the training to add; None for none.
-    delta, budget
-        delta, above 0 and below 1, and the largest epsilon at it; None for any.
+    path
+        Path of the ledger.
+    terms
+        Terms of the training to add; None adds none.
+    name
+        Name of the training to add; None adds none.
+    sensitivity
+        Sensitivity to which the noise multiplier of the training refers; None where it equals the clipping norm.
+    clipping_norm
+        Norm to which contributions of the training are clipped; None where it equals the sensitivity.
+    delta
+        Delta at which epsilon is computed, above 0 and below 1.
+    budget
+        Largest epsilon of all trainings together; None for no budget.
     as_json
         Whether to print one JSON object.
     """
@@ -84,8 +94,10 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
 
     Parameters
     ----------
-    line, delta
-        The training, and delta, above 0 and below 1.
+    line
+        The line of the training.
+    delta
+        Delta at which epsilon is computed, above 0 and below 1.
     """
     if line.shortfall == 1:
         return line.noise_multiplier, ""

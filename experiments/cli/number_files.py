@@ -42,10 +42,11 @@ def read_numbers(path: Path, column: str | None = None) -> Floats:
 
     Parameters
     ----------
-    path, column
-        The file: text with one number a line, and possibly a name above them, in UTF-8 or UTF-16; a table with a line
-        of names; `.npy`, or `.npz`. All may be gzipped but the last. Name of the column of a table, or of the array of
-        an archive: None where there is only one.
+    path
+        Path of the file: text with one number a line, and possibly a name above them, in UTF-8 or UTF-16; a table with
+        a line of names; `.npy`, or `.npz`. All may be gzipped but the last.
+    column
+        Name of the column of a table, or of the array of an archive; None where there is only one.
 
     Raises
     ------

@@ -107,12 +107,14 @@ def option(
 
     Parameters
     ----------
-    metavar, said
-        The name of its value, and its help.
+    metavar
+        Name of the option's value in the help.
+    said
+        Help of the option.
     among
-        Words that a shell completes the value with.
+        Words with which a shell completes the value.
     names
-        Its flags; left out, it has the one from the parameter's name, such as `--data-dir` for `data_dir`.
+        Flags of the option. Without them it has the one from the parameter's name, such as `--data-dir` for `data_dir`.
     more
         Further arguments of typer.
     """
@@ -154,8 +156,10 @@ def engine_for(engine: str, ray_address: str | None) -> Engine:
 
     Parameters
     ----------
-    engine, ray_address
-        Its name, and the address; None for none.
+    engine
+        Name of the engine.
+    ray_address
+        Address of a running Ray cluster, or None.
     """
     chosen = choice(Engine, "--engine", engine)
     fits = ray_address is None or chosen is Engine.RAY
@@ -168,8 +172,12 @@ def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) ->
 
     Parameters
     ----------
-    noise_over, noise_multiplier, flag
-        The name that was given, the multiplier or None, and the flag that gives it.
+    noise_over
+        Name of the quantity that was given.
+    noise_multiplier
+        Noise multiplier that was given, or None.
+    flag
+        Flag that sets the noise multiplier.
     """
     over = choice(NoiseOver, "--noise-over", noise_over)
     fits = noise_multiplier is not None or over is NoiseOver.SENSITIVITY

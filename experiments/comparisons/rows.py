@@ -20,10 +20,9 @@ class RunRow:
     run: str  # name of its directory
     verdict: str  # the verdict on the guarantee
     belief: float | None  # the guarantee: nobody becomes surer than this, but for a chance of delta
-    # `epsilon`, `delta`: the same guarantee as differential privacy.
-    epsilon: float | None
-    delta: float | None
-    noise_multiplier: float | None  # of its noise, over the sensitivity
+    epsilon: float | None  # epsilon of the guarantee as differential privacy; None without a guarantee
+    delta: float | None  # delta of the guarantee as differential privacy; None without a guarantee
+    noise_multiplier: float | None  # noise multiplier of the guarantee, over the sensitivity
     adjacency: str | None  # between which neighbours
     # The numbers of the report's page by name, each with its interval, what is claimed, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]

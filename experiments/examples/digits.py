@@ -72,7 +72,7 @@ def evaluate(net: nn.Module, records: TensorDataset) -> tuple[float, float]:
 
 
 def seeded(message: Message, context: Context) -> None:
-    """Seed a client's generators if the server says so, for runs that can be repeated."""
+    """Seed a client's generators if the server's configuration asks for it, for runs that can be repeated."""
     config = message.content.config_records["config"]
     if "seed" in config:
         round, part = int(str(config["server-round"])), int(context.node_config["partition-id"])

@@ -59,7 +59,7 @@ def _write_certificates(place: Path) -> None:
 
 
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
-    """Write a private key that nobody else may read."""
+    """Write a private key that only its owner may read."""
     path.touch(0o600)
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
 
@@ -84,7 +84,7 @@ def write_shards(place: Path, hospitals: int) -> None:
 
 
 def _free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a port of this machine on which no process listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -119,7 +119,7 @@ class Loopback:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of every process: Flower's own files are in the directory, and nothing is reported to anybody."""
+        """Environment of every process: Flower's own files are in the directory, and no usage reports are sent."""
         own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
@@ -181,8 +181,10 @@ class Loopback:
 
         Parameters
         ----------
-        app, settings
-            Its directory, and settings of `[tool.flwr.app.config]`, with underscores.
+        app
+            Directory of the app.
+        settings
+            Settings of `[tool.flwr.app.config]`, with underscores.
         """
         own: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
         own |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}

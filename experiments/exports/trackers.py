@@ -104,8 +104,10 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
 
     Parameters
     ----------
-    run, directory
-        The run, and the log directory, in which it gets a directory of its own name, which must be new.
+    run
+        The run.
+    directory
+        Log directory of TensorBoard. The run gets a new directory inside it, with the run's name.
 
     Raises
     ------
@@ -138,8 +140,10 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
 
     Parameters
     ----------
-    run, tracking_uri
-        The run, and where to, such as `sqlite:///mlflow.db` or the address of a server.
+    run
+        The run.
+    tracking_uri
+        Address of the tracking store, such as `sqlite:///mlflow.db` or the address of a server.
     experiment
         Name of the experiment; made where it is missing.
 

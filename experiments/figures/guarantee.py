@@ -123,8 +123,12 @@ def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats
 
     Parameters
     ----------
-    found, members, population
-        The estimate, and losses on training records, shape (m,), and on a sample of the population, shape (p,).
+    found
+        The estimate of Epsilon*.
+    members
+        Losses on training records, shape (m,).
+    population
+        Losses on a sample of the population, shape (p,).
     """
     figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)

@@ -23,8 +23,10 @@ def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> No
 
     Parameters
     ----------
-    figure, dpi
-        The figure, and how many dots an inch has.
+    figure
+        The figure.
+    dpi
+        Dots per inch.
     path
         A .png, .pdf or .svg file.
     """

@@ -34,7 +34,7 @@ class SecondLook:
     statement: str  # the claim's
     where: str  # beginning of the claim's `where`; empty for all
     cause: Cause  # why it does not hold
-    said: str  # the same in a sentence, with what shows it
+    said: str  # the cause in a sentence, with the numbers that show it
 
 
 _MOST_TRIALS = 10_000_000
@@ -51,9 +51,8 @@ class PaperClaim:
     where: str  # on what it was tested
     quantity: str  # the number
     found: Interval  # the number as measured, with its interval; of one width 0 if it is a closed form
-    # `lowest`, `highest`: the range in which the claim has the number.
-    lowest: float = -inf
-    highest: float = inf
+    lowest: float = -inf  # smallest number that agrees with the claim
+    highest: float = inf  # largest number that agrees with the claim
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
     why: str = ""  # why it cannot be tested; empty if it can
     # With how many trials the interval narrows: its width falls as trials to this power. 1 for a share of 0 or 1.
@@ -169,8 +168,14 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
     Parameters
     ----------
-    section, statement, why, where
-        The section of the paper; the statement; the reason why it cannot be tested; the data.
+    section
+        Number of the section in the paper.
+    statement
+        The paper's statement in plain words.
+    why
+        Reason why the statement cannot be tested.
+    where
+        Title of the data set, empty where the statement is about none.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
@@ -180,8 +185,11 @@ def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tupl
 
     Parameters
     ----------
-    claims, looks
-        The claims; the second looks, of which the first that fits is taken.
+    claims
+        The claims of a paper with their first results.
+    looks
+        The second looks, which are repeated measurements with more trials; the first one that belongs to a claim is
+        taken.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -207,7 +215,7 @@ def difference(one: Interval, other: Interval) -> Interval:
     Parameters
     ----------
     one, other
-        Both numbers, with intervals of the same confidence. Infinite ends stay so.
+        Both numbers come with intervals of the same confidence; ends that are infinite stay infinite.
 
     Notes
     -----

@@ -25,10 +25,14 @@ def claims_table(
 
     Parameters
     ----------
-    claims, looks
-        The claims, at least one that can be tested; what second looks at those that do not hold showed.
-    remarks, data
-        Further remarks on the claims; titles of the data sets that they were tested on.
+    claims
+        The claims, at least one that can be tested.
+    looks
+        Results of second looks, repeated measurements with more trials, at claims that do not hold.
+    remarks
+        Further remarks on the claims, printed with the table.
+    data
+        Titles of the data sets on which the claims were tested.
     """
     claims = looked_at(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]

@@ -19,14 +19,20 @@ _WORDS = ("setting", "quantity", "note")
 
 
 def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, pictures: Mapping[str, bytes]) -> str:
-    """Return the page.
+    """Return the HTML page of a reproduction.
 
     Parameters
     ----------
-    name, extent
-        Name of the paper or item that was asked for; full or quick.
-    paper, made, pictures
-        The paper that is reproduced; the items that were made; PNG bytes by the key of the item.
+    name
+        Name of the paper or item that was asked for.
+    extent
+        Whether the reproduction is the full or the quick form.
+    paper
+        The paper that is reproduced.
+    made
+        The results of the items that were computed.
+    pictures
+        Bytes of the PNG images, by the key of the item.
     """
     results = [result for _, result in made.results]
     labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
@@ -134,10 +140,14 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
 
     Parameters
     ----------
-    shown, rows
-        The rows that are shown; how many rows there are.
-    file, look
-        Name of the CSV file; class of the table, see `page_table`.
+    shown
+        The rows that the table shows.
+    rows
+        Number of rows of the item, including those that are not shown.
+    file
+        Name of the CSV file that has all rows.
+    look
+        CSS class of the table, see `page_table`.
     """
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing

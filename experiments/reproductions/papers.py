@@ -36,10 +36,9 @@ class ItemRow:
     # The number by the distribution of the insider's log-odds or by a closed form; NaN if there is neither.
     theory: float = math.nan
     measured: float = math.nan  # the number as measured; NaN if nothing was measured
-    # `low`, `high`: 95 % interval of the measured number, unless the note says that it is another interval; NaN if
-    # there is none.
+    # Lower end of the 95 % interval of the measured number, or of the interval in the note; NaN if there is none.
     low: float = math.nan
-    high: float = math.nan
+    high: float = math.nan  # upper end of the same interval; NaN if there is none
     repetitions: int = 0  # number of trials, also of simulated ones; 0 if nothing is random
     note: str = ""  # basis of the numbers
 
@@ -56,8 +55,14 @@ def measured_row(
 
     Parameters
     ----------
-    setting, quantity, repetitions, note
-        As in `ItemRow`.
+    setting
+        Setting of the row, see `ItemRow`.
+    quantity
+        Quantity of the row, see `ItemRow`.
+    repetitions
+        Number of repetitions, see `ItemRow`.
+    note
+        Remark on the row, see `ItemRow`.
     found
         The number with its interval.
     **more

@@ -1,4 +1,4 @@
-"""The look of the reproductions' figures: lines, markers and hatches tell things apart, not colours alone."""
+"""The style of the reproductions' figures: lines, markers and hatches differ, not colours alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,10 +52,14 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
     Parameters
     ----------
-    axes, colour
-        The axes; the colour.
-    x, y
-        The positions of the values; the values, as many.
+    axes
+        The axes to draw on.
+    colour
+        Colour of the curve to which the values belong.
+    x
+        Horizontal positions of the values.
+    y
+        The values, as many as there are positions in `x`.
     """
     axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
 
@@ -69,10 +73,17 @@ def draw_measured(
 
     Parameters
     ----------
-    axes, look, label, x
-        The axes; colour, line and marker of the curve; its name in the legend; the positions of the values.
+    axes
+        The axes to draw on.
+    look
+        Colour, line and marker of the curve.
+    label
+        Name of the curve in the legend.
+    x
+        Horizontal positions of the values.
     found
-        The values, as many, with their intervals, whose upper ends are infinite where open.
+        The values with their intervals, as many as there are positions in `x`; the upper end of an open interval is
+        infinite.
     joined
         Whether a line joins them.
     """
@@ -98,8 +109,12 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
         The axes.
     values
         The samples, one for each box. Of outliers that would cover each other one is drawn.
-    places, look, width
-        The positions of the boxes; their colour, fill and hatch; their width.
+    places
+        Horizontal positions of the boxes, as many as there are samples in `values`.
+    look
+        Colour, fill and hatch of the boxes.
+    width
+        Width of each box, in the unit of the horizontal axis.
     """
     boxes = boxplot_stats([np.asarray(one) for one in values])
     for box, one in zip(boxes, values, strict=True):
@@ -135,10 +150,14 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
     Parameters
     ----------
-    figure, panels
-        The figure; its panels, with named lines.
-    columns, extra
-        Number of columns of the legend; further lines to be named.
+    figure
+        The figure that receives the legend.
+    panels
+        Panels of the figure; their named lines appear in the legend.
+    columns
+        Number of columns of the legend.
+    extra
+        Further lines that are named in the legend.
     """
     entries: dict[str, Any] = {}
     for axes in panels:
@@ -157,8 +176,12 @@ def empty_panel(axes: Axes, title: str, reason: str) -> None:
 
     Parameters
     ----------
-    axes, title, reason
-        The panel; its title; why there is nothing in it.
+    axes
+        The panel that stays empty.
+    title
+        Title of the panel.
+    reason
+        Reason why there is nothing in the panel.
     """
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")

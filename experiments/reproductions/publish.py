@@ -46,8 +46,10 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
     Parameters
     ----------
-    runs, docs
-        The parent of finished reproductions, at any depth; the directory of the pages.
+    runs
+        Directory below which finished reproductions lie, at any depth.
+    docs
+        Directory of the documentation pages that are written.
 
     Returns
     -------
@@ -57,8 +59,8 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If there is nothing finished, it was made with other settings than this version has, or the pages would take
-        more than `MOST_BYTES`. Then nothing is written.
+        If there is nothing finished, what is finished was made with other settings than this version has, or the pages
+        would take more than `MOST_BYTES`. Then nothing is written.
     """
     found = _records(runs)
     require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")

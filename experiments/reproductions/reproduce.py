@@ -49,8 +49,10 @@ def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]
 
     Parameters
     ----------
-    name, context
-        One of `item_names()`; where, and how much is computed.
+    name
+        Name of a table, figure or paper, one of `item_names()`.
+    context
+        Directory of the results, and amount of computing.
 
     Returns
     -------

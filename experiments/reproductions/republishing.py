@@ -30,8 +30,12 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
     Parameters
     ----------
-    paper, records, docs
-        The paper; its records as they are published, and where its page lies.
+    paper
+        The paper whose records are published.
+    records
+        Records of the paper's items as they are published.
+    docs
+        Directory of the documentation, in which the page of the paper lies.
 
     Raises
     ------
@@ -67,7 +71,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
 
 def _record(paper: Paper[Any], item: Item, result: ItemResult, old: Record | None) -> dict[str, Any]:
-    """Return the record of an item, which keeps the origin of its runs and notes where it was judged again."""
+    """Return the record of an item, which keeps the origin of its runs and records the newer evaluation."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
     played = {"extent": str(Extent.FULL), "run_commits": [], "trials": 0, "minutes": 0.0, "commit": commit, "made": now}
     if old is not None:

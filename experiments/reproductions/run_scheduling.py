@@ -72,9 +72,12 @@ class PlannedRun:
 
         Parameters
         ----------
-        engine, ray_address, on_round
-            The engine of the clients; address of a running Ray cluster, None starts one where it is needed; the
-            function that takes the number of finished trial-rounds.
+        engine
+            The engine that trains the clients.
+        ray_address
+            Address of a running Ray cluster; None starts one where it is needed.
+        on_round
+            Function that is called after every round with the number of trial-rounds that are finished.
         """
         begun = time.monotonic()
         run_audit(
@@ -98,9 +101,13 @@ def planned_runs(
 
     Parameters
     ----------
-    settings, values_of, context
-        The settings; the function that returns the values of the configuration of a setting, unchecked; the directory
-        of the runs, and the amount of computing.
+    settings
+        The settings of the paper, in which one may occur several times.
+    values_of
+        Function from a setting, the extent and the data directory to the values of the configuration, which are not
+        checked yet.
+    context
+        Directory of the runs, and amount of computing.
 
     Raises
     ------
@@ -140,7 +147,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
 
 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
-    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one core."""
+    """Carry out as many runs at a time as there are cores, each in a process, since small models use one core."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:

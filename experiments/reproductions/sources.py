@@ -32,8 +32,10 @@ def find_data(
     candidates
         The data sets that may be used for each data set of the paper, best first. Each comes in one or several forms,
         of which all available ones are taken; only the first is the paper's own.
-    data_dir, wanted
-        Data directory, None means that of the environment; the data sets of the paper to look for, None means all.
+    data_dir
+        Directory of the data; None means the one that the environment names.
+    wanted
+        The data sets of the paper that are looked for; None means all of them.
     """
     found: list[D] = []
     remarks: list[str] = []

@@ -27,9 +27,11 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     Parameters
     ----------
     values
-        Shape (trials, ...).
-    statistic, random
-        Computes the statistic from an array of this shape; source of the resamples.
+        One value or array for each trial, shape (trials, ...).
+    statistic
+        Function that computes the statistic from an array of the shape of `values`.
+    random
+        Generator from which the resamples are drawn.
     """
     trials = len(values)
     found = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
@@ -43,8 +45,10 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
 
     Parameters
     ----------
-    values, confidence
-        Shape (repetitions,), at least two of them; confidence of the interval, above 0 and below 1.
+    values
+        Independent values, shape (repetitions,), at least two.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
@@ -65,8 +69,10 @@ def mean_belief(mu: float, points: int = 2001) -> float:
 
     Parameters
     ----------
-    mu, points
-        At least 0; number of quantiles to average.
+    mu
+        Parameter of Gaussian DP, at least 0.
+    points
+        Number of quantiles of L over which the mean is taken.
     """
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
@@ -77,8 +83,12 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
     Parameters
     ----------
-    one, other, confidence
-        Independent values, shapes (n,) and (m,), at least two of each; confidence of the interval, above 0 and below 1.
+    one
+        Independent values of the first group, shape (n,), at least two.
+    other
+        Independent values of the second group, shape (m,), at least two.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return Interval(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
@@ -89,8 +99,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
     Parameters
     ----------
-    successes, trials
-        The number of successful trials; number of trials, at least 1.
+    successes
+        Number of successful trials, from 0 to `trials`.
+    trials
+        Number of trials, at least 1.
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)
@@ -113,8 +125,10 @@ def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[In
 
     Parameters
     ----------
-    statistic, found
-        The statistic of the values and of each end, such as the largest; the numbers with their intervals, at least
-        one.
+    statistic
+        Function of one number for each interval, such as the largest; it is applied to the values, to the lower ends
+        and to the upper ends.
+    found
+        At least one number with its interval.
     """
     return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

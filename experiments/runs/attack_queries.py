@@ -24,8 +24,12 @@ def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
 
     Parameters
     ----------
-    config, source, split
-        The configuration, the run's data, and of these D, the records outside it, and the test records.
+    config
+        The configuration of the run.
+    source
+        The data set of the run.
+    split
+        Records in D, records outside D, and test records.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
@@ -53,8 +57,11 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
     ----------
     config
         The configuration as `with_queries` returns it.
-    source, split
-        As for `with_queries`; records that are in no trial give the frequency of each value of an attribute.
+    source
+        The data set of the run.
+    split
+        Records in D, outside D and for the test. Those that are in no trial give the frequency of each value of an
+        attribute.
     """
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
@@ -72,12 +79,14 @@ def _of_nobody(split: Split) -> Records:
 
 
 def more_queries(config: RunConfig, federation: LoadedFederation) -> MoreQueries:
-    """Return further questions about the targets to the final models, beside their records.
+    """Return the queries on the targets that the final models answer in addition to those on the records themselves.
 
     Parameters
     ----------
-    config, federation
-        The configuration of a resolved plan, and its federation.
+    config
+        The configuration of a resolved plan.
+    federation
+        The federation of this plan.
     """
     audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
     queries = audit.queries or 1
@@ -90,8 +99,10 @@ def attribute_of(config: RunConfig, federation: LoadedFederation) -> Attribute |
 
     Parameters
     ----------
-    config, federation
-        The configuration, and the federation with its population sample.
+    config
+        The configuration.
+    federation
+        The federation with its population sample.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

@@ -41,8 +41,12 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
     Parameters
     ----------
-    plan, store, targets
-        The run, its finished batches, and one row a trial and target, trials and targets in order.
+    plan
+        Plan of the run.
+    store
+        Store of the run's finished batches.
+    targets
+        One row for each trial and target, sorted by trial and target.
     """
     membership = Membership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
@@ -84,8 +88,10 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
 
     Parameters
     ----------
-    targets, column
-        The table, a row for each target and trial, and the name of the column.
+    targets
+        The table, with a row for each target and trial.
+    column
+        Name of the column.
     """
     values: Floats = targets[column].to_numpy().reshape(targets["trial"].nunique(), -1)
     return values

@@ -20,8 +20,10 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
 
     Parameters
     ----------
-    error, model
-        Pydantic's error, and the model of the whole configuration; its sections are models too.
+    error
+        Error of pydantic.
+    model
+        Model of the whole configuration, whose sections are models too.
     missing
         The purpose of a required section.
     """
@@ -85,8 +87,10 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    schema, whole
-        The JSON schema of one value, and the schema that it is part of, which has the definitions.
+    schema
+        JSON schema of one value.
+    whole
+        JSON schema that contains it, with the definitions.
     """
     return " or ".join(dict.fromkeys(_described(schema, whole)))
 
@@ -116,8 +120,10 @@ def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str
 
     Parameters
     ----------
-    schema, whole
-        As for `accepted_values`.
+    schema
+        JSON schema of one value.
+    whole
+        JSON schema that contains it, with the definitions.
     """
     return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]]) if "$ref" in schema else schema
 

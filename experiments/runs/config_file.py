@@ -24,8 +24,12 @@ def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
     Parameters
     ----------
-    path, overrides, data_dir
-        As for `load_values`.
+    path
+        Path of the TOML file, as for `load_values`.
+    overrides
+        Settings that replace those of the file, as for `load_values`.
+    data_dir
+        Data directory that replaces that of the file; None for no replacement.
     """
     return parse_config(load_values(path, overrides, data_dir))
 
@@ -35,9 +39,10 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
     Parameters
     ----------
-    path, data_dir
-        TOML file, in which relative paths are relative to its directory; and a data directory that replaces that of the
-        file.
+    path
+        Path of the TOML file. Relative paths in it are relative to its directory.
+    data_dir
+        Data directory that replaces that of the file; None for no replacement.
     overrides
         Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
 
@@ -74,12 +79,16 @@ def values_of(
 
     Parameters
     ----------
-    text, named
-        The configuration as TOML, and what messages call it.
+    text
+        The configuration as TOML.
+    named
+        Name of the configuration in messages.
     place
-        Directory to which its relative paths are relative.
-    overrides, data_dir
-        As for `load_values`.
+        Directory to which relative paths in the configuration are relative.
+    overrides
+        Settings that replace those of the text, as for `load_values`.
+    data_dir
+        Data directory that replaces that of the text; None for no replacement.
 
     Raises
     ------

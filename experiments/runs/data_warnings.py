@@ -46,7 +46,7 @@ def report_lines(plan: AuditPlan) -> tuple[str, ...]:
 
 
 def most_records(plan: AuditPlan) -> int:
-    """Return the largest number of records of a person, by the user or owner column or by columns that look like one.
+    """Return the largest number of records of a person, by user, owner, or columns that could name a person.
 
     It is 1 where nobody has several, as far as columns tell, or where users are units, with all of their records.
 
@@ -64,7 +64,7 @@ def most_records(plan: AuditPlan) -> int:
 
 
 def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarning]:
-    """Yield warnings of persons with several records, by user and owner columns or by columns that look like one."""
+    """Yield warnings about persons with several records, by user, owner, or columns that could name a person."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER

@@ -1,4 +1,4 @@
-"""The disk space of a run, computed before it is played."""
+"""The disk space of a run, computed before the run begins."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """The disk space in total."""
+        """Disk space in bytes of all parts of the run together."""
         return self.releases + self.final_models + self.tables
 
     @property
@@ -78,8 +78,10 @@ def require_room(plan: AuditPlan, directory: Path) -> None:
 
     Parameters
     ----------
-    plan, directory
-        The plan, and the run directory, which need not exist.
+    plan
+        Plan of the run.
+    directory
+        Run directory, which need not exist.
     """
     wanted = footprint(plan)
     free = psutil.disk_usage(str(nearest_existing(directory))).free

@@ -57,15 +57,21 @@ def run_on_ray(
 
     Parameters
     ----------
-    server_app, client_app, clients
-        The server's side of the app, the clients', and how many clients there are.
-    options, interrupted
-        The options of Ray and a client's share of it; and an event that is set from outside to end the run, or None.
+    server_app
+        The server's side of the app.
+    client_app
+        The clients' side of the app.
+    clients
+        Number of clients.
+    options
+        Options of Ray, with the share of a node that one client takes.
+    interrupted
+        Event that is set from outside to end the run, or None.
 
     Raises
     ------
     FederationError
-        Raised if the server raised it, or no Ray can be started here.
+        If the server raises it, or Ray cannot be started on this machine.
     InputError
         If the cluster cannot be joined, or a node of it has another Python or Flower.
     RuntimeError

@@ -31,7 +31,7 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class ViolatedError(RuntimeError):
-    """The verdict is violated, and the run configuration says that this is a failure."""
+    """The verdict is violated, and the run configuration counts this as a failure."""
 
 
 @server_app.main()

@@ -30,7 +30,7 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse a run that asks for images and has none, or guarantees something, but not to everybody.
+    """Refuse image reconstruction in a run without images, or with a guarantee that does not cover all units.
 
     Raises `InputError` with the reason.
     """
@@ -63,12 +63,14 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     """Return an attacker's reconstructions of the first records of D, from releases at the first weights of trial 0.
 
     If records are protected, the attacker knows all other records; if clients are protected, it knows all other
-    clients: one contribution is left, of one record, or of all training records of a client.
+    clients: one contribution remains unknown, that of one record or of one client.
 
     Parameters
     ----------
-    plan, on_step
-        A plan for which `require_drawable` holds, and what is told one for every step, `DRAWING_STEPS` at most.
+    plan
+        A plan for which `require_drawable` holds.
+    on_step
+        Function that is called with 1 after every step, at most `DRAWING_STEPS` times.
     """
     federation, audit = load_federation(plan.public), plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"

@@ -30,12 +30,16 @@ class LocalGrid(Grid):
 
     Parameters
     ----------
-    client_app, clients
-        The app of every client, and the number of clients; node ids are 2 and up.
-    time_limit, actors
-        Seconds that one call may take, and how many calls run at the same time, at least 1.
+    client_app
+        The app of every client.
+    clients
+        Number of clients; their node ids are 2 and up.
+    time_limit
+        Largest number of seconds that one call may take.
+    actors
+        Number of calls that run at the same time, at least 1.
     read_ahead
-        Told of some messages before their calls, in the thread of these calls; None has every call stand alone.
+        Function that is told some messages before their calls, in the thread of these calls; None for no such function.
     """
 
     def __init__(
@@ -267,8 +271,16 @@ def run_locally(
     ----------
     server_app
         The server's side of the app.
-    client_app, clients, time_limit, actors, read_ahead
-        As in `LocalGrid`.
+    client_app
+        The clients' side of the app.
+    clients
+        Number of clients.
+    time_limit
+        Largest number of seconds that one call may take.
+    actors
+        Number of calls that run at the same time, at least 1.
+    read_ahead
+        Function that is told some messages before their calls, as in `LocalGrid`; None for no such function.
     """
     settle_flower()
     context = Context(

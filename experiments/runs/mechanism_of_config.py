@@ -26,8 +26,10 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
 
     Parameters
     ----------
-    config, noise_multiplier
-        The configuration, with the number of clients, and z.
+    config
+        The configuration, which states the number of clients.
+    noise_multiplier
+        Noise multiplier z, at least 0.
     split
         The records: where clients train privately, the guarantee depends on the sizes of their shards.
     """
@@ -160,7 +162,7 @@ def sampling_rate(config: RunConfig) -> Fraction:
 
 
 def rounds_of(config: RunConfig) -> int:
-    """Return k, the number of rounds: as many as let a record or user take part `epochs` times on average."""
+    """Return the number of rounds k in which a record or user takes part `epochs` times on average."""
     training = config.training
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"
@@ -178,8 +180,10 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 
     Parameters
     ----------
-    config, split
-        The number of clients and the partition of the records, and the records of D.
+    config
+        The configuration, with the number of clients and the partition of the records.
+    split
+        The records of D.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

@@ -24,8 +24,10 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
     Parameters
     ----------
-    config, split
-        The configuration, and its records.
+    config
+        The configuration.
+    split
+        The records inside and outside D.
     """
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
@@ -52,8 +54,10 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
 
     Parameters
     ----------
-    public, config
-        The federation, with the place that the crafted record is to have, and the configuration.
+    public
+        The public federation, which has the position of the crafted record.
+    config
+        The configuration.
     """
     choice, start = config.audit.neighbour, config.model.initial
     if choice not in CRAFTED or public.pair.crafted is not None:

@@ -84,12 +84,14 @@ class ConfigRequest:
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return a configuration whose run can begin, and lines about its data.
 
-    Its data are loaded, its model is built and accounted; a refusal names all the options that fix it.
+    The data are loaded, the model is built and its privacy is accounted; an error message names all options that help.
 
     Parameters
     ----------
-    wishes, directory
-        The request, and the directory of the file; paths inside it are relative to that.
+    wishes
+        The request for a configuration.
+    directory
+        Directory of the configuration file. Paths of data inside it become relative to it.
 
     Raises
     ------
@@ -254,7 +256,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
 
 
 def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
-    """Return the name of the model: one that is said, or the built-in one for a table or a text."""
+    """Return the name of the model: the one that the user named, or the built-in one for a table or a text."""
     if wishes.model is not None:
         return wishes.model
     if "text" not in data:

@@ -70,8 +70,11 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
 
     Parameters
     ----------
-    config, pair
-        The configuration, and where D and D' differ, if that search was done before; None searches, and crafts.
+    config
+        The configuration of the run.
+    pair
+        Difference of D and D', if it was found before; None searches it, and crafts a record where the configuration
+        asks for one.
     """
     if config.audit.insider:
         # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
@@ -125,8 +128,10 @@ def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
 
     Parameters
     ----------
-    mechanism, config
-        The mechanism with its noise, and the configuration, which says delta, rounds and accountant.
+    mechanism
+        The mechanism with its noise.
+    config
+        The configuration, which states delta, rounds and accountant.
     """
     return guarantee_of_all(_claims(config, mechanism)) if mechanism.adds_noise else None
 
@@ -136,8 +141,10 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 
     Parameters
     ----------
-    config, at_unit_noise
-        The configuration, which says what is claimed, and the mechanism with noise multiplier 1.
+    config
+        The configuration, which states the claim.
+    at_unit_noise
+        The mechanism with noise multiplier 1.
     """
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})

@@ -31,15 +31,17 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimi
 
     Parameters
     ----------
-    plan, parameters
-        The run, and how many parameters its model has, where the noise can be measured on all of them.
+    plan
+        Plan of the run.
+    parameters
+        Number of parameters of the model; None where the noise in all of them cannot be measured.
     """
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).judging.planned_noise(planned, parameters)
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
-    """Return how often a target could count unnoticed that is in half of the trials, or in all if it is replaced.
+    """Return the limit of detection for a target that counts more than once, in half or, if replaced, all trials.
 
     It is None without an insider or a claim, or without the exact likelihood ratio of the target's contribution.
     """

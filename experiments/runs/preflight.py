@@ -42,9 +42,10 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
 
     Parameters
     ----------
-    config, federation
-        The configuration, whose keys the message names, and the federation with its data and model: one step is made on
-        a few records, on a model that is thrown away.
+    config
+        The configuration, whose keys the message names.
+    federation
+        The federation with its data and model. One step is made on a few records, on a model that is discarded.
     """
     public, (least, most) = federation.public, _noise_scales(federation)
     if most > 0:
@@ -135,7 +136,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 
 
 def _growth(federation: LoadedFederation) -> float:
-    """Return how many times farther than by the first step a model may get in all rounds."""
+    """Return the largest ratio of the distance that a model moves in all rounds to that of the first step."""
     optimizer = federation.public.mechanism.optimizer
     kept = optimizer.momentum if optimizer.kind is OptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)
@@ -154,7 +155,7 @@ class _Lever(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """Number of orders of magnitude by which the value lies above the usual one."""
+        """Number of orders of magnitude by which the value of this setting exceeds its usual value."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
@@ -168,14 +169,14 @@ def _too_large(said: str, levers: Sequence[_Lever]) -> str:
 
 
 def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_Lever]:
-    """Return what decides how far a step goes."""
+    """Return the settings that determine the length of a step."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
     rate = _Lever("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
 def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_Lever]:
-    """Return what decides how large the noise is: the clipping norm, and what the noise multiplier follows from."""
+    """Return the settings that determine the size of the noise: clipping norm and those behind the noise multiplier."""
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
         return []

@@ -1,4 +1,4 @@
-"""Progress displays of long work, which are silent where nobody looks."""
+"""Progress displays of long work on standard error, which the verbosity can silence."""
 
 import threading
 import time
@@ -45,8 +45,10 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Parameters
     ----------
-    what, total
-        The name of the work, and its largest number of steps.
+    what
+        Name of the work that is displayed.
+    total
+        Largest number of steps.
     """
     with _display(total, "steps") as show:
         show(0, what)
@@ -78,8 +80,10 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
     Parameters
     ----------
-    on_round, planned
-        The function that takes the number of finished trial-rounds, and their number in the run.
+    on_round
+        Function that is called with the number of finished trial-rounds.
+    planned
+        Number of trial-rounds in the run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:

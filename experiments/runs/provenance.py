@@ -38,8 +38,10 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
 
     Parameters
     ----------
-    run, plan
-        A run that was begun, and what it is to do.
+    run
+        Directory of a run that was begun.
+    plan
+        Plan of this run.
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
@@ -71,12 +73,14 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
 
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
-    """Return the typed command without the seed; None if it was another program's or still reveals the seed.
+    """Return the typed command without the seed; None if another program was called or it still reveals the seed.
 
     Parameters
     ----------
-    arguments, seed
-        Arguments of the program, its own name first, and the challenger's seed.
+    arguments
+        Arguments of the program, beginning with the name of the program.
+    seed
+        Seed of the challenger, which is secret.
 
     Examples
     --------

@@ -54,9 +54,8 @@ class Replay:
 
     trials: Integers  # the kept trials
     log_odds: Floats  # cumulative log-odds after each round, float64 (trials, rounds)
-    # `sigma`, `measured_sigma`: the noise standard deviation that the mechanism names for each round, and the one
-    # that the insider measures; float64 (trials, rounds).
-    sigma: Floats
+    sigma: Floats  # standard deviation of the noise by the mechanism in each round, float64 (trials, rounds)
+    # Standard deviation of the noise that the insider measures in each round, float64 (trials, rounds).
     measured_sigma: Floats
 
     @property
@@ -123,8 +122,10 @@ def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> It
 
     Parameters
     ----------
-    federation, stored
-        The federation, and what a run kept: `initial`, and by round `releases` or `models` and what else was known.
+    federation
+        The federation.
+    stored
+        Tensors that the run kept: `initial`, and for each round `releases` or `models` with further parts of the view.
     """
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}

@@ -88,14 +88,18 @@ def run_audit(
 
     Parameters
     ----------
-    plan, directory
-        The plan, and the run directory, new unless `resume`.
+    plan
+        Plan of the run.
+    directory
+        Run directory; it must be new unless `resume` is true.
     resume
         Whether to go on with an interrupted run; finished batches are not computed again.
-    engine, ray_address
-        The engine of the clients, and the address of a running Ray cluster; None starts a Ray on this machine.
+    engine
+        The engine that trains the clients.
+    ray_address
+        Address of a running Ray cluster; None starts Ray on this machine.
     progress
-        Shows how far the run is.
+        Display of the progress of the run.
     parties
         The programs of clients and server; a study of broken mechanisms replaces them.
     with_report
@@ -209,8 +213,12 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
     Parameters
     ----------
-    grid, plan, run
-        Flower's grid, what to do, and where results go.
+    grid
+        Flower's grid.
+    plan
+        Plan of the run.
+    run
+        Run directory, which receives the results.
     """
     watched = MonitoredGrid(grid, plan.config.run.client_time_limit)
     _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
@@ -234,8 +242,12 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
 
     Parameters
     ----------
-    plan, pending, parties
-        The plan, the remaining batches, and the programs of the parties.
+    plan
+        Plan of the run.
+    pending
+        The batches that are not finished.
+    parties
+        The programs of the parties.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -271,8 +283,14 @@ def finish(
 
     Parameters
     ----------
-    plan, run, with_report, pdf_with_appendix
-        The plan, the directory of its batches, whether there is a report, and whether its PDF has the appendix.
+    plan
+        Plan of the run.
+    run
+        Run directory with the finished batches.
+    with_report
+        Whether the report is written.
+    pdf_with_appendix
+        Whether the PDF of the report has the appendix.
     """
     with at_work("joining the tables"):
         write_report, summarise = late.report_files.write_report, late.summary.summarise
@@ -300,7 +318,7 @@ def finish(
 
 
 def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
-    """Return the numbers of trials at which the run was judged, including now; a rewritten report is no look."""
+    """Return the numbers of trials at which a verdict was computed, including now, but not by rewriting a report."""
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))
@@ -321,14 +339,16 @@ def rebuild_report(
 ) -> "RunContents":
     """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
 
-    Raises `InputError` if the directory holds no finished run, or a damaged or edited one, or the other is not the same
-    training.
+    Raises `InputError` if the directory holds no finished run, or a damaged or edited one, or if `without_privacy` is
+    not the same training.
 
     Parameters
     ----------
-    directory, without_privacy
-        Directory of the run, and of the same training without privacy, whose accuracy is shown beside; None leaves it
-        as it is.
+    directory
+        Directory of the run.
+    without_privacy
+        Directory of a run of the same training without privacy, whose accuracy is shown for comparison; None keeps the
+        comparison that the run has.
     pdf_with_appendix
         Whether the PDF holds the appendix too.
     """

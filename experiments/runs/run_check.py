@@ -1,4 +1,4 @@
-"""Check of a run before it is played: its data, guarantee, limits of detection, time and memory."""
+"""Check of a run before it begins: its data, guarantee, limits of detection, time and memory."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -66,19 +66,21 @@ class Check:
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
-    """Check everything that a run will need, and play a few rounds of it; nothing is written.
+    """Check everything that a run will need, and train a few rounds of it; nothing is written.
 
     Parameters
     ----------
-    plan, with_probe
-        The plan, and whether a few rounds are played.
+    plan
+        Plan of the run.
+    with_probe
+        Whether a few rounds are played.
     engine
         The engine of the run, for an estimate of the whole command.
 
     Raises
     ------
     InputError
-        If data, model or settings are such that the run would be refused.
+        If data, model or settings cannot be used for the run.
     FederationError
         If a client fails in the rounds that are played.
     """

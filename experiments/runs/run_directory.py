@@ -56,7 +56,7 @@ class Secret(BaseModel):
 
     @property
     def keyed_data(self) -> str | None:
-        """The public digest of the records, with a key without which nobody can test records on it."""
+        """The public digest of the records, keyed so that only owners of the key can test records against it."""
         if self.data_key is None:
             return None
         return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()
@@ -216,13 +216,15 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
     Parameters
     ----------
-    path, otherwise
-        The file, and what is said if another process holds it.
+    path
+        Path of the lock file.
+    otherwise
+        Error message if another process holds the lock.
 
     Raises
     ------
     InputError
-        If another process holds it.
+        If another process holds the lock.
     """
     try:
         with FileLock(path, timeout=0, mode=0o600):

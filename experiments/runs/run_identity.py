@@ -46,8 +46,10 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 
     Parameters
     ----------
-    stored, wanted
-        Sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+    stored
+        Stored sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+    wanted
+        Wanted sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
@@ -66,8 +68,10 @@ def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> lis
 
     Parameters
     ----------
-    stored, follows
-        Both public federations as JSON values.
+    stored
+        The stored public federation as JSON values.
+    follows
+        The public federation that follows from the configuration, as JSON values.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [

@@ -44,13 +44,15 @@ def require_run(directory: Path) -> None:
 def require_new_run_path(directory: Path, resume: bool) -> None:
     """Refuse a directory where no run can begin or be continued.
 
-    Raises `InputError` if it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it
-    cannot be made, because a file stands in its way or nothing may be written there.
+    Raises `InputError` if the directory is not empty and `resume` is false, or if it holds no run and `resume` is true.
+    It is also raised if the directory cannot be made, because a file has its name or nothing may be written there.
 
     Parameters
     ----------
-    directory, resume
-        The run directory, and whether a run that was begun there is to go on.
+    directory
+        The run directory.
+    resume
+        Whether an earlier run in this directory is to be continued.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"

@@ -97,9 +97,12 @@ def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bo
 
     Parameters
     ----------
-    directory, key, signer
-        The run directory; a file with an Ed25519 private key in PEM, without a password, outside of that directory; and
-        who signs.
+    directory
+        The run directory.
+    key
+        Path of a file with an Ed25519 private key in PEM, without a password, outside of the run directory.
+    signer
+        Name and role of the person who signs.
     with_new_key
         Whether the key is made first, see `new_key`.
 
@@ -128,9 +131,11 @@ def verify(directory: Path, key: Path | None = None) -> Verified:
 
     Parameters
     ----------
-    directory, key
-        The run directory, and a file with the public key that must have signed it; None takes the one that the
-        statement names, of which nothing says whose it is.
+    directory
+        The run directory.
+    key
+        Path of a file with the public key that must have signed the statement; None takes the key that the statement
+        names, whose owner is not verified.
 
     Raises
     ------

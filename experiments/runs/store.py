@@ -61,8 +61,10 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
     Parameters
     ----------
-    frame, file
-        The table, and the Parquet file.
+    frame
+        The table to write.
+    file
+        Path of the Parquet file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -101,8 +103,10 @@ class RunStore:
 
         Parameters
         ----------
-        trials, per_batch
-            The number of trials, and the number of trials in a batch.
+        trials
+            Number of trials of the run.
+        per_batch
+            Number of trials in a batch.
         """
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
@@ -210,7 +214,7 @@ def _remove(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make a directory and its parents that nobody but the owner may read."""
+    """Make a directory and its parents that only the owner may read."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
@@ -235,8 +239,12 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
 
     Parameters
     ----------
-    directory, path, value
-        The run directory, the file in it, and what stands there.
+    directory
+        The run directory.
+    path
+        Path of the file inside the run directory.
+    value
+        The JSON value to write.
     """
     seals = directory / SEALS
     try:

@@ -39,14 +39,21 @@ def summarise(
 
     Parameters
     ----------
-    plan, tables
-        The plan, and the tables of results.
+    plan
+        Plan of the run.
+    tables
+        The tables of results.
     timing
         The duration in seconds, and the engine.
-    provenance, unprotected
-        The origin of the run, and the results of the same training without privacy; None where not recorded.
-    drawn, looks
-        The pictures that were drawn of its records, if any, and after how many trials it was judged, now the last.
+    provenance
+        Recorded origin of the run; None where none was recorded.
+    unprotected
+        Results of the same training without privacy; None where there are none.
+    drawn
+        Reconstructed images of the run's records; None where there are none.
+    looks
+        Numbers of trials after which the verdict was computed, the last one included; empty for a single verdict at the
+        end.
     """
     audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
     labels, start, crafted = federation.test_records.labels, plan.config.model.initial, None
@@ -84,7 +91,7 @@ def summarise(
 
 
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
-    """Return the largest groups of records and users, counting a column that looks like a person's."""
+    """Return the largest groups of records and users, counting a column that could name persons."""
     found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)

@@ -1,4 +1,4 @@
-"""Estimate of a run's time and memory: its first batches are played for a few rounds, and discarded."""
+"""Estimate of a run's time and memory: its first batches are trained for a few rounds, and discarded."""
 
 import time
 from contextlib import suppress
@@ -86,8 +86,10 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
 
     Parameters
     ----------
-    plan, engine
-        The plan, and its engine; the probe uses the local engine.
+    plan
+        Plan of the run.
+    engine
+        The engine of the run whose duration is estimated; the probe itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
@@ -122,7 +124,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
-    """Return how long clients take to start and to train.
+    """Return the seconds that clients take to start and to train.
 
     In this process, one after the other, they train for `alone` seconds. Starting this process again would take
     `imports` seconds, which shows the speed of the machine.

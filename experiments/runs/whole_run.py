@@ -1,4 +1,4 @@
-"""A run as requested by the command line or the Python API, which both play it through this module.
+"""A run as requested by the command line or the Python API, which both start it through this module.
 
 The module imports little, so that faults of a configuration or a directory are reported before slow imports.
 """
@@ -29,7 +29,7 @@ _OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster
 
 @dataclass(frozen=True)
 class WholeRun:
-    """A run that can be played: its configuration is valid, and its directory can be used."""
+    """A run that can begin: its configuration is valid, and its directory can be used."""
 
     config: RunConfig
     directory: Path
@@ -46,12 +46,18 @@ def whole_run(
 
     Parameters
     ----------
-    config, directory, resume
-        The configuration, and the run directory, which must be new unless `resume`.
-    engine, ray_address
-        The engine of the clients, and the address of a running Ray cluster, or None.
+    config
+        The configuration of the run.
+    directory
+        The run directory; it must be new unless `resume` is true.
+    resume
+        Whether an interrupted run in this directory is continued.
+    engine
+        The engine that trains the clients.
+    ray_address
+        Address of a running Ray cluster, or None.
     without_privacy
-        Whether the same training is played without privacy too.
+        Whether the same training is run without privacy as well.
 
     Raises
     ------
@@ -73,8 +79,10 @@ def play(asked: WholeRun, on_plan: OnPlan = lambda plan: None) -> "RunContents":
 
     Parameters
     ----------
-    asked, on_plan
-        The run, and who is told its plan before the first round.
+    asked
+        The requested run.
+    on_plan
+        Function that receives the plan of the run before the first round.
 
     Raises
     ------
@@ -109,8 +117,10 @@ def start_ray(stack: ExitStack, settings: RunSection) -> None:
 
     Parameters
     ----------
-    stack, settings
-        The stack that holds Ray open, and the settings of its size.
+    stack
+        The exit stack, which shuts Ray down when it closes.
+    settings
+        The settings of the run, of which those on the size of Ray are used.
     """
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)

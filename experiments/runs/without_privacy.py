@@ -1,4 +1,4 @@
-"""The same training without privacy beside a run: given to `report --without-privacy`, or played by `run`."""
+"""The same training without privacy beside a run: given to `report --without-privacy`, or run by `run`."""
 
 import os
 from pathlib import Path
@@ -50,8 +50,10 @@ def note_unprotected(run: Path, other: Path) -> None:
 
     Parameters
     ----------
-    run, other
-        Directories of finished runs, the other with `private = false` and the same data, model and training.
+    run
+        Directory of the finished run with privacy.
+    other
+        Directory of a finished run with `private = false` and the same data, model and training.
     """
     (_, mine), (_, theirs) = read_public(run), read_public(other)
     accepted = "accepted for --without-privacy is one with private = false"

@@ -3,13 +3,13 @@
     python -m fl_audit.experiments.studies.black_box_canary [--quick] [--data-dir DIR]
 
 DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5, from weights that are drawn for every trial or pretrained in
-public; the record in which D and D' differ is ordinary, blank or crafted. All trials of a line train together. What is
-scored is the loss of that record on the final model, and nothing else; the bounds ask how well it tells the trials
-that had the record from those that had not.
+public; the record in which D and D' differ is ordinary, blank or crafted. All trials of a line train together. The
+score is the loss of that record on the final model, and nothing else; the bounds measure how well it separates the
+trials with the record from those without.
 
-Beside it stands what Annamalai & De Cristofaro 2024 report of a convolutional network on as many records: 7.21 of 10,
-from worst-case initial weights. Settings differ: the network and the number of steps are smaller here (the guarantee is
-the same, for the noise follows it), and so may be the number of models. Their number, as far as is known here, takes a
+For comparison, Annamalai & De Cristofaro 2024 report for a convolutional network on as many records: 7.21 of 10, from
+worst-case initial weights. Settings differ: the network and the number of steps are smaller here (the guarantee is the
+same, for the noise follows it), and so may be the number of models. Their number, as far as is known here, takes a
 Gaussian trade-off for granted, as `gdp` does; the other two bounds assume nothing, and with so many trials no attack
 whatever could lift them above the ceiling in the table.
 """

@@ -34,11 +34,10 @@ Values = dict[str, dict[str, Any]]
 class Way(NamedTuple):
     """A way to train with a guarantee to clients."""
 
-    name: str  # its name
-    # `training`, `privacy`: settings that it adds.
-    training: dict[str, Any]
-    privacy: dict[str, Any]
-    line: str  # its line style
+    name: str  # name of the way
+    training: dict[str, Any]  # settings that the way adds to the section [training]
+    privacy: dict[str, Any]  # settings that the way adds to the section [privacy]
+    line: str  # line style of the way in the figure
 
 
 class ClientFederation(NamedTuple):
@@ -46,10 +45,8 @@ class ClientFederation(NamedTuple):
 
     name: str  # name of its column in the table and of its panel
     values: Values  # settings that all ways share
-    # `sampled`, `cohorts`: how clients take part under noise that is fresh in every round, and under correlated noise,
-    # which needs cohorts.
-    sampled: dict[str, Any]
-    cohorts: dict[str, Any]
+    sampled: dict[str, Any]  # settings of the clients' participation under noise that is fresh in every round
+    cohorts: dict[str, Any]  # settings of the clients' participation under correlated noise, which needs cohorts
     delta: float  # of the guarantee
 
 
@@ -67,8 +64,10 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
 
     Parameters
     ----------
-    data_dir, quick
-        The directory of the data sets, and whether few rounds and clients suffice.
+    data_dir
+        Directory of the data sets.
+    quick
+        Whether the quick form is returned, with fewer rounds and clients.
     """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
@@ -85,14 +84,18 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
 
 
 def settings(federation: ClientFederation, way: Way, epsilon: float | None, trials: int) -> Values:
-    """Return the configuration of one point.
+    """Return the configuration of one point of the study.
 
     Parameters
     ----------
-    federation, way, trials
-        The federation, the way of training, and the number of trials.
+    federation
+        The federation.
+    way
+        The way of training.
+    trials
+        Number of trials.
     epsilon
-        The claimed epsilon; None is no guarantee, no clipping and no noise.
+        The claimed epsilon; None means no guarantee, no clipping and no noise.
     """
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}

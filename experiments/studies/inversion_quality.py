@@ -116,9 +116,14 @@ def quality(setting: QualitySetting, directory: str | None, pictures: int, desce
 
     Parameters
     ----------
-    setting, directory, pictures, descent
-        The updates to invert, the directory of the data sets, the number of images, at least as many as an update has,
-        and the length of the search.
+    setting
+        The updates to invert.
+    directory
+        Directory of the data sets; None for the default place.
+    pictures
+        Number of images, at least as many as an update has.
+    descent
+        Number of starts and steps of the search.
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
@@ -139,15 +144,23 @@ def beside_reference(
 
     Parameters
     ----------
-    setting, directory, pictures, descent
-        As for `quality`, for single images.
-    interpreter, reference
-        A Python that has torch and torchvision, and a clone of the authors' repository.
+    setting
+        The updates to invert, each of a single image.
+    directory
+        Directory of the data sets; None for the default place.
+    pictures
+        Number of images.
+    descent
+        Number of starts and steps of the search.
+    interpreter
+        Path of a Python interpreter that has torch and torchvision.
+    reference
+        Path of a clone of the authors' repository.
 
     Raises
     ------
     InputError
-        If the reference fails.
+        If the authors' code fails.
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)

@@ -76,8 +76,8 @@ class _RatePoint(NamedTuple):
     bound: float  # the largest share that the guarantee allows
     best: float  # success of the best attack on candidates that lie as far apart as they can
     simulated: float  # success of that attack, in as many simulated trials as the trials have
-    honest: _Trial  # on digits
-    halved: _Trial  # the same with half of the noise
+    honest: _Trial  # trial on digits with the claimed noise
+    halved: _Trial  # trial on digits with half of the noise
 
 
 def _trial(plan: AuditPlan, parties: Parties) -> _Trial:
@@ -91,7 +91,7 @@ def _trial(plan: AuditPlan, parties: Parties) -> _Trial:
 
 
 def _simulated(mu: float, trials: int) -> float:
-    """Return how often the insider's own arithmetic identifies the right corner of a simplex."""
+    """Return the share of trials in which the insider's arithmetic identifies the right corner of a simplex."""
     draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
     truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
     products[np.arange(trials), truth] += length**2

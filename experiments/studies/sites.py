@@ -45,8 +45,10 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
     Parameters
     ----------
-    data, audit
-        The section [data], and what the section [audit] has of its own.
+    data
+        Settings of the section [data].
+    audit
+        Settings of the section [audit] that belong to this line of the table alone.
     epsilon
         The claimed epsilon of clients; None for no guarantee.
     """
@@ -72,7 +74,7 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
-    """Return how often the participating site is identified, and how often its frequent classes are rightly named."""
+    """Return the success in identifying the participating site, and in naming its frequent classes."""
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(ReconstructionFinding), contents.run.tables.targets

@@ -31,8 +31,10 @@ def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
 
     Parameters
     ----------
-    doc, quick
-        The docstring, and what `--quick` does, empty where there is no such option.
+    doc
+        Docstring of the command.
+    quick
+        Help of the option `--quick`; empty where there is no such option.
     """
     parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     if quick:
@@ -45,13 +47,17 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
 
     Parameters
     ----------
-    names, known, what
-        The names, all values by name, and what they are names of, in words.
+    names
+        Names that are wanted, separated by commas; None for all.
+    known
+        All values, keyed by their names.
+    what
+        Noun for one of the values, for the message.
 
     Raises
     ------
     InputError
-        If there is none of a name.
+        If no value has one of the names.
     """
     wanted = list(known) if names is None else names.split(",")
     for name in wanted:
@@ -63,13 +69,19 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
 def table_of(
     columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
 ) -> Table:
-    """Return a table.
+    """Return a table for the console.
 
     Parameters
     ----------
-    columns, title, words, rows
-        Names of its columns, what stands above it, the columns of words, which stand at the left, as numbers do at the
-        right, and its rows, as far as they are known.
+    columns
+        Names of the columns.
+    title
+        Title above the table, or None.
+    words
+        Names of the columns that hold words and are aligned to the left; the others hold numbers and are aligned to the
+        right.
+    rows
+        Rows of the table that are known already.
     """
     table = Table(title=title)
     for column in columns:
@@ -84,8 +96,10 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 
     Parameters
     ----------
-    problems, fine
-        A line each, and what is said where there are none.
+    problems
+        Contradictions to the claims, one line each.
+    fine
+        Line that is printed if there are no contradictions.
     """
     print("\n".join(problems) or fine)
     sys.exit(1 if problems else 0)
@@ -94,12 +108,16 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 def played(
     what: AuditPlan | dict[str, Any], parties: Parties = HONEST, progress: Progress = no_progress
 ) -> RunContents:
-    """Play a run on the local engine, in a temporary directory.
+    """Carry out a run on the local engine, in a temporary directory.
 
     Parameters
     ----------
-    what, parties, progress
-        Its plan, or the sections of its configuration; the programs of the parties; and the progress display.
+    what
+        Plan of the run, or the sections of its configuration.
+    parties
+        The programs of the parties.
+    progress
+        The progress display.
     """
     plan = what if isinstance(what, AuditPlan) else resolve(parse_config(what))
     with tempfile.TemporaryDirectory() as scratch:
@@ -119,15 +137,21 @@ def asked(
 
     Parameters
     ----------
-    python, script
-        The interpreter, and the script's text; it is given the paths of the archive to read and of that to write.
-    told, of_whom, environment
-        The arrays that it reads, whose code it runs, in words, and its variables, None for those of this process.
+    python
+        Path of the interpreter.
+    script
+        Text of the script, whose two arguments are the paths of the archive to read and of the archive to write.
+    told
+        The arrays that the script reads, by name.
+    of_whom
+        Words for the owner of the code that the script runs, for the message.
+    environment
+        Environment variables of the interpreter; None for those of this process.
 
     Raises
     ------
     InputError
-        If there is no such interpreter, or it fails; the last line that it wrote says why.
+        If there is no such interpreter, or it fails; the message has the last line that it wrote.
     """
     require(which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
     with tempfile.TemporaryDirectory() as scratch:
@@ -142,12 +166,14 @@ def asked(
 
 
 def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
-    """Return the median seconds of each way; the ways take turns, the first of which is a warm-up.
+    """Return the median seconds of each function. They take turns, and the first turn is a warm-up that does not count.
 
     Parameters
     ----------
-    ways, repeat
-        The ways to time, and the number of turns that count.
+    ways
+        Functions to time.
+    repeat
+        Number of turns that count.
     """
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):

@@ -76,13 +76,15 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 
     Parameters
     ----------
-    values, axes
-        Values of the configuration, by section and key, as in its file, and axes with different keys.
+    values
+        Values of the configuration, by section and key, as in its file.
+    axes
+        Axes of the grid, each with another key of the configuration.
 
     Raises
     ------
     InputError
-        If a key stands on two axes, or a configuration is not accepted; its settings are named.
+        If a key stands on two axes, or a configuration is not accepted; the message names its settings.
     """
     keys = [axis.key for axis in axes]
     require(len(set(keys)) == len(keys), f"axes are {', '.join(keys)}: accepted are different keys")
@@ -102,13 +104,15 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
 
     Parameters
     ----------
-    values, settings
-        Values of the configuration, and what replaces them.
+    values
+        Values of the configuration, by section and key, as in its file.
+    settings
+        Settings that replace values of the configuration at this point.
 
     Raises
     ------
     InputError
-        If the configuration is not accepted; the settings are named.
+        If the configuration is not accepted; the message names the settings.
     """
     changed = deepcopy(dict(values))
     for key, value in settings:
@@ -133,9 +137,11 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
 
     Parameters
     ----------
-    values, axes
-        As for `grid`. In these points nothing is clipped, no record is randomised, and there is no noise, no guarantee
-        and no insider.
+    values
+        Values of the configuration, as for `grid`.
+    axes
+        Axes with different keys, as for `grid`. In the points that are returned nothing is clipped, no record is
+        randomised, and there is no noise, no guarantee and no insider.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 

@@ -44,14 +44,18 @@ class _Group(NamedTuple):
 def landscape_figure(
     points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str, by_guarantee: bool = True
 ) -> Figure:
-    """Return the landscape.
+    """Return the figure of privacy against utility over all points, with their marginal densities.
 
     Parameters
     ----------
-    points, models
-        The tables of `points_table` and `models_table`; the marginal densities are over models.
-    utility, title
-        The quantity on the vertical axis, and the title of the figure.
+    points
+        One row for each point, as `points_table` returns it.
+    models
+        One row for each trained model, as `models_table` returns it; the marginal densities are over these models.
+    utility
+        The measure of utility on the vertical axis.
+    title
+        Title of the figure.
     by_guarantee
         Whether the horizontal axis shows the claimed epsilon, where it varies; else Epsilon*.
     """

@@ -61,12 +61,14 @@ def fit_text(sweep: Sweep) -> str:
 
 
 def sweep_page(sweep: Sweep, title: str) -> str:
-    """Return the page.
+    """Return the HTML page of a sweep.
 
     Parameters
     ----------
-    sweep, title
-        The results, and the heading.
+    sweep
+        Results of the sweep.
+    title
+        Heading of the page.
     """
     points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
     caption = _BY_GUARANTEE if by_guarantee else _BY_STAR

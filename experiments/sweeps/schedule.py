@@ -51,13 +51,17 @@ def play_points(
 
     Parameters
     ----------
-    plans, directory
-        The plan of each point by its name, and the parent of the run directories, which have the names of the points.
+    plans
+        The plan of each point, keyed by the name of the point.
+    directory
+        Parent of the run directories, each of which has the name of its point.
     options
         The Ray, and a point's share of it: as many points are played at a time as it has room for. None plays one after
         the other in this process.
-    progress, on_finished
-        The progress display of all points together, and the function that is called for each new run directory.
+    progress
+        Progress display of all points together.
+    on_finished
+        Function that is called with the directory of each run that finishes.
     secret
         The sweep's secret, from which each point has a seed of its own, unless its configuration names one.
 
@@ -66,7 +70,7 @@ def play_points(
     InputError
         If a directory holds a run of another configuration, or no cluster answers.
     FederationError
-        If points failed: the others are finished first, then every failure is told.
+        If points failed: the others are finished first, then the message names every failure.
     """
     for left in directory.glob(".*.partial"):  # by a sweep that was killed, with the seed of a point in it
         shutil.rmtree(left, ignore_errors=True)
@@ -224,7 +228,7 @@ def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Return all texts in a configuration, some of which name functions of the user."""
+    """Yield every text value of a configuration, in which functions of the user may be named."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):

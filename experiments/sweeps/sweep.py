@@ -58,13 +58,16 @@ def run_sweep(
     directory
         The directory of the results: a run directory for each point under `points/`, models.parquet (one row a model,
         written anew after every point), points.csv and landscape.png. Finished points are not computed again.
-    options, engine
-        The Ray, None being an embedded one with every core; and whether many points are played at a time on it, or one
-        after the other in this process.
+    options
+        Resources of Ray; None means an embedded Ray with every core.
+    engine
+        Whether many points run at a time on Ray, or one after the other in this process.
     utility
         The measure of utility; None means the area under the ROC where there are two classes, else accuracy.
-    progress, title
-        The progress display of all points together, and the title of the landscape.
+    progress
+        Progress display of all points together.
+    title
+        Title of the landscape.
     by_guarantee
         Whether utility is held against the claimed epsilon, where that varies; else against Epsilon*.
 

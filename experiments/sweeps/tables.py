@@ -28,9 +28,10 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
 
     Parameters
     ----------
-    points, directory
-        The points, in the order of the rows, of which those without a finished run are left out; and where their run
-        directories lie.
+    points
+        The points, in the order of the rows; those without a finished run are left out.
+    directory
+        Directory in which the run directories of the points lie.
 
     Returns
     -------
@@ -76,8 +77,10 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
 
     Parameters
     ----------
-    models, wanted
-        The table of models, and what is asked for; None leaves it open.
+    models
+        The table of models, as `models_table` returns it.
+    wanted
+        The measure that was asked for; None leaves the choice to this function.
 
     Raises
     ------
@@ -102,10 +105,14 @@ def points_table(
 
     Parameters
     ----------
-    models, points, utility
-        The table that `models_table` returns, the points, in the order of the rows, and what the frontier is drawn in.
+    models
+        The table that `models_table` returns.
+    points
+        The points, in the order of the rows.
+    utility
+        The measure of utility in which the frontier is drawn.
     by_guarantee
-        Whether it is held against the claimed epsilon where that varies, among private points alone; else against
+        Whether utility is held against the claimed epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.
 
     Returns

@@ -98,31 +98,43 @@ def calibrate(
 ) -> Guarantee:
     """Find the smallest Gaussian noise that keeps a guarantee: the `noise_multiplier` of the returned guarantee.
 
-    It is over the sensitivity, which is twice the clipping norm where a unit is replaced; the guarantee's
-    `noise_over_clipping_norm` is the same noise as Opacus, TensorFlow Privacy and dp-accounting quote it.
+    This multiplier is relative to the sensitivity, which is twice the clipping norm where a unit is replaced; the
+    guarantee's `noise_over_clipping_norm` is the same noise as Opacus, TensorFlow Privacy and dp-accounting quote it.
 
     Parameters
     ----------
-    rounds, delta, adjacency
-        As for `account`.
+    rounds
+        Number of rounds, as for `account`.
+    delta
+        Delta of the guarantee, above 0 and below 1, as for `account`.
+    adjacency
+        The relation between neighbours, as for `account`.
     belief
         Largest belief of the insider in the true data set, above the prior and below 1.
     advantage
-        Largest advantage of the insider, above 0 and below 1: the exact one, delta(0), whoever the accountant is.
+        Largest advantage of the insider, above 0 and below 1: the exact one, delta(0), with every accountant.
         `rdp-classic` keeps `rho_alpha` there too.
     epsilon
-        Largest epsilon, positive.
-    reconstruction, candidates
-        Largest probability with which an attacker who knows all other records names the right one of some equally
-        likely candidates, above 1 / candidates and below 1; and how many these are, from 2; left out, 1000.
+        Largest epsilon of the guarantee, positive.
+    reconstruction
+        Largest probability with which an attacker who knows all other records names the right one of `candidates`
+        equally likely records, above 1 / `candidates` and below 1.
+    candidates
+        Number of equally likely candidates for `reconstruction`, from 2; 1000 if left out.
     singling_out
         Largest probability with which an attacker's description of one person, which fits few of the population, fits
         the person it is about; above the population share and below 1. Exactly one of `belief`, `advantage`,
         `epsilon`, `reconstruction` and `singling_out` is given.
     population_share
         Share of the population that the description fits, above 0 and below 1; left out, 0.001.
-    sampling_rate, prior, accountant, sensitivities
-        As for `account`.
+    sampling_rate
+        Probability with which a unit takes part in a round, as for `account`.
+    prior
+        The insider's prior belief in D, as for `account`.
+    accountant
+        The accountant of the guarantee, as for `account`.
+    sensitivities
+        Whether the sensitivities of the rounds are fixed or chosen from earlier releases, as for `account`.
 
     Raises
     ------
@@ -157,12 +169,14 @@ def lower_bound(
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Scores of trainings with the unit, shape (n,), and without it, (m,), at least one of each, no NaN.
+    member_scores
+        Scores of trainings with the unit, shape (n,), n at least 1, no NaN.
+    nonmember_scores
+        Scores of trainings without the unit, shape (m,), m at least 1, no NaN.
     delta
-        The bound is on epsilon at this delta; from 0 to below 1.
+        Delta at which epsilon is bounded, at least 0 and below 1.
     confidence
-        Above 0.5 and below 1.
+        Confidence of the bound, above 0.5 and below 1.
     method
         `clopper-pearson` assumes nothing of the scores; others are named by `BoundMethod`, each with its assumption.
 
@@ -195,22 +209,22 @@ def epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses on training records, shape (m,), and on a sample of the population, (p,), at least two of each, finite
-        and at least 0.
+    member_losses
+        Losses on training records, finite and at least 0, shape (m,), m at least 2.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
-        A number from 0 to below 1; the paper recommends less than one over the number of members.
+        Delta of Epsilon*, at least 0 and below 1; the paper recommends less than one over the number of members.
     method
         `parametric` fits a normal distribution to each set, `mixture` a mixture of normals, `empirical` counts. None
-        takes
-        `parametric` where its fit holds, and `empirical` where it is rejected.
+        takes `parametric` where its fit holds, and `empirical` where it is rejected.
     confidence
         Confidence of the interval, above 0 and below 1.
     cut
-        Error rates below it and above 1 less it are left out, from 0, which leaves out none, to below 0.5. None takes
-        those of the paper: 0.001 for `empirical`, 1e-6 otherwise.
+        Stability cut, at least 0 and below 0.5: error rates below `cut` and above 1 - `cut` are left out. None takes
+        the cut of the paper: 0.001 for `empirical`, 1e-6 otherwise.
     rng
-        Draws the bootstrap samples; None starts a generator at 0, so that equal calls answer alike.
+        Generator of the bootstrap samples; None starts one at seed 0, so that equal calls return equal results.
 
     Raises
     ------

@@ -39,11 +39,20 @@ def play_here(
 
     Parameters
     ----------
-    config, directory, engine, ray_address, resume
-        As for `whole_run`.
-    listener, is_drawn
-        The listener for its progress, None for nobody; and whether progress is drawn on this process's terminal
-        instead.
+    config
+        The configuration of the run.
+    directory
+        The run directory, new unless `resume` is true.
+    engine
+        The engine that trains the clients.
+    ray_address
+        Address of a running Ray cluster, or None.
+    resume
+        Whether an interrupted run in this directory is continued.
+    listener
+        Function that receives messages on progress; None for no such function.
+    is_drawn
+        Whether progress is drawn on this process's terminal instead.
 
     Raises
     ------
@@ -79,7 +88,7 @@ def _play(asked: WholeRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Refuse to play on Ray where the caller has started Ray: a run ends the Ray that it uses."""
+    """Refuse to run on Ray where the caller has started Ray, since a run shuts down the Ray that it uses."""
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)

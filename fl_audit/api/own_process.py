@@ -19,8 +19,10 @@ def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None)
 
     Parameters
     ----------
-    arguments, listener
-        Arguments of `fl-audit run`, and who is told each line that it says on its way; None for nobody.
+    arguments
+        Arguments of `fl-audit run`.
+    listener
+        Function that receives each line that the command prints on its progress; None for no such function.
 
     Raises
     ------

@@ -62,14 +62,14 @@ def run_audit(
     ray_address
         Address of a running Ray cluster, `HOST:PORT`; None starts a Ray on this machine.
     resume
-        Go on with the interrupted run in `out`.
+        Whether the interrupted run in `out` is continued.
     data_dir
         Data directory of published data sets; None is that of FL_AUDIT_DATA.
     progress
-        Told each line that the run says on its way, from a thread of the run; None hears nothing. Left out, a terminal
-        shows bars and a notebook a line.
+        Function that receives each message on the progress of the run, in a thread of the run; None for no messages.
+        Left out, a terminal shows bars and a notebook a line.
     own_process
-        Play in a process of its own, which starts the command: for several runs at a time, or beside a Ray of yours.
+        Whether the run takes place in a process of its own: for several runs at a time, or beside a Ray of yours.
 
     Raises
     ------

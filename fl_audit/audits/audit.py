@@ -78,7 +78,7 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run with a claim, before it is played."""
+    """A planned run with a claim."""
 
     public: "Federation"
     guarantee: "Guarantee"  # the claim
@@ -119,12 +119,14 @@ class AuditJudging(Protocol):
 
         Parameters
         ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        planned
+            The run that is planned.
+        parameters
+            Number of parameters of the model; None where the noise in all of them cannot be measured.
         """
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalLimit | None":
-        """Return how often a target could count unnoticed; None where no insider has its exact likelihood ratio."""
+        """Return the limit of detection for a target that counts more than once; None without an exact LLR."""
 
 
 class AuditKind(ABC):
@@ -147,8 +149,10 @@ class AuditKind(ABC):
 
         Parameters
         ----------
-        strategy, privacy
-            The strategy that is configured, and the section [privacy] as far as it is known.
+        strategy
+            The configured strategy.
+        privacy
+            The settings of the section [privacy] that are known so far.
         """
         return {}, {}
 
@@ -182,8 +186,10 @@ class AuditKind(ABC):
 
         Parameters
         ----------
-        federation, client
-            The federation, and the number of the client.
+        federation
+            The federation.
+        client
+            Number of the client.
         """
 
     @abstractmethod
@@ -208,8 +214,14 @@ class AuditKind(ABC):
 
         Parameters
         ----------
-        federation, client, membership, losses
-            The federation, the client, which of its own targets are in, and what gives the losses on records.
+        federation
+            The federation.
+        client
+            Number of the client.
+        membership
+            Membership of the client's own targets.
+        losses
+            Function that returns the losses on given records.
         """
 
     @abstractmethod
@@ -220,8 +232,12 @@ class AuditKind(ABC):
 
         Parameters
         ----------
-        federation, epsilon_star, membership
-            The federation, whether Epsilon* of its models is computed, and whether they are attacked for membership.
+        federation
+            The federation.
+        epsilon_star
+            Whether Epsilon* of the federation's models is to be computed.
+        membership
+            Whether the federation's models are to be attacked for membership.
         """
 
     @abstractmethod
@@ -240,8 +256,10 @@ class AuditKind(ABC):
 
         Parameters
         ----------
-        public, chosen
-            The public federation, and how the neighbour was chosen, as the configuration names it.
+        public
+            The public facts of the federation.
+        chosen
+            Way in which the neighbour was chosen, as the configuration names it.
         """
 
     def knows_records(self, public: "Federation") -> bool:
@@ -257,5 +275,5 @@ class AuditKind(ABC):
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return whether the samples shown to insiders include the target of the pair."""
+        """Return True if insiders see in which samples the target of the pair takes part, else False."""
         return False

@@ -82,14 +82,16 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
 
     Parameters
     ----------
-    run, sections
-        The finished run, and the findings; by default all, those of the kind of audit, and those of the user's own
-        that the configuration names.
+    run
+        The finished run with its findings.
+    sections
+        The sections of the report. By default these are all general ones, those of the kind of audit, and those of the
+        user's own that the configuration names.
 
     Raises
     ------
     InputError
-        If a section of the user's own cannot be had, or cannot measure this run.
+        If a section of the user's own cannot be loaded, or cannot measure this run.
     """
     if sections is None:
         named = run.facts.configuration.get("audit", {}).get("sections", ())

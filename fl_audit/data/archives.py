@@ -35,15 +35,19 @@ def load_npz(
 
     Parameters
     ----------
-    directory, path
-        As for `resolve`: an archive as `numpy.savez` or `numpy.savez_compressed` writes it, without Python objects.
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    path
+        Path of the archive, as for `resolve`. It has the format of `numpy.savez` or `numpy.savez_compressed`, without
+        Python objects.
     owner
-        Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
-        None: that is not known.
+        Key of the array that names the owner of each record of `x`, such as `client`: whole numbers or text, shape
+        (n,). None if owners are not known.
     user
-        Key of the array that says which person each record of `x` is about, likewise; it may be that of the owners.
+        Key of the array that names the person of each record of `x`, whole numbers or text, shape (n,); it may be that
+        of the owners.
     axes
-        What two axes of a record are, as in `RecordAxes`; None takes them for those of a picture.
+        Meaning of a record's two axes, as in `RecordAxes`; None takes them for those of a picture.
     """
     file = resolve(directory, path)
     named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
@@ -113,7 +117,7 @@ def _of_named(
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
-    """Return what records of two axes are, in words."""
+    """Return words for records with two axes, such as pictures or sequences."""
     if len(shape) != 3:
         return ""
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"

@@ -217,8 +217,10 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
 
     Parameters
     ----------
-    name, data_dir
-        Name in the catalogue, and data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
+    name
+        Name of the data set in the catalogue.
+    data_dir
+        Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
     """
     entry = _entry(name)
     if entry.find is None:
@@ -234,12 +236,14 @@ _BROUGHT: dict[DataSpec, Source] = {}  # handed to this process in place of what
 
 
 def bring_source(spec: DataSpec, source: Source) -> None:
-    """Have `load_source` return these data, and forget others that were brought before.
+    """Have `load_source` return these data, and forget earlier data that were registered in this way.
 
     Parameters
     ----------
-    spec, source
-        What is asked for, and what is returned.
+    spec
+        Specification for which the data are returned.
+    source
+        The data that are returned.
     """
     _BROUGHT.clear()
     _BROUGHT[spec] = source
@@ -292,7 +296,7 @@ def _with_owners_as_users(source: Source) -> Source:
 
 
 def _with_fewer_per_user(source: Source, most: OptionValue) -> Source:
-    """Return a data set with the first records of every user, in the order of the file, at most so many."""
+    """Return a data set with at most a given number of records of every user, the first in the order of the file."""
     unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
     require(source.pool.user is not None, f"{unknown}: name the column of the users with user in [data]")
     require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
@@ -305,12 +309,14 @@ def _with_fewer_per_user(source: Source, most: OptionValue) -> Source:
 
 
 def first_of_each(codes: Integers | None, most: int) -> Flags:
-    """Return which places hold one of the first values of its kind.
+    """Return whether each position holds one of the first occurrences of its value.
 
     Parameters
     ----------
-    codes, most
-        What each place holds, shape (n,), and how many of each are taken, from 1.
+    codes
+        Value at each position, shape (n,); None for no values.
+    most
+        Number of occurrences of each value that count as the first ones, from 1.
 
     Examples
     --------

@@ -69,8 +69,12 @@ class Origin:
 
         Parameters
         ----------
-        position, column, value
-            Position of the record, from 0, name of the cell's column, and what stands in the cell.
+        position
+            Position of the record, from 0.
+        column
+            Name of the cell's column.
+        value
+            Content of the cell.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
@@ -94,13 +98,21 @@ def encode_column(
 
     Parameters
     ----------
-    column, name, origin
-        Cells of all records, those of the test file last; its name; and where the records come from.
-    max_levels, before, decimal
-        Largest number of levels of a column of words; number of features that the columns before it became; and mark of
-        decimals: the other one of point and comma can stand between thousands.
+    column
+        Cells of all records, those of the test file last.
+    name
+        Name of the column.
+    origin
+        Files and rows from which the records come.
+    max_levels
+        Largest number of levels of a column of words.
+    before
+        Number of features that earlier columns became.
+    decimal
+        Decimal mark, point or comma; the other one of the two may separate thousands.
     repeats
-        How the values repeat where they look like those of persons, and no other column says whose a record is.
+        Repetition of the values where they seem to be those of persons, and no other column names the person of a
+        record.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
@@ -146,12 +158,14 @@ def _check_width(width: int, records: int, name: str, file: str) -> None:
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
-    """Return what the columns of a table became, a line for each; of more than `most`, the odd ones and a count.
+    """Return the use of each column of a table, one line each; of more than `most`, the unusual ones and a count.
 
     Parameters
     ----------
-    columns, most
-        What became of each column, in their order, and how many are listed one by one.
+    columns
+        Use of each column, in their order.
+    most
+        Number of columns that are listed one by one.
 
     Examples
     --------
@@ -167,12 +181,16 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
 
 def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
-    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name.
+    """Return the use of a column of labels or owners: the number of classes or owners, and the first few by name.
 
     Parameters
     ----------
-    name, kind, levels
-        Name of the column, what it is used as, and the classes or owners, each once.
+    name
+        Name of the column.
+    kind
+        Use of the column, as labels or owners.
+    levels
+        The classes or owners, each once.
     """
     what, most = ("classes", _CLASSES) if kind is ColumnKind.LABEL else ("of them", _EXAMPLES)
     return ColumnUse(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
@@ -183,14 +201,17 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
     Parameters
     ----------
-    values, what, max_classes
-        Labels of all records, shape (n,); where they stand, for the message; and the largest number of classes, None
-        for no limit but half the records.
+    values
+        Labels of all records, shape (n,).
+    what
+        Place of the labels in the data, for the message.
+    max_classes
+        Largest number of classes; None limits them only to half the number of records.
 
     Raises
     ------
     InputError
-        If they have.
+        If there are more classes.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
@@ -282,8 +303,10 @@ def is_number(cell: str, decimal: str) -> bool:
 
     Parameters
     ----------
-    cell, decimal
-        What stands in the cell, without spaces around it, and the mark of decimals, "." or ",".
+    cell
+        Content of the cell, without spaces around it.
+    decimal
+        The mark of decimals, "." or ",".
 
     Examples
     --------
@@ -350,7 +373,7 @@ TEXT_HINT = "text in [data] names a column of text that a model of text learns f
 
 
 def _hint(values: NDArray[np.str_]) -> str:
-    """Return how a column is read as text, as the end of a message; nothing where most cells are single words."""
+    """Return advice to read a column as text, as the end of a message; empty where most cells are single words."""
     return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
 
 

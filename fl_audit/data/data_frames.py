@@ -31,8 +31,12 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
     Parameters
     ----------
-    frame, path, settings
-        The table as it was read; where it comes from, for messages; and how the table is read.
+    frame
+        The table as it was read.
+    path
+        Path of the file, for messages.
+    settings
+        Settings by which the table is read.
 
     Raises
     ------
@@ -61,7 +65,7 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
 
 def _near(name: str, columns: Sequence[str]) -> str:
-    """Return how a list of columns begins in a message about one that is not among them."""
+    """Return the beginning of a list of columns, for a message about a name that is not among them."""
     lowered = {column.lower(): column for column in columns}
     nearest = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
@@ -81,12 +85,19 @@ def source_of_frames(
 
     Parameters
     ----------
-    frames, paths
-        One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
-    settings, name, title
-        How the tables are read; name of the source in the catalogue; and what kind of data this is, in words.
+    frames
+        One table, or two with the same columns, without the columns that are to be dropped.
+    paths
+        Path of the file of each table.
+    settings
+        Settings by which the tables are read.
+    name
+        Name of the source in the catalogue.
+    title
+        Description of the data set.
     words
-        In how many records each word stands for a missing value, an empty text for empty cells; None where all are.
+        Number of records in which each word, or the empty text for empty cells, stands for a missing value; None where
+        the missing values were not counted by words.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -155,7 +166,7 @@ def source_of_frames(
 
 
 def _counted(words: Mapping[str, int]) -> str:
-    """Return how often each word stood for a missing value, in brackets; nothing where only cells were empty."""
+    """Return the number of records with each word for a missing value, in brackets; empty if only cells were empty."""
     named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
     return f" ({', '.join(named + empty)})" if named else ""

@@ -52,8 +52,10 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
     Parameters
     ----------
-    records, measure
-        The records that are to be compared, and how dissimilar two of them are.
+    records
+        The records to compare.
+    measure
+        Measure of dissimilarity.
     """
     match measure:
         case Dissimilarity.COSINE:
@@ -75,12 +77,14 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
 
 def rows_in_block(records: Records, measure: Measure) -> int:
-    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`.
+    """Return the number of records to prepare at a time, so that they and their pairs fit into `BLOCK_BYTES`.
 
     Parameters
     ----------
-    records, measure
-        As for `check_measurable`.
+    records
+        The records to compare.
+    measure
+        Measure of dissimilarity.
     """
     numbers = int(records.features[0].size) * (_PIXELS if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
@@ -91,8 +95,10 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
 
     Parameters
     ----------
-    features, measure
-        Features of n records, (n, *shape), and what they are prepared for.
+    features
+        Features of n records, shape (n, *shape).
+    measure
+        Measure for which they are prepared.
     """
     if measure is not Dissimilarity.SSIM:
         return features.reshape(len(features), -1).astype(np.float64)
@@ -117,8 +123,12 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
     Parameters
     ----------
-    left, right, measure
-        n and m records, prepared for the measure.
+    left
+        n records, prepared for the measure.
+    right
+        m records, prepared for the measure.
+    measure
+        Measure of dissimilarity.
     """
     if isinstance(left, Patches):
         assert isinstance(right, Patches), "both blocks are prepared for one measure"
@@ -143,15 +153,19 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
 
 
 def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
-    """Return what `exact_block` returns, by the fastest arithmetic, and a bound on the difference (0 if there is none).
+    """Return `exact_block` by the fastest arithmetic, and a bound on its error (0 if there is none).
 
     Euclidean, cosine and ssim dissimilarities come from matrix products. The bounds are the usual ones for sums of
     products (Higham 2002, section 3.1) and cover the rounding of both sides.
 
     Parameters
     ----------
-    left, right, measure
-        As for `exact_block`.
+    left
+        n records, prepared for the measure.
+    right
+        m records, prepared for the measure.
+    measure
+        Measure of dissimilarity.
     """
     if isinstance(left, Patches):
         assert isinstance(right, Patches), "both blocks are prepared for one measure"

@@ -19,9 +19,9 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
     Parameters
     ----------
     fitted
-        Finite numbers, shape (n, columns). A constant column becomes 0.
+        Columns whose ranges are used, finite, shape (n, columns). A constant column becomes 0.
     test
-        Finite numbers, shape (m, columns), scaled by the same ranges and clipped to [0, 1]; or None.
+        Columns that are scaled by the ranges of `fitted` and clipped to [0, 1], finite, shape (m, columns); or None.
     """
     low = fitted.min(axis=0)
     with np.errstate(over="ignore"):
@@ -44,8 +44,10 @@ def encode_labels(
 
     Parameters
     ----------
-    fitted, test
-        Labels of the pool, shape (n,), and of the test records or None: whole numbers, truth values or strings.
+    fitted
+        Labels of the pool, whole numbers, truth values or strings, shape (n,).
+    test
+        Labels of the test records, of the type of `fitted`, or None if there are no test records.
     path
         File to name in errors.
     """
@@ -70,14 +72,18 @@ UNKNOWN_OWNERS = Owners()
 
 
 def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -> Owners:
-    """Number the owners, or the users, of records 0..m-1, in the sorted order of what tells them apart.
+    """Number the owners, or the users, of records 0..m-1, in the sorted order of their values.
 
     `InputError` if there is more than one axis, or a value is neither a whole number nor text.
 
     Parameters
     ----------
-    values, what, noun
-        Owner of every record, shape (n,), whole numbers or text; where they stand, for errors; and what they are.
+    values
+        Owner of every record, whole numbers or text, shape (n,).
+    what
+        Place of the owners in the data, for errors.
+    noun
+        Word for one of them, such as `owner` or `user`, for errors.
     """
     require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
@@ -99,12 +105,24 @@ def build_records(
     users: Owners = UNKNOWN_OWNERS,
     inputs: tuple[NamedInput, ...] = (),
 ) -> Records:
-    """Return `Records`, with the file's name before any complaint.
+    """Return `Records`, with the file's name at the beginning of any error message.
 
     Parameters
     ----------
-    features, labels, classes, owners, users, inputs, path
-        As `Records` takes them, and the file that they come from.
+    features
+        Features of the records, see `Records`.
+    labels
+        Class of each record, see `Records`.
+    classes
+        Number of classes, see `Records`.
+    owners
+        Owner of each record, see `Records`.
+    users
+        User of each record, see `Records`.
+    inputs
+        Inputs of the model with names, see `Records`.
+    path
+        Path of the file from which the records come.
 
     Raises
     ------
@@ -143,7 +161,7 @@ class Attribute:
     prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
 
     def codes(self, features: Floats32) -> Integers:
-        """Return which of the values records of the same data set have, from 0, shape (n,), by all their features."""
+        """Return the index of the attribute's value in each record, from 0, shape (n,), computed from its features."""
         return _codes(features[:, self.column.places], self.values)
 
 
@@ -154,9 +172,10 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
 
     Parameters
     ----------
-    source, outside
-        The data set, which values its columns can have being public; and records that no model is trained on: how
-        common values are among them is all that is known beforehand.
+    source
+        The data set. The possible values of its columns are public.
+    outside
+        Records on which no model is trained. The adversary's prior is the frequency of values among them.
     named
         Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
         is most common in `outside`, and the first of equal ones.
@@ -203,16 +222,21 @@ def _values_of(source: Source, column: TableColumn) -> Floats32:
 
 
 def with_values(records: Records, index: int, source: Source, named: str) -> Records:
-    """Return records with one of them in as many versions as a column has values, and nothing else changed.
+    """Return records in which one record is repeated with each value of a column, and nothing else is changed.
 
     `InputError` if there is no such column with 2 to 100 values.
 
     Parameters
     ----------
-    records, index
-        n records, and which of them: the first value stands in its place, the others come after all records, from n.
-    source, named
-        The table that they are from, and the column that is varied: its name, or its number from 0.
+    records
+        The records, n of them.
+    index
+        Index of the record that is varied: the version with the first value takes its place, the others follow after
+        all records, from n.
+    source
+        The table from which the records come.
+    named
+        Name of the column that is varied, or its number from 0.
     """
     column = _named_column(source, named)
     values = _values_of(source, column)

@@ -1,4 +1,4 @@
-"""Kinds of files that are no text, told by their first bytes, and how each becomes a table."""
+"""Kinds of files that are not text, recognised by their first bytes, and the way in which each becomes a table."""
 
 import zipfile
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ _BEGINNING = 512
 
 
 def kind_of(content: bytes) -> str | None:
-    """Return what a file is that is no text with a table in it; None where nothing says so.
+    """Return the kind of a file that is not text with a table in it; None where the kind is not recognised.
 
     Parameters
     ----------
@@ -85,12 +85,14 @@ def kind_of(content: bytes) -> str | None:
 
 
 def require_text(content: bytes, path: object) -> None:
-    """Raise `InputError` if a file is of a known kind that is no text with a table in it, and say what to do.
+    """Raise `InputError`, with a remedy, if a file is of a known kind that is not text with a table in it.
 
     Parameters
     ----------
-    content, path
-        The whole of the file, unpacked if it was gzipped; and its path, for the message.
+    content
+        Content of the whole file, decompressed if it was gzipped.
+    path
+        Path of the file, for the message.
     """
     kind = _of(content)
     require(kind is None, f"{path} is {kind and kind.said}: accepted are {TABLES}; {kind and kind.remedy}")
@@ -118,7 +120,7 @@ def _of(content: bytes) -> _Kind | None:
 
 
 def _of_zip(content: bytes) -> _Kind:
-    """Return what a zip archive holds: workbooks and NumPy archives are such."""
+    """Return the kind of a zip archive: workbooks and NumPy archives are zip archives."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()

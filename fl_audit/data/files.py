@@ -1,4 +1,4 @@
-"""Finding and reading data files, plain or packed, with errors that say what to do."""
+"""Finding and reading data files, plain or packed, with errors that name a remedy."""
 
 import gzip
 import os
@@ -32,8 +32,12 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
 
     Parameters
     ----------
-    directory, folder, names
-        As for `locate_any`; and the file names without `.gz`.
+    directory
+        Data directory, or None if there is none.
+    folder
+        Usual name of the data set's own folder.
+    names
+        Names of the files without `.gz`.
     """
     return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
@@ -43,8 +47,10 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
 
     Parameters
     ----------
-    directory, folder
-        Data directory, or None if there is none, and the usual name of the data set's own folder.
+    directory
+        Data directory, or None if there is none.
+    folder
+        Usual name of the data set's own folder.
     names
         Accepted file names.
 
@@ -70,14 +76,16 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     Parameters
     ----------
     directory
-        Data directory: a relative path that is not found in the working directory is looked for there.
-    path, what
-        Path as the user wrote it, where `~` is expanded; and what it has to be.
+        Data directory, in which a relative path is searched that is not in the working directory.
+    path
+        Path as the user wrote it; `~` is expanded.
+    what
+        Whether the path has to be a file or a folder.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such file or folder.
     """
     first = expanded_path(path).absolute()
     candidates = [first] if directory is None else [first, directory / path]
@@ -90,7 +98,7 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content, unpacked if its first bytes say gzip; `InputError` if it is empty or cannot be read."""
+    """Return a file's content, decompressed if it is gzipped; `InputError` if it is empty or cannot be read."""
     with _readable(path, (gzip.BadGzipFile, zlib.error, EOFError), "damaged gzip data", "a complete file"):
         content = path.read_bytes()
         content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
@@ -99,12 +107,14 @@ def read_bytes(path: Path) -> bytes:
 
 
 def first_bytes(path: Path, number: int = 8) -> bytes:
-    """Return how a file begins; `InputError` if it cannot be read.
+    """Return the first bytes of a file; `InputError` if it cannot be read.
 
     Parameters
     ----------
-    path, number
-        The file, and how many bytes.
+    path
+        Path of the file.
+    number
+        Number of bytes, at least 1.
     """
     with _readable(path, (), "damaged", "a complete file"), path.open("rb") as file:
         return file.read(number)
@@ -137,8 +147,10 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
 
     Parameters
     ----------
-    path, read
-        The archive, and what takes the name and the content of one file.
+    path
+        Path of the archive.
+    read
+        Function that receives the name and the open content of one file.
     """
     broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
     with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:
@@ -157,8 +169,10 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
     Parameters
     ----------
-    path, member
-        The archive, and the name of the file inside, with its folders.
+    path
+        Path of the archive.
+    member
+        Name of the file inside the archive, with its folders.
 
     Raises
     ------
@@ -178,8 +192,10 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
 
     Parameters
     ----------
-    path, name
-        The file, and the name of an array of an archive; None where there is only one.
+    path
+        Path of the file.
+    name
+        Name of the array in an archive; None where there is only one.
 
     Raises
     ------
@@ -221,8 +237,10 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
     Parameters
     ----------
-    path, keys
-        The archive, and the names of the arrays that are wanted.
+    path
+        Path of the archive.
+    keys
+        Names of the arrays that are wanted.
 
     Raises
     ------

@@ -44,9 +44,12 @@ def graph_records(
 
     Parameters
     ----------
-    matrices, labels, classes
-        Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more;
-        class of each graph, shape (graphs,), whole numbers from 0; and the number of classes, at least 1.
+    matrices
+        Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more.
+    labels
+        Class of each graph, shape (graphs,), whole numbers from 0.
+    classes
+        Number of classes, at least 1.
     nodes
         N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
         a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
@@ -81,8 +84,10 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 
     Parameters
     ----------
-    adjacency, nodes
-        Shape (m, m), and how many nodes may remain. A graph with no more is returned as it is.
+    adjacency
+        Adjacency matrix of a graph, shape (m, m).
+    nodes
+        Largest number of nodes that remain. A graph with no more is returned as it is.
     """
     if len(adjacency) <= nodes:
         return adjacency
@@ -91,7 +96,7 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 
 
 def comparable(records: Records) -> Records:
-    """Return records whose features, one by one, say how they differ.
+    """Return records in a form in which two of them can be compared feature by feature.
 
     Those of packed graphs become truth values: which nodes are there, and which pairs of nodes are joined, each pair
     once. The Euclidean distance of two graphs is then the root of the number of these in which they differ, with nodes
@@ -111,7 +116,7 @@ def comparable(records: Records) -> Records:
 
 
 def packed_shape(nodes: int) -> tuple[int, int]:
-    """Return the shape of a packed graph of up to so many nodes.
+    """Return the shape of a packed graph with up to a given number of nodes.
 
     Examples
     --------
@@ -131,8 +136,10 @@ def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
 
     Parameters
     ----------
-    adjacency, nodes
-        Which nodes are joined, truth values of shape (m, m), m from 1 to N, the number of rows.
+    adjacency
+        Whether each pair of nodes is joined, truth values of shape (m, m), m from 1 to `nodes`.
+    nodes
+        Number N of rows of the packed graph.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Columns that look like identifiers: by their name, or by how their values repeat; measurements and counts do not.
 
-Whoever has several records is protected by no claim about one record, and a number that only names somebody says
-nothing that a model should learn.
+A claim about one record does not protect a person with several records, and a model should learn nothing from a number
+that only names a person.
 """
 
 import re
@@ -88,8 +88,14 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 
     Parameters
     ----------
-    frame, label, owner, user
-        All records, none missing; the name of the label column, and those of the owner and the user column or None.
+    frame
+        All records, with no cell missing.
+    label
+        Name of the label column.
+    owner
+        Name of the owner column, or None.
+    user
+        Name of the user column, or None.
     """
     if len(frame) < ENOUGH_TO_TELL:
         return ()
@@ -112,7 +118,7 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 def possible_identifiers(
     frame: pd.DataFrame, label: str, person: str | None, found: Sequence[Identifier]
 ) -> tuple[Identifier, ...]:
-    """Return columns of whole numbers that could number persons as well as be amounts, and nothing tells which.
+    """Return columns of whole numbers that could be numbers of persons as well as amounts.
 
     Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
     their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
@@ -121,10 +127,12 @@ def possible_identifiers(
 
     Parameters
     ----------
-    frame, label
-        As for `identifiers`.
+    frame
+        All records, with no cell missing.
+    label
+        Name of the label column.
     person
-        The name of the user or the owner column or None.
+        Name of the user column or of the owner column, or None.
     found
         The columns that look like identifiers.
     """
@@ -166,19 +174,21 @@ def is_named_so(name: str) -> bool:
 
 
 def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
-    """Return the column that most likely says whose each record is, of those whose values repeat; None if one says so.
+    """Return the column that most likely names each record's person; None if `person` is given or no values repeat.
 
     Parameters
     ----------
-    found, person
-        Columns that look like identifiers, and the name of the user or the owner column or None.
+    found
+        Columns that look like identifiers.
+    person
+        Name of the user column or of the owner column, or None.
     """
     repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)
 
 
 def _distance_from_person(one: Identifier) -> tuple[int, int]:
-    """Return how far a name is from that of a person, and the number of values: persons are fewer than their visits."""
+    """Return the distance of a name from that of a person, and the number of values: persons are fewer than visits."""
     if is_named_so(one.name):
         return (0 if _OF_A_PERSON.fullmatch(_plain(one.name)) else 1), one.values
     return 2, one.values
@@ -240,7 +250,7 @@ def _is_measured(plain: str) -> bool:
 
 
 def _says_a_quantity(name: str) -> bool:
-    """Return whether a name says by itself that a column counts, measures or groups."""
+    """Return whether the name of a column alone shows that the column holds counts, measurements or groups."""
     plain = _plain(name)
     return _counts_or_groups(plain) or _is_measured(plain)
 

@@ -43,9 +43,11 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:
 
     Parameters
     ----------
-    directory, options
-        As for `resolve`, paths of `images` and `labels`, plain or gzipped, and of `test-images` and `test-labels`, if
-        there are any. `InputError` if a file is missing, damaged, or no IDX file, or only one of two is given.
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    options
+        Paths of the files `images` and `labels`, plain or gzipped, and of `test-images` and `test-labels`, if there are
+        any. `InputError` if a file is missing, damaged, or no IDX file, or if only one of two is given.
     """
     alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
     require(("test-images" in options) == ("test-labels" in options), alone)

@@ -41,12 +41,14 @@ class ImageSettings:
 
 
 def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageSettings) -> tuple[Floats32, str]:
-    """Return pictures as numbers from 0 to 1, (n, channels, height, width), and in words: one channel for grey, or 3.
+    """Return pictures as numbers from 0 to 1, (n, channels, height, width), and a description of size and colours.
 
     Parameters
     ----------
-    pictures, settings
-        Name, for messages, and picture, at least one; and how they are read. Without a size all have to be of one.
+    pictures
+        Name, for messages, and image of each of at least one picture.
+    settings
+        Settings by which pictures are read. Without a size in them all pictures have to be of one size.
     """
     kept: list[NDArray[np.uint8]] = []
     first = ""
@@ -94,11 +96,14 @@ def load_image_folder(
 
     Parameters
     ----------
-    directory, path, test_path
-        As for `resolve`: folder with a folder of pictures for each class, at least two; and one of official test
-        records, or None.
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    path
+        Path of a folder with one folder of pictures for each class, at least two classes.
+    test_path
+        Path of such a folder with official test records, or None.
     settings
-        How pictures are read; None is `ImageSettings()`.
+        Settings by which pictures are read; None is `ImageSettings()`.
     """
     settings = settings or ImageSettings()
     places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]

@@ -16,12 +16,16 @@ _SURE = 14.0  # log of how unlikely chance has to be: about one in a million
 
 
 def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
-    """Yield warnings of the columns that are the label in other words, or determine it in another way.
+    """Yield warnings about columns that repeat the label in other words or determine it.
 
     Parameters
     ----------
-    frame, label, passed_over
-        All records, none missing; the name of the label column; and columns that are no features, or identifiers.
+    frame
+        All records, with no cell missing.
+    label
+        Name of the label column.
+    passed_over
+        Names of columns that are no features, or that are identifiers.
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)
@@ -54,7 +58,7 @@ def _determines(values: Integers, codes: Integers) -> bool:
 
 
 def _repeats(values: Integers, sizes: Integers) -> bool:
-    """Return whether so many records share a value that agreement within each value is no chance."""
+    """Return whether enough records share a value that agreement within each value is not due to chance."""
     shares = sizes / sizes.sum()
     repeated = len(values) - (int(values.max()) + 1)
     return len(sizes) > 1 and -repeated * log(float((shares**2).sum())) > _SURE
@@ -73,6 +77,6 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
 
 
 def _mixes(sizes: Integers) -> bool:
-    """Return whether so many records could lie in so many orders that ranges of classes are no chance."""
+    """Return whether enough records could lie in so many orders that ranges of classes are not due to chance."""
     orders = lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes.tolist()) - lgamma(len(sizes) + 1)
     return orders > _SURE

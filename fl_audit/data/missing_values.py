@@ -1,4 +1,4 @@
-"""Words that stand for a missing value only where the setting `missing` says so, and that must not be passed over."""
+"""Words that count as missing values only if the setting `missing` names them, and that must not go unnoticed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def is_usual(word: str) -> bool:
     Parameters
     ----------
     word
-        What stands in a cell, without spaces around it.
+        Content of a cell, without spaces around it.
 
     Examples
     --------
@@ -71,8 +71,10 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
 
     Parameters
     ----------
-    frame, missing
-        The table, and the words.
+    frame
+        The table.
+    missing
+        Words that stand for a missing value.
     """
     gone = [cell for cell in map(_as_number, missing) if cell is not None]
 
@@ -88,12 +90,14 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
 
 
 def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
-    """Return in how many records each word stood for a missing value; an empty text is an empty cell.
+    """Return the number of records in which each word stood for a missing value; an empty text is an empty cell.
 
     Parameters
     ----------
-    written, read
-        What stands in the cells, and the same columns as they were read, in which what is missing is NaN.
+    written
+        Text of the cells, as the file has it.
+    read
+        Columns of `written` after reading, in which missing values are NaN.
     """
     gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
     if not gaps:

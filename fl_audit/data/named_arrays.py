@@ -22,13 +22,16 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 
     Parameters
     ----------
-    arrays, what
-        Each with the records along its first axis, whole or real numbers; and where they come from, for messages.
+    arrays
+        Named arrays of whole or real numbers, each with the records along its first axis.
+    what
+        Source of the arrays, for messages.
 
     Raises
     ------
     InputError
-        If there is none, they are of unequal lengths, or one holds anything but numbers that float32 holds exactly.
+        If there is no array, the arrays are of unequal lengths, or one holds anything but numbers that float32 holds
+        exactly.
     """
     require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
     first = next(iter(arrays))
@@ -56,8 +59,10 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
 
     Parameters
     ----------
-    records, name
-        Records of named arrays, and the name of one of them.
+    records
+        Records that hold named arrays.
+    name
+        Name of one of the arrays.
     """
     before = list(takewhile(lambda one: one.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))
@@ -66,7 +71,7 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
 
 
 def comparable(records: Records) -> Records:
-    """Return records whose features, one by one, say how they differ.
+    """Return records in a form in which two of them can be compared feature by feature.
 
     The Euclidean distance of two ids says nothing, so texts are compared as the sets of their tokens: of every array of
     ids, such as input_ids, there is a 1 for each id that occurs and a 0 for each other one. The Euclidean distance of

@@ -40,12 +40,18 @@ def ranked_neighbours(
 
     Parameters
     ----------
-    adjacency, inside, outside, dissimilarity
-        As for `choose_neighbour`; `InputError` if the records do not suit the measure.
+    adjacency
+        The relation between neighbours, as for `choose_neighbour`.
+    inside
+        Records of D, n of them.
+    outside
+        Records outside D, m of them, or None for add-or-remove.
+    dissimilarity
+        Measure of dissimilarity d; `InputError` if the records do not suit it.
     count
-        How many neighbours are asked for: 1 to n for add-or-remove, 1 to n m for replace.
+        Number of neighbours: 1 to n for add-or-remove, 1 to n m for replace.
     farthest
-        The most dissimilar neighbours; otherwise the least dissimilar ones.
+        Whether the most dissimilar neighbours are returned, or otherwise the least dissimilar ones.
     """
     match adjacency.relation:
         case Relation.ADD_REMOVE:
@@ -74,17 +80,22 @@ def choose_neighbour(
 
     Parameters
     ----------
-    adjacency, inside
-        How D and D' differ, and D, n records.
+    adjacency
+        The relation between neighbours.
+    inside
+        Records of D, n of them.
     outside
         m records that may replace one of D, or None; not used by add-or-remove.
-    choice, rank
-        Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D; and the rank
-        among the most or least dissimilar neighbours, from 1; 1 for any other choice. A named record is replaced by the
-        outside record most dissimilar to it. A crafted one takes the place of a random record, and a random outside
-        record replaces it, unless its opposite does.
-    dissimilarity, seed
-        The measure d, and the seed of the run, for the random choice.
+    choice
+        Most or least dissimilar neighbour (see `ranked_neighbours`), random, crafted, or the index of a record of D. A
+        named record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
+        record, and a random outside record replaces it, unless its opposite does.
+    rank
+        Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
+    dissimilarity
+        Measure of dissimilarity d.
+    seed
+        Seed of the run, for the random choice.
     """
     if _is_ranked(choice, rank):
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
@@ -145,13 +156,21 @@ def choose_client(
 
     Parameters
     ----------
-    adjacency, shards, records
-        How they differ, positions in D of every client's records, at least 2 clients; and D.
-    choice, rank
-        Most or least dissimilar (see `client_dissimilarities`), then with a rank from 1; random; or the number of a
-        client. The stand-in has no part in the choice.
-    dissimilarity, seed
-        Euclidean, manhattan or cosine; and public seed of the data, for the random choice.
+    adjacency
+        The relation between the two federations.
+    shards
+        Positions in D of every client's records, for at least 2 clients.
+    records
+        Records of D.
+    choice
+        Most or least dissimilar client (see `client_dissimilarities`), random, or the number of a client. The stand-in
+        has no part in the choice.
+    rank
+        Rank among the most or least dissimilar clients, from 1; 1 for any other choice.
+    dissimilarity
+        Measure of dissimilarity: euclidean, manhattan or cosine.
+    seed
+        Public seed of the data, for the random choice.
     """
     require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
     if _is_ranked(choice, rank):
@@ -176,13 +195,21 @@ def choose_user(
 
     Parameters
     ----------
-    adjacency, inside, outside
-        How they differ; D, and the records outside it, or None, each with their users.
-    choice, rank
-        Most or least dissimilar from all other users (see `client_dissimilarities`), then with a rank from 1; random;
-        or the number of a user. Who takes its place is drawn.
-    dissimilarity, seed
-        As for `choose_client`.
+    adjacency
+        The relation between D and D'.
+    inside
+        Records of D with their users.
+    outside
+        Records outside D with their users, or None.
+    choice
+        The user most or least dissimilar from all other users (see `client_dissimilarities`), random, or the number of
+        a user. The user who takes the place of a replaced one is drawn.
+    rank
+        Rank among the most or least dissimilar users, from 1; 1 for any other choice.
+    dissimilarity
+        Measure of dissimilarity: euclidean, manhattan or cosine.
+    seed
+        Public seed of the data, for the random choice.
 
     Raises
     ------
@@ -213,7 +240,7 @@ def _group_of_rank(
     rank: int,
     many: str,
 ) -> int:
-    """Return which of several groups of records is most or least dissimilar from the others, or follows it in rank."""
+    """Return the index of the group of records with a given rank among those most or least dissimilar from others."""
     count = len(groups)
     require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
     scores = np.round(client_dissimilarities(groups, records, dissimilarity), _DECIMALS)
@@ -224,18 +251,20 @@ def _group_of_rank(
 def client_dissimilarities(
     shards: Sequence[Shard], records: Records, measure: Measure = Dissimilarity.EUCLIDEAN
 ) -> Floats:
-    """Return how far each client's records lie from the records of all other clients, shape (clients,).
+    """Return the distance of each client's records from the records of all other clients, shape (clients,).
 
-    What is compared is one vector for the client and one for the others: the mean of their flattened features, followed
-    by the shares of the classes among their labels.
+    One vector for the client is compared with one for the others: the mean of their flattened features, followed by the
+    shares of the classes among their labels.
 
     Parameters
     ----------
-    shards, records
-        Positions of every client's records, at least 2 clients, none empty; and the records.
+    shards
+        Positions of every client's records, for at least 2 clients, none of which is empty.
+    records
+        The records to which the positions refer.
     measure
-        Euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and similarities of images
-        say nothing of means.
+        Measure of dissimilarity: euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and
+        similarities of images say nothing of means.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
@@ -262,21 +291,27 @@ def stand_in_shard(
 
     A stand-in is drawn uniformly. Where owners are known, it is drawn from the records of one owner who has enough of
     them outside D, so that it is a natural client as well: if possible one without records in D, else any. Only where
-    no owner has enough does it mix records of several. Two arguments say more, if they are given: a replaced client
-    whose records are those of one owner is never replaced by records of the same owner, and one whose records are
-    those of several owners is replaced by a mixture.
+    no owner has enough does it mix records of several. With `inside` and `replaced`, a replaced client whose records
+    are those of one owner is never replaced by records of the same owner, and one whose records are those of several
+    owners is replaced by a mixture.
 
-    What is returned are ascending positions in `outside`, shape (size,), which have to be left out of the population
-    sample. Raises `InputError` if there are too few records outside D.
+    The result is ascending positions in `outside`, shape (size,), which have to be left out of the population sample.
+    Raises `InputError` if there are too few records outside D.
 
     Parameters
     ----------
-    outside, size
-        Records outside D, or None if there are none; and how many the replaced client has, at least 1.
-    seed, number
-        Public seed of the data, and number of the stand-in, from 0: others are other draws.
-    inside, replaced
-        D, where its owners are to be told from others, and positions in it of the replaced client's records.
+    outside
+        Records outside D, or None if there are none.
+    size
+        Number of records of the replaced client, at least 1.
+    seed
+        Public seed of the data.
+    number
+        Number of the stand-in, from 0; different numbers are different draws.
+    inside
+        Records of D, where owners in D are to be told from others; None if not.
+    replaced
+        Positions in D of the replaced client's records.
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")

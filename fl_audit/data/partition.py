@@ -40,18 +40,22 @@ def partition_records(
 
     Parameters
     ----------
-    labels, clients
-        Class of every record, shape (n,); and the number of clients, 1 to n; for `natural` the number of owners.
-    scheme, parameters
-        How to divide, and parameters of the flwr-datasets partitioner by name, with hyphens or underscores.
-        `dirichlet`: alpha (0.5), min-partition-size (1), self-balancing (false). `pathological`:
-        num-classes-per-partition (2), class-assignment-mode (first-deterministic; deterministic, random). `shard`:
-        num-shards-per-partition (2; it alone fixes a shard size that leaves no record over), shard-size,
-        keep-incomplete-shard (true). The others have none.
+    labels
+        Class of every record, shape (n,).
+    clients
+        Number of clients, from 1 to n; for `natural` the number of owners.
+    scheme
+        Scheme by which the records are divided.
+    parameters
+        Parameters of the flwr-datasets partitioner by name, with hyphens or underscores. `dirichlet`: alpha (0.5),
+        min-partition-size (1), self-balancing (false). `pathological`: num-classes-per-partition (2),
+        class-assignment-mode (first-deterministic; deterministic, random). `shard`: num-shards-per-partition (2; it
+        alone fixes a shard size that leaves no record over), shard-size, keep-incomplete-shard (true). The others have
+        none.
     seed
         Seed of the run; `natural` does not depend on it.
     owner
-        Whose each record is, shape (n,), for `natural`: client i holds the records of the i-th owner that has any.
+        Owner of each record, shape (n,), for `natural`: client i holds the records of the i-th owner that has any.
 
     Examples
     --------
@@ -90,10 +94,18 @@ def user_shards(
 
     Parameters
     ----------
-    records, clients, scheme, parameters, seed
-        The records, with their users, and the others as for `partition_records`.
+    records
+        The records with their users.
+    clients
+        Number of clients.
+    scheme
+        Scheme by which records are divided, as for `partition_records`.
+    parameters
+        Parameters of the scheme, as for `partition_records`.
+    seed
+        Seed of the run.
     across
-        What becomes of users whose records lie at several clients: they are refused, or given as a whole to the client
+        Treatment of users whose records lie at several clients: they are refused, or given as a whole to the client
         that has the first of their records.
 
     Raises
@@ -133,7 +145,7 @@ def user_shards(
 
 
 def _client_of(parts: Sequence[Integers], count: int) -> Integers:
-    """Return which part holds each of so many numbers."""
+    """Return the number of the part that holds each record, shape (count,)."""
     client = np.empty(count, dtype=np.int64)
     for number, part in enumerate(parts):
         client[part] = number
@@ -147,7 +159,7 @@ def _dealt(client: Integers, clients: int) -> tuple[Integers, ...]:
 
 
 def users_of(records: Records) -> Integers:
-    """Return whose each record is, users numbered from 0 as they first appear; `InputError` if they are unknown."""
+    """Return the user of each record, numbered from 0 as they first appear; `InputError` if users are unknown."""
     if records.user is None:
         accepted = "accepted is user in [data], which names a column (csv, hf:) or an array (npz)"
         raise InputError(
@@ -248,13 +260,17 @@ class Split:
 
 
 def population_size(split: Split, population_records: int, taken: int) -> int:
-    """Return how many records serve Epsilon* as the population sample: test records where too few are left outside.
+    """Return the number of records in the population sample of Epsilon*: test records where too few are left outside.
 
     Parameters
     ----------
-    split, population_records, taken
-        The records; the most that are wanted for the population sample, at least 2; and how many from outside D are in
-        D', which then cannot be in the population sample: 0, 1 for a replaced record, or the size of a stand-in shard.
+    split
+        The records inside and outside D and the test records.
+    population_records
+        Largest number of records that are wanted for the population sample, at least 2.
+    taken
+        Number of records from outside D that are in D' and therefore not in the population sample: 0, 1 for a replaced
+        record, or the size of a stand-in shard.
     """
     left = 0 if split.outside is None else len(split.outside) - taken
     return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
@@ -275,10 +291,18 @@ def select_records(
 
     Parameters
     ----------
-    source, seed, by_user, users
-        The data set, the seed of the run, whether whole users are drawn, and how many at most; None is any number.
-    records, test_records
-        Size n of D, and largest number of test records, each at least 1.
+    source
+        The data set.
+    seed
+        Seed of the run.
+    by_user
+        Whether whole users are drawn.
+    users
+        Largest number of users that are drawn; None for any number.
+    records
+        Size n of D, at least 1.
+    test_records
+        Largest number of test records, at least 1.
 
     Examples
     --------

@@ -20,11 +20,18 @@ def divided(
 
     Parameters
     ----------
-    scheme, clients, settings, seed
-        The partitioner, the number of clients, the partitioner's parameters (none of a scheme without any), and its
-        seed.
-    labels, order
-        Of the records in the order in which partitioners give them out, and their indices.
+    scheme
+        The scheme that names the partitioner.
+    clients
+        The number of clients.
+    settings
+        Parameters of the partitioner; empty for a scheme that has none.
+    seed
+        Seed of the partitioner.
+    labels
+        Labels of the records in the order in which partitioners give them out.
+    order
+        Indices of the records in the order in which partitioners give them out.
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)

@@ -25,10 +25,14 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
     Parameters
     ----------
-    records, measure
-        n records, and how dissimilar two of them are; `InputError` where `check_measurable` refuses them.
-    count, farthest
-        How many are asked for, 1 to n; the largest sums first, otherwise the smallest first.
+    records
+        The records, n of them.
+    measure
+        Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
+    count
+        Number of records that are returned, from 1 to n.
+    farthest
+        Whether the largest sums come first, or otherwise the smallest.
     """
     accepted = f"1 to {len(records)}, the number of records in D"
     require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
@@ -49,10 +53,16 @@ def ranked_pairs(
 
     Parameters
     ----------
-    inside, outside, measure
-        n records, m of the same shape, and how dissimilar two of them are; `InputError` as for `ranked_records`.
-    count, farthest
-        How many pairs are asked for, 1 to n m; the farthest first, otherwise the nearest first.
+    inside
+        Records of D, n of them.
+    outside
+        Records outside D, m of them, of the shape of those in D.
+    measure
+        Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
+    count
+        Number of pairs that are returned, from 1 to n m.
+    farthest
+        Whether the farthest pairs come first, or otherwise the nearest.
     """
     inside, outside = _checked_pairs(inside, outside, measure, count)
     best = _first_pairs(inside, outside, _Search(measure, count, farthest))
@@ -62,14 +72,22 @@ def ranked_pairs(
 def pair_of_rank(
     inside: Records, outside: Records, measure: Measure, rank: int, farthest: bool = True
 ) -> tuple[int, int]:
-    """Return the last pair of `ranked_pairs` for so many pairs, in memory that does not grow with the rank.
+    """Return the pair with a given rank in `ranked_pairs`, in memory that does not grow with the rank.
 
     All pairs are gone through once for every `_KEPT` ranks.
 
     Parameters
     ----------
-    inside, outside, measure, rank, farthest
-        As for `ranked_pairs`; the rank is from 1 to the number of pairs.
+    inside
+        Records of D, n of them.
+    outside
+        Records outside D, m of them, of the shape of those in D.
+    measure
+        Measure of dissimilarity.
+    rank
+        Rank of the pair, from 1 to n m.
+    farthest
+        Whether rank 1 is the farthest pair, or otherwise the nearest.
     """
     inside, outside = _checked_pairs(inside, outside, measure, rank)
     last = None
@@ -208,8 +226,12 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
     Parameters
     ----------
-    records, measure, chosen
-        As for `ranked_records`; and positions of the records whose sums are asked for, None for all.
+    records
+        The records, n of them.
+    measure
+        Measure of dissimilarity.
+    chosen
+        Positions of the records whose sums are wanted; None for all records.
     """
     measures.check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
@@ -228,8 +250,10 @@ def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, floa
 
     Parameters
     ----------
-    records, measure
-        As for `total_dissimilarity`.
+    records
+        The records, n of them.
+    measure
+        Measure of dissimilarity.
     """
     measures.check_measurable(records, measure)
     match measure:

@@ -129,7 +129,7 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class DataWarning:
-    """Something about the data of a run that its user should look at."""
+    """A property of the data of a run that its user should check."""
 
     text: str  # the warning, in a line that names the remedies
     remedies: tuple[Remedy, ...] = ()  # settings that fix it
@@ -145,7 +145,7 @@ def some(names: Sequence[str]) -> str:
     Parameters
     ----------
     names
-        What is listed, each as it stands in the line.
+        Items of the list, in the form in which they stand in the line.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Identifier:
-    """A column that looks as if it named a person or a thing, where a record should only describe one."""
+    """A column that seems to name a person or a thing, where a record should only describe one."""
 
     name: str  # name of the column
     values: int  # number of its different values, at least 2
@@ -272,12 +272,14 @@ def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> No
 
 
 def told_record(features: Floats32, label: int) -> CraftedRecord:
-    """Return a record as it is told to the parties.
+    """Return a crafted record in the form in which it is sent to the parties.
 
     Parameters
     ----------
-    features, label
-        Shape (*shape), and its class, from 0.
+    features
+        Features of the record, shape (*shape).
+    label
+        Class of the record, from 0.
     """
     raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
     return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
@@ -288,10 +290,12 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
     Parameters
     ----------
-    records, index
-        The records, and the place, from 0.
+    records
+        The records.
+    index
+        Index of the record that is replaced, from 0.
     crafted
-        What stands there, of the shape and the classes of the others, or `InputError`; None leaves all as it is.
+        The crafted record, of the shape and the classes of the others, or `InputError`; None changes nothing.
     """
     if crafted is None:
         return records
@@ -302,12 +306,14 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
 
 def alone(crafted: CraftedRecord, like: Records) -> Records:
-    """Return a crafted record by itself, of nobody.
+    """Return a crafted record as the only one of its records, without an owner.
 
     Parameters
     ----------
-    crafted, like
-        The record, and records of the same shape and classes; `InputError` if it is of another one.
+    crafted
+        The crafted record.
+    like
+        Records whose shape and classes it has to have; `InputError` if it has not.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)

@@ -54,9 +54,12 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
 
     Parameters
     ----------
-    directory, table
-        Which table, and a directory with one of its files, or with a folder of the table's name that holds one.
-        `InputError` if the file is missing or damaged, a row is ragged, a feature not 0 or 1, or a label out of range.
+    directory
+        Directory with one of the table's files, or with a folder of the table's name that holds one; None if there is
+        none. `InputError` if the file is missing or damaged, a row is ragged, a feature is not 0 or 1, or a label is
+        out of range.
+    table
+        The table to load.
     """
     path = table.find(directory)
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)

@@ -68,7 +68,7 @@ class TableSettings:
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
-        """The settings that say how a file is written, where it is not written as usual."""
+        """The settings of a file's format that differ from the usual ones."""
         found = {key: getattr(self, key) for key in _USUAL}
         return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 

@@ -57,7 +57,7 @@ class TableText:
         return [name.strip() for name in next(split_rows(filled, self.separator), [])]
 
     def lines_above(self, names: Sequence[str] = ()) -> int:
-        """Return how many lines stand above the line of names, as a title does; 0 where none seems to.
+        """Return the number of lines above the line of names, such as a title; 0 where there seem to be none.
 
         Parameters
         ----------
@@ -90,22 +90,27 @@ def read_table_text(
     skip_lines: int = 0,
     sheet: str | None = None,
 ) -> TableText:
-    """Read a table as text; what is not said of it is found. A workbook or a Parquet file becomes that of a CSV file.
+    """Read a table as text, with settings that are found where they are not given; other formats become CSV.
 
-    A byte-order mark names the encoding; what is no UTF-8 is judged by the library charset-normalizer. Where that finds
-    several alike, the header has to hold the names that the user has given, and western ones are by far the most
-    frequent. The separator is the character that divides the header and the first rows into equally many cells.
+    A byte-order mark names the encoding; the library charset-normalizer judges a file that is not UTF-8. Where it finds
+    several encodings equally good, the header has to hold the names that the user has given, and western ones are by
+    far the most frequent. The separator is the character that divides the header and the first rows into equally many
+    cells.
 
     Parameters
     ----------
     path
         The file, plain or gzipped.
-    encoding, separator
-        Its encoding, as Python names it, and the character between cells; None is to be found.
+    encoding
+        Encoding of the file, as Python names it; None to find it.
+    separator
+        Character between the cells; None to find it.
     names
         Names of columns that the user has given.
-    skip_lines, sheet
-        Lines above the line of names; and the sheet of a workbook, None where only one holds anything.
+    skip_lines
+        Number of lines above the line of names.
+    sheet
+        Name of the sheet of a workbook; None where only one holds anything.
 
     Raises
     ------
@@ -162,8 +167,10 @@ def split_rows(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
 
     Parameters
     ----------
-    lines, separator
-        The lines, and the character between their cells, or `WHITESPACE`.
+    lines
+        The lines.
+    separator
+        Character between the cells of a line, or `WHITESPACE`.
     """
     if separator == WHITESPACE:
         return csv.reader((" ".join(line.split("\t")).strip() for line in lines), delimiter=" ", skipinitialspace=True)

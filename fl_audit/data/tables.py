@@ -29,7 +29,7 @@ _ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 
 
 def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
-    """Return the records of a table with a line of names, and what each of its columns became.
+    """Return the records of a table with a line of names, and the use of each of its columns.
 
     The file is text (CSV), an Excel workbook or a Parquet file.
 
@@ -39,9 +39,11 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
 
     Parameters
     ----------
-    directory, options
-        As for `resolve`, a `path`, plain or gzipped, and, if there is one, a `test-path` to official test records with
-        the same columns; and how the files are read, as in `TableSettings`.
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    options
+        Settings as in `TableSettings`, with the `path` of the file, plain or gzipped, and, if there is one, a
+        `test-path` to official test records with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
@@ -61,7 +63,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
 
 
 def _words_of(settings: TableSettings) -> list[str]:
-    """Return the columns in which no number is looked for."""
+    """Return the columns that are read as words, even if their cells are numbers."""
     return [settings.label, *([] if settings.text is None else [settings.text])]
 
 
@@ -95,7 +97,7 @@ def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
-    """Return a table in which codes that numbers would not tell apart are text.
+    """Return a table in which codes that are different texts but equal numbers stay text.
 
     Codes of 16 digits and more beside an empty cell would be rounded, and owners 007 and 7 would be one.
     """
@@ -169,8 +171,10 @@ def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
 
     Parameters
     ----------
-    path, options
-        The table, and how it is read, as in `TableSettings`: encoding, separator, skip-lines, sheet.
+    path
+        Path of the table.
+    options
+        Settings by which the table is read: encoding, separator, skip-lines and sheet, as in `TableSettings`.
 
     Raises
     ------
@@ -188,8 +192,10 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
     Parameters
     ----------
-    text, name
-        The table, and the name of the column.
+    text
+        The table.
+    name
+        Name of the column.
 
     Raises
     ------
@@ -205,7 +211,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return which mark the decimals of a table have; refuse one all of whose marks could be meant either way."""
+    """Return the decimal mark of a table; refuse a table in which every mark could be a decimal or thousands mark."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)

@@ -1,6 +1,6 @@
 """Texts as token ids: by a public vocabulary, or by a tokenizer that the user brings.
 
-The vocabulary is never built from the records: which words it has would tell of them, outside any guarantee. For the
+The vocabulary is never built from the records: its words would reveal facts about them, outside any guarantee. For the
 same reason all records are as long as the configuration says, and not as long as the longest of them.
 """
 
@@ -67,12 +67,16 @@ class EncodedTexts:
 
 
 def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return texts as token ids and the mask that says which of them are no padding.
+    """Return texts as token ids and the mask of the ids that are not padding.
 
     Parameters
     ----------
-    texts, settings, what
-        One text a record, how they are read, and where they stand, for messages.
+    texts
+        One text for each record.
+    settings
+        Settings by which texts are read.
+    what
+        Source of the texts, for messages.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 def _became(
     pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
 ) -> tuple[ColumnUse, tuple[DataWarning, ...]]:
-    """Return what a column of text became, and what should be looked at."""
+    """Return the use of a column of text, and a warning about it, if any."""
     counts = np.array([len(own) for own in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
     unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
@@ -207,7 +211,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 def _by_tokenizer(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return what a tokenizer of the user's own makes of texts."""
+    """Return texts as encoded by a tokenizer of the user's own."""
     name = settings.tokenizer or ""
     tokenize = import_function(name, "tokenizer")
     arrays = _arrays(tokenize(list(texts)), name, len(texts))

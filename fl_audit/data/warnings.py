@@ -42,12 +42,16 @@ def cautions(
 
     Parameters
     ----------
-    frame, label
-        Label, owner and features of all records, none missing; and the name of the label column.
-    features, repeats
-        What the columns became, shape (records, features); and the number of records that repeat an earlier one.
+    frame
+        Label, owner and features of all records, with no cell missing.
+    label
+        Name of the label column.
+    features
+        Features after encoding, shape (records, features).
+    repeats
+        Number of records that repeat an earlier one.
     named
-        The owner column, and columns that look like identifiers, of which other warnings tell.
+        Names of the owner column and of columns that look like identifiers, which other warnings are about.
     """
     yield from _nameless(frame[label])
     yield from words_kept(frame.drop(columns=[label]))
@@ -69,7 +73,7 @@ def cautions(
 
 
 def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
-    """Yield a warning of classes whose names mostly say that there is no label."""
+    """Yield a warning about classes most of whose names mean that there is no label."""
     words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
     for word in (word for word in words if is_usual(word)):
         remedy = Remedy("missing", (word,))
@@ -215,7 +219,7 @@ def _combinations(number: int) -> str:
 
 
 def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning of columns that say how many others a record stands for.
+    """Yield a warning about columns that state the number of persons or things for which a record stands.
 
     Parameters
     ----------
@@ -249,7 +253,7 @@ def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     Parameters
     ----------
     header
-        The names of the columns, as they stand in the file.
+        Names of the columns in the file.
     """
     numbers = [name for name in header if any(is_number(name, mark) for mark in DECIMAL_MARKS)]
     whole = [int(name) for name in numbers if re.fullmatch(r"\d+", name)]

@@ -23,8 +23,10 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
 
     Parameters
     ----------
-    content, path
-        The workbook (.xlsx, .xls, .xlsb, .ods), and its path for messages.
+    content
+        Bytes of the workbook (.xlsx, .xls, .xlsb, .ods).
+    path
+        Path of the workbook, for messages.
     sheet
         Name of the sheet; None where only one holds anything.
 
@@ -64,7 +66,7 @@ def _is_filled(row: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> object:
-    """Return a cell as a CSV file has it: workbooks keep whole numbers as floating ones, and dates with a time."""
+    """Return a cell as a CSV file would have it: whole numbers without decimals, dates without midnight."""
     match value:
         case float() if value.is_integer() and abs(value) < 2**53:
             return int(value)
@@ -89,13 +91,15 @@ def parquet_text(content: bytes, path: Path) -> str:
 
     Parameters
     ----------
-    content, path
-        The file, and its path for messages.
+    content
+        Bytes of the file.
+    path
+        Path of the file, for messages.
 
     Raises
     ------
     InputError
-        If it is damaged.
+        If the file is damaged.
     """
     try:
         table = parquet.read_table(pa.BufferReader(content))

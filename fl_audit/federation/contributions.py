@@ -54,7 +54,7 @@ class Contributed:
         return torch.zeros(len(self.total)).double() if self.within is None else self.within - 0.5
 
     def times(self, counts: Tensor) -> "Contributed":
-        """Return what is left where the unit takes part in some trials only, bool (trials,)."""
+        """Return the contribution where the unit takes part in some trials only, bool (trials,); zero in the others."""
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
         return Contributed(self.total * counts.unsqueeze(1), within)
@@ -68,19 +68,22 @@ def contributed(
     moment: RoundContext,
     taking_part: Tensor | None = None,
 ) -> Contributed:
-    """Return what some examples of a client contribute, clipped, where that is public given the examples.
+    """Return the clipped contribution of some examples of a client, where the examples determine it without secrets.
 
     Parameters
     ----------
-    federation, client
-        The federation, whose clients do not train privately, and whose examples they are: the order of local training
-        is keyed by it.
+    federation
+        The federation, whose clients do not train privately.
+    client
+        Number of the client that holds the examples. It is a key of the order of local training.
     examples
-        The examples, in every trial the same or each trial's own; of clients all that it trains on.
-    models, moment
-        Float32 tensor (trials, parameters), and the round.
+        The examples, the same in every trial or different ones; if clients are the units, all examples of the client.
+    models
+        Parameters of the models, float32 (trials, parameters).
+    moment
+        The round, with what is public of it.
     taking_part
-        Which examples take part, bool (trials, n); None is all of them.
+        Whether each example takes part, bool (trials, n); None if all take part.
 
     Raises
     ------
@@ -128,16 +131,20 @@ def contributed(
 def contributed_together(
     federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
 ) -> list[Contributed]:
-    """Return what some clients contribute in one trial, each what `contributed` gives of it, worked out together.
+    """Return the contributions of several clients in one trial, computed together, equal to those of `contributed`.
 
     Their models are stacked, like trials with records of their own, which takes less time than one after the other.
 
     Parameters
     ----------
-    federation, clients
-        The federation, and numbers of clients, at least 1, for which `trains_together` holds.
-    models, moment
-        The trial's model, float32 (1, parameters), and the round.
+    federation
+        The federation.
+    clients
+        Numbers of at least one client, for which `trains_together` holds.
+    models
+        Parameters of the trial's model, float32 (1, parameters).
+    moment
+        The round, with what is public of it.
     """
     mechanism, held = federation.public.mechanism, [federation.honest_shard(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
@@ -154,8 +161,10 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
 
     Parameters
     ----------
-    federation, clients
-        What every party knows, and numbers of clients.
+    federation
+        The federation.
+    clients
+        Numbers of the clients.
     """
     contribution, sizes = (
         federation.public.mechanism.contribution,
@@ -184,12 +193,14 @@ def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> Con
 
 
 def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
-    """Return what a unit adds that is not there.
+    """Return the contribution of a missing unit, which is zero.
 
     Parameters
     ----------
-    models, is_adaptive
-        Float32 (trials, parameters), and whether a quantile bit goes with the contribution; a missing unit's is 1/2.
+    models
+        Parameters of the models, float32 (trials, parameters).
+    is_adaptive
+        Whether a quantile bit goes with the contribution; that of a missing unit is 1/2.
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
     return Contributed(torch.zeros_like(models), within)
@@ -201,16 +212,20 @@ def differing_contributions(
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[Contributed, Contributed]:
-    """Return what the differing unit contributes, and what stands in its place under D'.
+    """Return the contribution of the differing unit under D, and of its replacement, if any, under D'.
 
     Victim and insider both call this, with the same shapes, so that they agree to the last bit.
 
     Parameters
     ----------
-    federation, models, moment
-        As for `contributed`.
+    federation
+        The federation with D and D'.
+    models
+        Parameters of the models, float32 (trials, parameters).
+    moment
+        The round, with what is public of it.
     told
-        The differing unit and its stand-in as their owner randomised them; None where it did not.
+        The differing unit and its replacement after their owner's local randomization; None without one.
     """
     differing, replacement = (federation.differing, federation.replacement) if told is None else told
     present = contributed(federation, federation.victim, differing, models, moment)
@@ -227,12 +242,14 @@ class OwnDraws:
     trials: tuple[int, ...]  # numbers of the trials that are trained
 
     def of_round(self, server_round: int, for_canaries: bool = False) -> list[np.random.Generator]:
-        """Return the sources of a round, from 1, one a trial.
+        """Return the generators of a round, one for each trial.
 
         Parameters
         ----------
-        server_round, for_canaries
-            The round, and whether they draw in which steps canary records are, in place of samples and noise.
+        server_round
+            Number of the round, from 1.
+        for_canaries
+            Whether the generators draw the steps that contain canary records, instead of samples and noise.
         """
         number = int(for_canaries)
         return [
@@ -242,7 +259,7 @@ class OwnDraws:
 
 
 def private_steps(mechanism: Mechanism) -> PrivateSteps:
-    """Return what a client does in a round of private training."""
+    """Return the settings of a client's private training in a round."""
     assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
     return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 
@@ -257,19 +274,26 @@ def trained_privately(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Return a client's updates of a round, which nobody without its seed can work out again.
+    """Return a client's private updates of a round, which cannot be reproduced without the client's secret seed.
 
     Parameters
     ----------
-    federation, client
-        The federation, and the number of the client.
-    models, server_round, draws
-        Float32 tensor (trials, parameters), the round, from 1, and the client's seed with the numbers of the trials:
-        draws are keyed by seed, trial and round.
+    federation
+        The federation.
+    client
+        Number of the client.
+    models
+        Parameters of the models, float32 (trials, parameters).
+    server_round
+        Number of the round, from 1.
+    draws
+        Secret seed of the client with the numbers of the trials; draws are keyed by seed, trial and round.
     is_in
-        Whether the differing record is there, (trials,); None where the client does not hold it.
-    accountant, canaries
-        State of its accountant before the round, and records beside its shard; None is none.
+        Whether the differing record is in, shape (trials,); None where the client does not hold this record.
+    accountant
+        State of the client's accountant before the round; None for none.
+    canaries
+        Canary records beside the client's shard; None for none.
     """
     examples, present = federation.shard(client), None
     if is_in is not None:
@@ -281,17 +305,21 @@ def trained_privately(
 
 
 def expected_update(federation: LoadedFederation, client: int, models: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the update of a client whose steps each take what they take on average, without noise.
+    """Return the expected update of a client, in which every step moves by its mean and without noise.
 
     A step takes every record with the same probability and divides by the mean batch, so that on average it moves by
-    the learning rate times the mean clipped gradient of the shard. The first of both, float32 (trials, parameters), is
-    the update on the records that it holds in every trial; the second is what the differing record would add to it, to
-    first order, zero for a client that does not hold it.
+    the learning rate times the mean clipped gradient of the shard. The first result, float32 (trials, parameters), is
+    the update on the records that the client holds in every trial. The second is what the differing record would add to
+    this update, to first order; it is zero for a client that does not hold this record.
 
     Parameters
     ----------
-    federation, client, models
-        The federation, the number of the client, and float32 (trials, parameters).
+    federation
+        The federation.
+    client
+        Number of the client.
+    models
+        Parameters of the models, float32 (trials, parameters).
     """
     steps, records = private_steps(federation.public.mechanism), len(federation.shards[client])
     rate, honest = steps.schedule.learning_rate / records, federation.honest_shard(client)

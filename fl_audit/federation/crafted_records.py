@@ -1,7 +1,7 @@
 """The crafted record of a federation: made from what is public, put in its place in D, and measured.
 
-What is public is all that crafting takes: the other records of D are known to the insider, the initial weights to
-everybody, and its own random numbers follow from the seed of the data.
+Crafting needs nothing secret: the other records of D are known to the insider, the initial weights to all parties, and
+its own random numbers follow from the seed of the data.
 """
 
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class CraftedMeasures:
     """Result of crafting a record at the initial weights; means are over the weights of a few trials."""
 
     record: Floats32  # features of x, shape (*shape)
-    label: int  # its class
+    label: int  # class of x
     length: float  # mean norm of the clipped gradient over the clipping norm C, 0 to 1
-    shortest: float  # that of the trial where it is least
+    shortest: float  # norm of the clipped gradient over the clipping norm C in the trial where it is the smallest
     cosine: float  # mean |cos| of the gradient of x and the sum of all others' clipped gradients, 0 to 1
     sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
     models: int  # of how many trials
@@ -44,7 +44,7 @@ class CraftedMeasures:
 
 
 def box_of(features: Floats32) -> Box:
-    """Return which values the features of a crafted record may have, from all records that there are.
+    """Return the range of values of a crafted record's features, from all records that there are.
 
     Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
     it is what the records have. A feature that is 0 or 1 in all records is kept 0 or 1; that one-hot features go
@@ -64,11 +64,14 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: Box, with_oppo
 
     Parameters
     ----------
-    federation, models
-        The federation, with a record of the data in the place that x is to have; initial weights, float32 (m,
-        parameters).
-    box, with_opposite
-        Which values features may have, and whether the record that replaces x is crafted too, as its opposite.
+    federation
+        The federation, with a record of the data in the place of x.
+    models
+        Initial weights, float32 (m, parameters).
+    box
+        Range of the values of each feature.
+    with_opposite
+        Whether the record that replaces x is crafted too, as the opposite of x.
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
@@ -95,12 +98,14 @@ def _told(found: CraftedFeatures) -> CraftedRecord:
 
 
 def measured(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
-    """Return what crafting came to; None where x is a record of the data.
+    """Return the measured effect of crafting x; None where x is a record of the data and was not crafted.
 
     Parameters
     ----------
-    federation, models
-        The federation, and initial weights, float32 (m, parameters).
+    federation
+        The federation.
+    models
+        Initial weights, float32 (m, parameters).
     """
     pair, mechanism, instead = federation.public.pair, federation.public.mechanism, federation.replacement
     if pair.crafted is None:

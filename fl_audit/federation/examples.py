@@ -32,8 +32,12 @@ class Examples:
 
         Parameters
         ----------
-        records, device, core
-            The records, where the tensors live, and a frozen network that the features pass through first.
+        records
+            The records.
+        device
+            Device of the tensors.
+        core
+            A frozen network through which the features pass first; None for none.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
@@ -56,14 +60,16 @@ class Examples:
 
 
 def model_for(name: str, records: Records) -> ModelSpec:
-    """Return which model is trained on records: behind a frozen core, the head that reads what the core makes of them.
+    """Return the model that is trained on records; behind a frozen core it is the head, which reads the core's output.
 
-    Raises `InputError` if the model cannot read them.
+    Raises `InputError` if the model does not accept the records.
 
     Parameters
     ----------
-    name, records
-        Name of the model, and records of the data set.
+    name
+        Name of the model.
+    records
+        Records of the data set.
     """
     reads = not records.graphs or ":" in name
     require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")

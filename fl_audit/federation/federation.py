@@ -124,7 +124,7 @@ class Federation:
         return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
 
     def is_canary(self, client: int) -> bool:
-        """Whether a node sends a canary and nothing else."""
+        """Return whether a client is a canary client, which sends a canary and nothing else."""
         return client >= self.clients
 
     @property

@@ -29,8 +29,10 @@ def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
 
     Parameters
     ----------
-    public, inside
-        The public federation, and the records of D.
+    public
+        The public facts of the federation.
+    inside
+        The records of D.
     """
     scheme = public.partition, dict(public.partition_parameters), public.data_seed
     if public.mechanism.unit is Unit.USER:
@@ -43,8 +45,12 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
 
     Parameters
     ----------
-    public, inside, shards
-        The public federation, the records of D, and their positions by client.
+    public
+        The public facts of the federation.
+    inside
+        The records of D.
+    shards
+        Positions in D of every client's records.
     """
     match public.mechanism.unit:
         case Unit.RECORD:
@@ -59,12 +65,16 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
 
 
 def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
-    """Return what stands in D' for the differing unit, None if nothing does; and which indices outside D are left.
+    """Return the records that replace the differing unit in D', or None, and the indices outside D that remain.
 
     Parameters
     ----------
-    public, split, shard
-        The public federation, its records, and positions in D of those of the client that holds the differing unit.
+    public
+        The public facts of the federation.
+    split
+        The records inside and outside D.
+    shard
+        Positions in D of the records of the client that holds the differing unit.
     """
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:

@@ -9,7 +9,7 @@ from fl_audit.arrays import finite
 
 
 class RunFinding(Protocol):
-    """The numbers of a finding: a frozen dataclass that can say itself in JSON."""
+    """The numbers of a finding: a frozen dataclass that can be converted to JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of `summary.json` by their names at its top level."""

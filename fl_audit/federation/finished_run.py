@@ -1,4 +1,4 @@
-"""A finished run, which findings and the verdict start from: its tables, and what was claimed and played."""
+"""A finished run, from which findings and the verdict start: its tables, its claim and its settings."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class RunFacts:
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return what an audit knows of the run beside its tables; None where nothing of this type is known."""
+        """Return the facts of a given type that an audit knows of the run beside its tables; None if there are none."""
         return self.of_audit.find(kind)
 
     @property
@@ -134,11 +134,12 @@ class FinishedRun:
     tables: RunTables  # tables of results
     timing: Timing = field(default_factory=Timing)  # duration of the run
     provenance: Provenance | None = None  # provenance of the run; None if it was not noted
-    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
+    # Results of the same training without privacy; None where no such run was named.
+    unprotected: Unprotected | None = None
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
-        """Return what a function makes of this run; it is called once, however often it is asked for."""
+        """Return the result of a function of this run, which is called only once and then stored."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(Made, self._made[make])

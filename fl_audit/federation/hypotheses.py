@@ -30,16 +30,19 @@ class LikelihoodQuestion(NamedTuple):
 def question_of(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None
 ) -> LikelihoodQuestion:
-    """Return what a round asks of an adversary.
+    """Return the question that a round puts to an adversary: its release, the noise, and the sums under D and under D'.
 
-    Raises `InputError` if something that the adversary needs was not shown.
+    Raises `InputError` if the view lacks something that the adversary needs.
 
     Parameters
     ----------
-    federation, seen
-        The federation, with D and D', and what the adversary saw.
+    federation
+        The federation with D and D'.
+    seen
+        The adversary's view of the round.
     batch_trials
-        Trial count of the original batch, when only its first trials are weighed again; see `StackedModel.clipped_sum`.
+        Trial count of the original batch, when likelihood ratios are computed again for its first trials only; see
+        `StackedModel.clipped_sum`.
     """
     mechanism, side = federation.public.mechanism, seen.side
     if mechanism.rounds_needed > 1:
@@ -56,10 +59,14 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 
     Parameters
     ----------
-    federation, models
-        The federation, and theta_{i-1}, float32 (trials, parameters).
-    moment, side
-        The round; who took part, and the noised bits, where the distribution has them.
+    federation
+        The federation.
+    models
+        Parameters theta_{i-1} before the round, float32 (trials, parameters).
+    moment
+        The round, with what is public of it.
+    side
+        Participation and noised quantile bits, where the likelihood needs them.
     """
     mechanism = federation.public.mechanism
     members, weight = federation.public.cohort(moment.number), mechanism.sampling_rate
@@ -113,7 +120,7 @@ def _shared_clients(
 def _log_odds_of_bits(
     federation: LoadedFederation, shared: Contributed, sides: tuple[Contributed, Contributed], side: SideInformation
 ) -> tuple[Tensor, Tensor] | None:
-    """Return what the noised bits say for each differing contribution's being in, against nothing being in."""
+    """Return the log-odds by the noised bits that each differing contribution is in, against none being in."""
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
@@ -154,7 +161,7 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
 
 
 class WhitenedStep(NamedTuple):
-    """A round, and the factor by which it is multiplied in the whitened sum that an adversary weighs."""
+    """A round, and the factor by which it is multiplied in the whitened sum that an adversary evaluates."""
 
     factor: float  # from `MechanismNoise.whitening`; 1 if the noise of every round is independent of all before
     number: int  # the round, from 1
@@ -167,8 +174,10 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
 
     Parameters
     ----------
-    federation, seen
-        What every party knows, and what the adversary saw.
+    federation
+        The federation.
+    seen
+        The adversary's view of the round.
     """
     mechanism = federation.public.mechanism
     factors = mechanism.noise.whitening(seen.number)
@@ -190,12 +199,14 @@ def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: i
 
 
 def shown(value: Tensor | None, what: str) -> Tensor:
-    """Return what was shown, or refuse.
+    """Return a part of a view, or raise `InputError` if the view does not have it.
 
     Parameters
     ----------
-    value, what
-        It, None if it was not shown; and its name, for the message.
+    value
+        The part of the view; None if the view does not have it.
+    what
+        Name of the part, for the message.
     """
     require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
     assert value is not None

@@ -34,14 +34,19 @@ _STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam on batches of so many r
 def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: int, trials: Sequence[int]) -> Tensor:
     """Return the initial weights of some trials, float32 (trials, parameters).
 
-    Raises `InputError` if too few records are left to pretrain on.
+    Raises `InputError` if fewer records remain outside D than pretraining needs.
 
     Parameters
     ----------
-    federation, kind
-        The federation; drawn for each trial, or pretrained from what is drawn for trial 0 and the same in all.
-    seed, trials
-        Public seed of what is drawn, and numbers of the trials.
+    federation
+        The federation.
+    kind
+        Whether the weights are drawn anew for each trial, or are the same in all trials: pretrained from the weights
+        that are drawn for trial 0.
+    seed
+        Public seed of the draws.
+    trials
+        Numbers of the trials.
     """
     spec = federation.spec
     match kind:

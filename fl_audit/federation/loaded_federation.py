@@ -53,7 +53,7 @@ class HeldOut(NamedTuple):
 class LoadedFederation:
     """The federation with its data and its model.
 
-    What D and D' differ by is a unit: a record x, or all records of one user or of one client.
+    D and D' differ by one unit: a record x, or all records of one user or of one client.
     """
 
     public: Federation  # public description of the federation
@@ -91,7 +91,7 @@ class LoadedFederation:
         return self.public.units
 
     def unit_of_records(self, client: int) -> Integers:
-        """Return which unit each record of a client's shard belongs to."""
+        """Return the unit to which each record of a client's shard belongs."""
         match self.unit:
             case Unit.RECORD:
                 return self.shards[client]
@@ -115,12 +115,14 @@ class LoadedFederation:
                 assert_never(self.unit)
 
     def by_record(self, client: int, of_units: Flags) -> Flags:
-        """Return what is said of each unit of a client at each record of its shard, (trials, records).
+        """Return flags of a client's units as flags of the records in its shard, shape (trials, records).
 
         Parameters
         ----------
-        client, of_units
-            Its number, where no client is a unit, and what is said, (trials, units of the client).
+        client
+            Number of the client, in a federation whose units are not clients.
+        of_units
+            One flag for each trial and unit, shape (trials, units of the client).
         """
         if self.unit is Unit.RECORD:
             return of_units
@@ -139,7 +141,7 @@ class LoadedFederation:
 
     @property
     def insider(self) -> int:
-        """The first client that attacks; where there is one client alone, which nobody asks, that one."""
+        """The first client that attacks; in a federation of one client, which gets no queries, this client."""
         return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
@@ -228,7 +230,7 @@ class LoadedFederation:
 
     @cached_property
     def directions(self) -> Tensor:
-        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is looked at.
+        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is measured.
 
         They live on evenly spread coordinates, see `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
         """
@@ -238,7 +240,7 @@ class LoadedFederation:
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """The clients that hold targets of the federation, with these: what each is told the secret of."""
+        """The clients that hold targets of the federation, with these targets, whose membership each client gets."""
         if self.unit is Unit.CLIENT:
             return {int(client): (target,) for target, client in enumerate(self.targets)}
         units = (self.units_of(client) for client in range(len(self.shards)))
@@ -250,7 +252,7 @@ class LoadedFederation:
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
-        """Return what a client holds in every trial: its shard, without the differing unit; taken once."""
+        """Return a client's records in every trial: its shard without the differing unit; computed once."""
         if (client, False) not in self._held:
             # Most clients hold nothing that differs, and nothing is held twice.
             whole, stays = self.shard(client), ~self.differs(client)
@@ -276,25 +278,31 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Take what a client holds, where the federation has no data of its own: see
+        """Store the data of a client, where the federation has no data of its own: see
         `fl_audit.federation.serialization`.
 
         Parameters
         ----------
-        client, shard, raw
-            Its number, its records, and the features of what it randomises, before it does; None where it does not.
+        client
+            Number of the client.
+        shard
+            The client's records.
+        raw
+            Features of the client's records before local randomization; None without it.
         """
         self._held[client, True] = shard
         if raw is not None:
             self._raw[client] = raw
 
     def present(self, client: int, membership: Membership) -> Flags:
-        """Return which records of a client's shard are in, (trials, records), by which of its targets are.
+        """Return whether each record of a client's shard is in, (trials, records), by the membership of its targets.
 
         Parameters
         ----------
-        client, membership
-            Its number, and the membership of each trial.
+        client
+            Number of the client.
+        membership
+            Membership of the targets in each trial.
         """
         held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
         marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
@@ -321,8 +329,10 @@ class LoadedFederation:
 
         Parameters
         ----------
-        models, examples
-            Float32 (trials, parameters); features and labels, or None for no examples.
+        models
+            Parameters of the models, float32 (trials, parameters).
+        examples
+            Features and labels of n examples, or None for no examples.
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))

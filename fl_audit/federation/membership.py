@@ -60,7 +60,7 @@ class Membership:
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "Membership":
-        """Return the columns of some targets: what the client that holds them is told."""
+        """Return the columns of some targets, which the client that holds these targets receives."""
         return Membership(self.is_in[:, list(targets)])
 
     def pack(self) -> bytes:
@@ -69,11 +69,13 @@ class Membership:
 
     @staticmethod
     def unpack(packed: bytes, targets: int) -> "Membership":
-        """Return what `pack` packed.
+        """Return the membership that `pack` has packed.
 
         Parameters
         ----------
-        packed, targets
-            The bytes, and the number of targets, at least 1.
+        packed
+            Bytes that `pack` returned.
+        targets
+            Number of targets, at least 1.
         """
         return Membership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

@@ -1,12 +1,12 @@
 """Observations that clients make of a round: the one place where the views differ.
 
 Under `update` clients see the noised sum, and the models follow from it by the public optimizer. Under `model` they see
-models alone, and the insider recovers the sum from successive ones. The server shows, the recorder keeps, the insider
-reads and replay walks through what these functions say.
+models alone, and the insider recovers the sum from successive ones. The server, the recorder, the insider and the
+replay all use these functions.
 
-A round is made (`ServerRound`) at the server. What clients see of it (`ObservedRound`) is the release or the models,
-and whatever else an adversary knows of it (`SideInformation`): who took part, the clipping norms, the noised bits
-behind an adaptive norm.
+The server makes a round (`ServerRound`). Clients see a part of it (`ObservedRound`): the release or the models, and the
+side information of the adversary (`SideInformation`): the participation, the clipping norms, the noised bits behind an
+adaptive norm.
 """
 
 from collections import deque
@@ -38,23 +38,24 @@ class SideInformation:
     taking_part: Tensor | None = None
     norms: Tensor | None = None  # the clipping norms of the round, float64 (trials,)
     bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (trials,)
-    contribution: Tensor | None = None  # that of the target's client, (trials, parameters); only the server sees it
+    # Contribution of the target's client, (trials, parameters); only the server sees it.
+    contribution: Tensor | None = None
     trial_numbers: Tensor | None = None  # numbers of the trials, int64 (trials,), of which clients' noise is drawn
     # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what there is, by name."""
+        """Return the tensors of the side information that are present, by name."""
         named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
-        """Return what `tensors` named."""
+        """Return the side information from tensors by name, the inverse of `tensors`."""
         return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
 
     def first(self, trials: int) -> "SideInformation":
-        """Return what is known of the first trials."""
+        """Return the side information of the first trials only."""
         named = {name: value[:trials] for name, value in self.tensors().items()}
         return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
 
@@ -113,12 +114,14 @@ class ObservedRound:
 
     @staticmethod
     def of(number: int, tensors: Mapping[str, Tensor]) -> "ObservedRound":
-        """Return what `tensors` named.
+        """Return the observed round from the tensors of a message, the inverse of `tensors`.
 
         Parameters
         ----------
-        number, tensors
-            Number of the round, from 1; models, releases and side information, by the keys of a message.
+        number
+            Number of the round, from 1.
+        tensors
+            Models, releases and side information, keyed as in a message.
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
@@ -175,12 +178,16 @@ def refuse_blurred(share: Floats) -> None:
 
 
 def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
-    """Return what clients see of a round.
+    """Return the part of a round that clients see.
 
     Parameters
     ----------
-    view, mechanism, made
-        What clients may see, how a release is made, and the round as the server made it.
+    view
+        Parts of a round that clients may see.
+    mechanism
+        Mechanism by which a release is made.
+    made
+        The round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -192,12 +199,14 @@ def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
 
 
 def kept_of(view: View, made: ServerRound) -> dict[str, Tensor]:
-    """Return what a run directory keeps of a round: as much as clients saw, by name.
+    """Return the tensors of a round that a run directory keeps, by name: as much as clients saw.
 
     Parameters
     ----------
-    view, made
-        What clients see of a round, and the round as the server made it.
+    view
+        Parts of a round that clients see.
+    made
+        The round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -218,10 +227,14 @@ def walk(
 
     Parameters
     ----------
-    view, mechanism
-        As the federation says.
-    initial, rounds
-        theta_0 (trials, parameters), and what was kept of each round, in order.
+    view
+        Parts of a round that clients see.
+    mechanism
+        Mechanism by which a release is made.
+    initial
+        Initial models theta_0, shape (trials, parameters).
+    rounds
+        Tensors that were kept of each round, in order.
     """
     models, state, earlier = [initial], OptimizerState(), deque[Step](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):

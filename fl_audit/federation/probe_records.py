@@ -50,7 +50,7 @@ def _chosen(records: Records) -> Integers:
 
 
 def _shortest_and_longest(records: Records) -> Integers:
-    """Return a record with the most padding and one with the least; none where nothing says what is padding."""
+    """Return a record with the most padding and one with the least; none where padding is not known."""
     if not any(one.name == MASK for one in records.inputs):
         return np.empty(0, dtype=np.int64)
     lengths = array_of(records, MASK).reshape(len(records), -1).sum(axis=1)

@@ -1,16 +1,16 @@
-"""Randomised records: what every owner makes of its own records, once, before anything is trained on them.
+"""Randomised records: every owner randomises its own records once, before any training on them.
 
-An owner draws from its own secret seed, keyed by trial and client, so that a trial's records are the same in whatever
-batch it is played, on whatever engine, and in every round. They are kept between rounds as bytes where they are bits,
-in 32-bit numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call
-has those of its own trials at hand besides.
+An owner draws from its own secret seed, keyed by trial and client, so that the records of a trial are the same in every
+batch size, on every engine, and in every round. They are kept between rounds as bytes where they are bits, in 32-bit
+numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call has those of its
+own trials at hand besides.
 
-What is trained on is randomised; what is asked about is not. Accuracy is measured on test records as they are, and
-members' losses and attacks are about the records that owners really hold. So it is in Bernau et al. 2019 (section 3.3):
-shadow models learn from perturbed records, and the attack model from what they say of unperturbed ones, lest it learns
-to tell perturbed records from others.
+Training uses randomised records; queries use the records before randomisation. Accuracy is measured on unchanged test
+records, and members' losses and attacks are about the records that owners really hold. Bernau et al. 2019 (section 3.3)
+do the same: shadow models learn from perturbed records, and the attack model from their outputs on unperturbed ones, so
+that it does not learn to recognise perturbed records.
 
-Of one record and another that it could be taken for stands here what whoever sees a randomised record tells apart.
+The module also defines the pair of records whose randomised versions an adversary is to tell apart (`record_pair`).
 """
 
 import threading
@@ -50,7 +50,7 @@ class _HeldTensors:
         self._lock = threading.Lock()
 
     def find(self, key: tuple[int, ...]) -> Tensor | None:
-        """Return what is held under a key, None if nothing is."""
+        """Return the tensors that are stored under a key, None if there are none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
@@ -80,14 +80,16 @@ class ToldRecords:
 
 
 def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:
-    """Return what a client made of its records.
+    """Return the records of a client after local randomization.
 
     Parameters
     ----------
-    federation, client
-        The federation, with a randomizer, and which client; it reads its own shard only.
+    federation
+        The federation, which has a local randomizer.
+    client
+        Number of the client. Only its own shard is read.
     draws
-        Its secret seed, and the trials.
+        Secret seed of the client, and the trials.
     """
     found, device = list[Tensor](), federation.public.device
     for trial in draws.trials:
@@ -110,16 +112,21 @@ def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldR
 def randomised_records(
     federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
 ) -> Lean:
-    """Return what became of a client's records in a trial, before a frozen core reads them, (records, *shape).
+    """Return a client's randomised records in a trial, before a frozen core reads them, shape (records, *shape).
 
     Parameters
     ----------
-    federation, client
-        As for `told_by`.
-    seed, trial
-        The client's secret seed, and the number of the trial.
+    federation
+        The federation, which has a local randomizer.
+    client
+        Number of the client.
+    seed
+        Secret seed of the client.
+    trial
+        Number of the trial.
     first
-        How many of the records are needed, of the shard and then of what stands in for its differing unit; None is all.
+        Number of records that are needed: those of the shard come first, then the replacement of its differing unit.
+        None is all.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)
@@ -158,7 +165,7 @@ class RecordClaim:
 
 
 def record_claim(federation: LoadedFederation) -> RecordClaim | None:
-    """Return what a federation guarantees each record by itself; None where records are not randomised."""
+    """Return the claim of a federation for each record by itself; None where records are not randomised."""
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
         return None

@@ -12,7 +12,7 @@ Table = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """Named columns by table; who finds something new names a column, and nobody else has to know."""
+    """Named columns by table; code that finds something new adds a column, which no other code has to know."""
 
     trials: Table = field(default_factory=dict)  # of shape (trials,)
     rounds: Table = field(default_factory=dict)  # of shape (trials, rounds)
@@ -37,11 +37,13 @@ class ResultColumns:
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
-    """Return columns of NaN, for what nobody found.
+    """Return columns of NaN, for quantities that were not determined.
 
     Parameters
     ----------
-    names, shape
-        Names of the columns, and the shape of each.
+    names
+        Names of the columns.
+    shape
+        Shape of each column.
     """
     return {name: np.full(shape, np.nan) for name in names}

@@ -67,7 +67,7 @@ class RunTables:
 
 @dataclass(frozen=True)
 class Timing:
-    """Duration of a run; None for times that were not noted."""
+    """Duration of a run; None for times that were not recorded."""
 
     setup_seconds: float | None = None  # before the first round
     training_seconds: float | None = None  # from there to the last one
@@ -76,7 +76,7 @@ class Timing:
 
     @classmethod
     def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
-        """Return what a run noted about its time; other notes are left out."""
+        """Return the recorded times of a run; other recorded values are left out."""
         return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
 
 
@@ -87,8 +87,12 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
     Parameters
     ----------
-    table, column, levels
-        A table with a row for each trial and round; its column whose quantiles are wanted; and which, each 0 to 1.
+    table
+        A table with a row for each trial and round.
+    column
+        Name of the column whose quantiles are wanted.
+    levels
+        Levels of the quantiles, each from 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]
@@ -117,7 +121,7 @@ class Unprotected:
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "Unprotected":
-        """Return what `to_json` wrote; KeyError, TypeError or ValueError says that it is something else."""
+        """Return the object that `to_json` wrote; KeyError, TypeError or ValueError if the values are not its own."""
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
@@ -157,7 +161,7 @@ class Provenance:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
-        """Return what was stored; KeyError, TypeError or ValueError says that it is something else."""
+        """Return the object that was stored; KeyError, TypeError or ValueError if the values are something else."""
         if not (sessions := tuple(Session(**session) for session in stored["sessions"])):
             raise ValueError("no session was noted")
         for session in sessions:

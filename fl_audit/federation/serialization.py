@@ -22,7 +22,7 @@ from fl_audit.torch_device import settle_device
 
 @dataclass(frozen=True)
 class SentExamples:
-    """Examples as arrays."""
+    """Examples as NumPy arrays, in the form in which they are sent to other processes."""
 
     features: Floats32  # (n, *shape)
     labels: Integers  # (n,)
@@ -48,17 +48,17 @@ class SentFederation:
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
-    sizes: Integers  # number of them that each client has
+    sizes: Integers  # number of records of each client
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
-    victim: int  # this and core as of `LoadedFederation`
+    victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
     spec: ModelSpec  # specification of the model
     known: ModelProperties  # properties of the model, found on records of the data
-    core: VggCore | None
+    core: VggCore | None  # frozen network through which the features pass first; None for none
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 
     def __call__(self) -> None:
-        """Have this process play the federation, without data but those that came with it."""
+        """Register the federation in this process, which has no data but those that came with it."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
         register_federation(
@@ -96,13 +96,16 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return what clients have in common.
+    """Return the serialised federation that is sent to every client, without the shards of single clients.
 
     Parameters
     ----------
-    federation, knows_all, knows_differing
-        The federation, with its data; whether they know D, as insiders do; and whether they know what stands in the
-        place of the differing unit, as its owner does, and insiders do.
+    federation
+        The federation with its data.
+    knows_all
+        Whether the clients know D, as insiders do.
+    knows_differing
+        Whether the clients know the replacement of the differing unit, as its owner and insiders do.
     """
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
@@ -121,12 +124,14 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return what a client holds.
+    """Return the serialised shard that is sent to a client.
 
     Parameters
     ----------
-    federation, client
-        The federation, with its data, and the number of the client.
+    federation
+        The federation with its data.
+    client
+        Number of the client.
     """
     raw, shard = (
         None if federation.raw is None else federation.raw_features(client),

@@ -68,8 +68,12 @@ def dense_chain(
 
     Parameters
     ----------
-    module, feature_shape, layout
-        The model's template, the shape of one example, and where the module's parameters stand.
+    module
+        Template of the model.
+    feature_shape
+        Shape of the features of one example.
+    layout
+        Positions of the module's parameters.
     """
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):
@@ -101,7 +105,7 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_altered(module: nn.Module) -> bool:
-    """Whether a module does more than its type says."""
+    """Whether a module does more than its type implies, by hooks or a replaced forward."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
@@ -118,15 +122,25 @@ def chain_updates(
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
 ) -> Tensor:
-    """Return what `local_updates` says, of a chain.
+    """Return the pseudo-gradients of `local_updates` for a chain of dense layers.
 
     Parameters
     ----------
-    layers, models, features, labels, rate, batches
-        As for `fl_audit.learning.local_training.local_updates`; at least one step, features of any type, and steps of
-        each trial's own where `fits_one_stretch` holds.
+    layers
+        Layers of the chain.
+    models
+        Start of every trial, as for `fl_audit.learning.local_training.local_updates`.
+    features
+        Features of the records, of any type.
+    labels
+        Classes of the records.
+    rate
+        Learning rate.
+    batches
+        Indices of the records of each step, at least one step; steps may differ between trials where `fits_one_stretch`
+        holds.
     trials_together
-        How many trials should work together on so many records.
+        Function from a number of records to the number of trials that are best computed together.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
@@ -144,12 +158,14 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether steps that use so many records, some repeatedly, are one stretch of all the records there are.
+    """Return whether all steps of a round together are best computed over one array of all records.
 
     Parameters
     ----------
-    records, used
-        Number of records, from 0, and of those that all steps use together, each counted as often as it is used.
+    records
+        Number of records of the client, from 0.
+    used
+        Number of records that all steps use together, each counted as often as it is used.
     """
     return records <= min(_STRETCH, used)
 

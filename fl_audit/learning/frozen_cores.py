@@ -1,4 +1,4 @@
-"""Frozen convolutional cores: layers that nobody trains, whose weights come from a file that the user has.
+"""Frozen convolutional cores: layers that are not trained, whose weights come from a file that the user has.
 
 What a frozen core makes of a record is the same in all trials and rounds. So records pass through it once, when they
 are loaded, and the model that is trained, stacked and clipped is the head on top of it.
@@ -61,19 +61,21 @@ class VggCore(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return what images (n, 1 or 3, height, width) in [0, 1] look like to the head: see `core_shape`."""
+        """Return the input of the head for images (n, 1 or 3, height, width) in [0, 1]: see `core_shape`."""
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
         return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
 
 
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of what the trained part of a model reads of one record.
+    """Return the shape of one record at the input of the trained part of a model.
 
     Parameters
     ----------
-    model, feature_shape
-        Name of the model, and shape of one record: an image of 32x32 and more if it has a frozen core.
+    model
+        Name of the model.
+    feature_shape
+        Shape of one record; an image of at least 32x32 if the model has a frozen core.
 
     Examples
     --------
@@ -90,12 +92,14 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def find_weights(model: str, path: str | None) -> CoreWeights | None:
-    """Return the file that a model's frozen core takes its weights from; None if the model has no frozen core.
+    """Return the weights file of a model's frozen core; None if the model has no frozen core.
 
     Parameters
     ----------
-    model, path
-        Name of the model, and what the user named; None if nothing.
+    model
+        Name of the model.
+    path
+        Path of the file that the user named; None if none was named.
 
     Raises
     ------

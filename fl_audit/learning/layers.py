@@ -49,9 +49,12 @@ class Frame:
 
         Parameters
         ----------
-        name, inputs, make
-            The name of what `make` makes; what it is made of; and the function that makes it, which returns the same
-            whenever the inputs are the same.
+        name
+            Name of the derived tensor.
+        inputs
+            Tensor from which it is made.
+        make
+            Function that makes it, which returns the same result whenever the inputs are the same.
         """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
@@ -101,13 +104,16 @@ class StackedLayer(nn.Module):
         return self.frame.parameters[f"{self.prefix}{name}"]
 
     def record(self, inputs: Tensor, outputs: Tensor, shared: bool) -> Tensor:
-        """Note the call for the backward pass and return its outputs.
+        """Store a call of the layer for the backward pass and return its outputs.
 
         Parameters
         ----------
-        inputs, outputs, shared
-            What the layer works on, examples of all trials along the first axis; what it made of them; and whether all
-            trials have the same inputs.
+        inputs
+            Inputs of the layer, with the examples of all trials along the first axis.
+        outputs
+            Outputs of the layer for these inputs.
+        shared
+            Whether all trials have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:
@@ -116,36 +122,43 @@ class StackedLayer(nn.Module):
         return outputs
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs for what a visit holds, linear in the parameters; trailing axes may still be merged.
+        """Return the outputs for stored inputs, linear in the parameters; trailing axes may still be merged.
 
         Parameters
         ----------
-        inputs, shared
-            The inputs, as a visit holds them, and whether all trials have the same.
+        inputs
+            Inputs in the form that a visit stores.
+        shared
+            Whether all trials have the same inputs.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
     def products(self, visit: Visit, signal: Tensor) -> Tensor:
-        """Return the gradients' products (trials, examples) with what now stands in the frame in place of parameters.
+        """Return the inner product of every example's gradient with a vector in parameter space, (trials, examples).
 
-        Outputs are linear in the layer's parameters, so what it makes of the same inputs with a vector in their place
-        is the outputs' derivative along the vector.
+        The vector has to stand in the frame in the place of the parameters. The outputs are linear in the parameters of
+        the layer, so calling the layer with the vector gives the Jacobian-vector product of the outputs. Its product
+        with `signal` is the inner product of gradient and vector.
 
         Parameters
         ----------
-        visit, signal
-            A call of this layer, and gradients of the losses at its outputs, of their shape.
+        visit
+            Stored call of this layer.
+        signal
+            Gradients of the losses with respect to the outputs of this call, of the outputs' shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms (trials, examples) and what `weighted_sum` can reuse.
+        """Return the squared gradient norms (trials, examples) and intermediate results that `weighted_sum` can reuse.
 
         Parameters
         ----------
-        visit, signal
-            As for `products`.
+        visit
+            Stored call of this layer.
+        signal
+            Gradients of the losses with respect to the outputs of this call.
         """
         raise NotImplementedError("each stacked layer computes its own norms")
 
@@ -154,10 +167,14 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit, signal
-            As for `products`.
-        weights, kept
-            The weight of every example, (trials, examples); and what `squared_norms` returned beside the norms.
+        visit
+            Stored call of this layer.
+        signal
+            Gradients of the losses with respect to the outputs of this call.
+        weights
+            Weight of every example, shape (trials, examples).
+        kept
+            Intermediate results that `squared_norms` returned beside the norms.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
@@ -262,8 +279,10 @@ def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
 
     Parameters
     ----------
-    gradients, weights
-        A gradient for each example, (trials, examples, ...), and its weight, (trials, examples).
+    gradients
+        Gradient of each example, shape (trials, examples, ...).
+    weights
+        Weight of each example, shape (trials, examples).
     """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
@@ -274,9 +293,12 @@ def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
 
     Parameters
     ----------
-    inputs, weights, biases
-        What a dense layer reads, (trials, n, ins); its weights W, (trials, outs, ins); and its biases b,
-        (trials, 1, outs), None if it has none.
+    inputs
+        Inputs of a dense layer, shape (trials, n, ins).
+    weights
+        Weights W of the layer, shape (trials, outs, ins).
+    biases
+        Biases b of the layer, shape (trials, 1, outs); None if it has none.
     """
     if biases is None:
         return torch.bmm(inputs, weights.transpose(1, 2))

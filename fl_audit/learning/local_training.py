@@ -50,7 +50,7 @@ class LocalSchedule:
         require_number(f"local {given} are", getattr(self, given), "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
-        """Return how many steps a client takes that has so many records."""
+        """Return the number of steps of a client that has a given number of records."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None, "one of the two is given"
@@ -58,17 +58,19 @@ class LocalSchedule:
 
 
 def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw which records each local step takes: their indices, int64; no step where there is no record.
+    """Draw the records of each local step, as indices, int64; no step where there is no record.
 
     Every epoch goes through the records in a fresh random order, cut into batches; the last batch of an epoch may be
     smaller. A schedule in steps begins a new epoch whenever one is used up and ends within one.
 
     Parameters
     ----------
-    records, schedule
-        How many records the client has, at least 0; size of the batches, and how many epochs or steps.
+    records
+        Number of records of the client, at least 0.
+    schedule
+        Size of the batches, and number of epochs or steps.
     draw
-        Source of the order (purpose `LOCAL_ORDER`).
+        Generator of the order (purpose `LOCAL_ORDER`).
     """
 
     def endless() -> Iterator[Integers]:
@@ -94,16 +96,20 @@ def local_updates(
 
     Parameters
     ----------
-    model, models
-        The network, and the start of every trial, float32 (trials, parameters), which is not changed.
+    model
+        The stacked model.
+    models
+        Start of every trial, float32 (trials, parameters), which is not changed.
     features
         Features of the client's records, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape),
         then of a type that may take less memory, see `BatchWorkload`.
     labels
-        Their classes, int64 (n,); or each trial's own, (trials, n).
-    schedule, batches
-        Gives the learning rate; and indices of the records of each step, as `local_batches` draws them. Where trials
-        have records of their own and `trains_stacked` holds, steps may be each trial's own too, (trials, batch).
+        Classes of the client's records, int64 (n,); or those of each trial's own records, (trials, n).
+    schedule
+        Schedule of the training, of which the learning rate is used.
+    batches
+        Indices of the records of each step, as `local_batches` draws them. Where trials have records of their own and
+        `trains_stacked` holds, the steps may differ between trials too, (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -120,12 +126,16 @@ def local_updates(
 
 
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
-    """Return whether trials may take steps of their own: on so many records in each, not too many for one stretch.
+    """Return whether trials may take different steps, which needs plain SGD, a chain of dense layers and few records.
 
     Parameters
     ----------
-    model, records, schedule
-        What is trained, number of records in each trial, and what a client does on them.
+    model
+        The stacked model.
+    records
+        Number of records in each trial.
+    schedule
+        Schedule of a client's local training.
     """
     is_sgd, used = schedule.optimizer is LocalOptimizer.SGD, schedule.steps_on(records) * schedule.batch
     return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
@@ -160,7 +170,7 @@ Gradients = Callable[[Tensor, Tensor], Tensor]
 
 
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw which records each trial takes in each local step: int64 (trials, batch) a step, padded with -1.
+    """Draw the records of each trial in each local step: int64 (trials, batch) for a step, padded with -1.
 
     An epoch has as many steps as the trial with the most members needs; others have smaller or empty batches at its
     end.
@@ -168,9 +178,11 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
     Parameters
     ----------
     present
-        Which records each trial trains on, (trials, records).
-    schedule, draw
-        As for `local_batches`; the order is the same in all trials.
+        Whether each trial trains on each record, shape (trials, records).
+    schedule
+        Size of the batches, and number of epochs or steps.
+    draw
+        Generator of the order, which is the same in all trials.
     """
     trials, records = present.shape
     most, found = int(present.sum(axis=1).max(initial=0)), list[Integers]()
@@ -198,10 +210,18 @@ def member_updates(
 
     Parameters
     ----------
-    model, models, features, labels
-        As for `local_updates`.
-    schedule, batches
-        Gives the optimizer and its learning rate; and batches as `member_batches` draws them.
+    model
+        The stacked model.
+    models
+        Start of every trial, float32 (trials, parameters), which is not changed.
+    features
+        Features of the client's records, float32 (n, *shape).
+    labels
+        Classes of the records, int64 (n,).
+    schedule
+        Schedule of the training, of which the optimizer and its learning rate are used.
+    batches
+        Indices of the records of each step, as `member_batches` draws them.
     """
     moved = torch.zeros_like(models)
     if not batches:
@@ -217,7 +237,7 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return where some trials end."""
+    """Return the parameters at the end of local training in some trials."""
     weights = start.clone()
     trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:

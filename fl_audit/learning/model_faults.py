@@ -1,7 +1,7 @@
 """Error messages for failures of a user's model: one line with the layer, the record, and the change that fixes it.
 
-A model is run on many records of many trials at once, where an exception tells neither. So the records are run again,
-one after the other and without `torch.func`, while every layer notes when it begins and ends.
+A model is run on many records of many trials at once, where an exception names neither record nor layer. So the records
+are run again, one after the other and without `torch.func`, while every layer records when it begins and ends.
 """
 
 import traceback
@@ -45,7 +45,7 @@ class FaultPlace(NamedTuple):
 
 
 def names_of(count: int) -> tuple[str, ...]:
-    """Return how records are named that are known by nothing but their places."""
+    """Return names for records that are known by nothing but their positions."""
     return tuple(f"record {number} of {count} that it was given (from 0)" for number in range(count))
 
 
@@ -53,25 +53,29 @@ def names_of(count: int) -> tuple[str, ...]:
 def explaining(
     module: nn.Module, parameters: Mapping[str, Tensor], features: Tensor, shape: tuple[int, ...]
 ) -> Iterator[None]:
-    """Say in one line, by an `InputError`, what a model's code raises in a block, and on which record.
+    """Turn an exception of a model's code in a block into an `InputError` of one line that names the record.
 
-    Whatever is the fault of this program, or of a machine without memory, is raised as it is.
+    Exceptions that are the fault of this program, or of a machine without memory, are raised unchanged.
 
     Parameters
     ----------
-    module, parameters
-        The model, and each of its parameters in some trials, (trials, *shape).
-    features, shape
-        The records that it runs on, in any number of axes, and the shape of one.
+    module
+        The model.
+    parameters
+        Parameters of the model in some trials, by name, each of shape (trials, *shape).
+    features
+        Features of the records on which the model runs, in any number of axes.
+    shape
+        Shape of the features of one record.
 
     Raises
     ------
     InputError
         If the code of the model raises anything.
     Exception
-        Whatever else is raised in the block.
+        If the block raises an exception that is not the fault of the model.
     SystemExit
-        Likewise.
+        If the block raises it.
     """
     try:
         with without_hints():
@@ -93,16 +97,20 @@ def explained(
     features: Tensor,
     names: Sequence[str] | None = None,
 ) -> InputError | None:
-    """Return what a model's code raised as an error of one line; None if the program, not the model, is at fault.
+    """Return an exception of a model's code as an error of one line; None if the program is at fault, not the model.
 
     Parameters
     ----------
-    error, module
-        What was raised, and the model, which stays as it is.
+    error
+        The exception that was raised.
+    module
+        The model, which is not changed.
     values
-        Its trained parameters, by name, as they were when it happened.
-    features, names
-        The records it was given, (n, *shape), and how a message names each; None counts them.
+        Trained parameters of the model, by name, at the time of the exception.
+    features
+        Features of the records that the model received, shape (n, *shape).
+    names
+        Name of each record in a message; None numbers them.
     """
     if isinstance(error, InputError):
         return error
@@ -124,12 +132,14 @@ def explained(
 
 
 def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
-    """Return what `torch.func` cannot run as an error of one line.
+    """Return an exception of `torch.func` for a model that it cannot run as an error of one line.
 
     Parameters
     ----------
-    error, shape
-        What was raised, and the shape of a record.
+    error
+        The exception that `torch.func` raised.
+    shape
+        Shape of the features of one record.
     """
     if isinstance(error, InputError):
         return error
@@ -186,12 +196,18 @@ _UNDER_VMAP = {
 def located(
     module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]
 ) -> FaultPlace | None:
-    """Return where a model fails on some records, together or one by one; None if it does not.
+    """Return the layer and record at which a model fails, on all records or one by one; None if it does not fail.
 
     Parameters
     ----------
-    module, values, features, names
-        As for `explained`.
+    module
+        The model, which is not changed.
+    values
+        Trained parameters of the model, by name.
+    features
+        Features of the records, shape (n, *shape).
+    names
+        Name of each record in a message.
     """
     watched = copied(module).eval()
     with _Watch(watched) as watch:
@@ -249,14 +265,14 @@ class _Watch:
         return self._begun[-1][0] if self._begun else ""
 
     def place(self, error: BaseException, record: str | None) -> FaultPlace:
-        """Return where the run that has just failed did."""
+        """Return the layer at which the run that has just failed did so."""
         path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
         largest = float(given.max()) if given is not None and given.numel() else 0.0
         return FaultPlace(layer, path, given, record, error, largest)
 
 
 def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
-    """Return what fixes a fault; None where that is not known."""
+    """Return the remedy for a fault; None where it is not known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"

@@ -35,8 +35,10 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
     Parameters
     ----------
-    features, inputs
-        Rows (n, width), and what stands in them.
+    features
+        Rows of numbers, shape (n, width).
+    inputs
+        Named arrays that the rows consist of.
     """
     for one, part in zip(inputs, torch.split(features, [one.width for one in inputs], dim=1), strict=True):
         shaped = part.reshape(len(features), *one.shape)
@@ -51,8 +53,10 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
     Parameters
     ----------
-    module, inputs
-        The module, which is given hooks, and what stands in the rows; nothing is done where that is empty.
+    module
+        The module, which is given hooks.
+    inputs
+        Named arrays that the rows consist of; if empty, nothing is done.
     """
     if not inputs:
         return

@@ -20,12 +20,14 @@ class ModelProperties:
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
-    """Return how many scalars the backward pass of a computation keeps, beside the weights and constants of a module.
+    """Return the number of scalars that autograd stores for a computation, beside the module's weights and constants.
 
     Parameters
     ----------
-    module, run
-        The module, and what computes a loss from its trained parameters by name.
+    module
+        The module.
+    run
+        Function that computes a loss from the module's trained parameters by name.
     """
     own = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
     held = {_address(value) for value in (*own.values(), *module.buffers(), *constants_of(module))}
@@ -45,7 +47,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
 
 
 def _address(value: Tensor) -> int | None:
-    """Return where a tensor lies; None of one without a place of its own, as `torch.func` makes them."""
+    """Return the address of a tensor's memory; None of one without memory of its own, as `torch.func` makes them."""
     try:
         return value.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

@@ -56,7 +56,7 @@ _Factory = Callable[[Sequence[int], int], nn.Module]
 
 
 def _dense(*hidden: int) -> _Factory:
-    """Return what makes a network of hidden layers of so many rectified units and one output for each class."""
+    """Return a factory of networks with hidden layers of the given widths, rectified, and one output for each class."""
 
     def made(feature_shape: Sequence[int], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
@@ -220,8 +220,12 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    spec, seed, trials
-        Which model, public seed of the weights, and numbers of the trials.
+    spec
+        Specification of the model.
+    seed
+        Public seed of the weights.
+    trials
+        Numbers of the trials.
     """
     rows = []
     for trial in trials:

@@ -60,7 +60,7 @@ def check_module(module: nn.Module) -> None:
 
 
 def dropout_settings(module: nn.Module) -> str:
-    """Return which settings of a library's configuration draw random masks, as the end of a message; often nothing."""
+    """Return the settings of a library's configuration that draw random masks, as the end of a message; often empty."""
     config = getattr(module, "config", None)
     values = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}  # type: ignore[union-attr]
     named = [name for name, value in values.items() if "drop" in name and isinstance(value, float) and value > 0]
@@ -95,15 +95,19 @@ def check_outputs(
 
     Parameters
     ----------
-    module, feature_shape, classes
-        The module, which is called on a few examples; shape of one example, and number of classes.
+    module
+        The module, which is called on a few examples.
+    feature_shape
+        Shape of the features of one example.
+    classes
+        Number of classes.
     records
-        Records of the data, (n, *shape), on which it is called in place of random examples; None for none.
+        Records of the data, (n, *shape), on which the module is called in place of random examples; None for none.
 
     Raises
     ------
     InputError
-        If the outputs are such.
+        If the outputs have one of these faults.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
@@ -223,7 +227,7 @@ def _after_a_step(
 
 
 def _remedy_of_norm(module: nn.Module) -> str:
-    """Return what to use in place of spectral normalisation, as the end of a message; nothing where there is none."""
+    """Return a replacement for spectral normalisation, as the end of a message; empty where there is none."""
     hooks = (hook for layer in module.modules() for hook in (layer, *layer._forward_pre_hooks.values()))
     if not any("spectral" in type(one).__name__.lower() for one in hooks):
         return ""

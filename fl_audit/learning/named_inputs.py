@@ -25,17 +25,17 @@ class NamedInput:
 
     @property
     def width(self) -> int:
-        """Numbers of one record."""
+        """Count of the numbers that this array has for one record: the product of `shape`."""
         return prod(self.shape)
 
 
 def width_of(inputs: tuple[NamedInput, ...]) -> int:
-    """Return how many numbers the named arrays of one record are."""
+    """Return the count of numbers that all named arrays together have for one record."""
     return sum(one.width for one in inputs)
 
 
 def vocabulary_size(inputs: tuple[NamedInput, ...]) -> int | None:
-    """Return how many ids the tokens of a text have; None where no public vocabulary says so.
+    """Return the number of ids that the tokens of a text can have; None where no public vocabulary determines it.
 
     Examples
     --------

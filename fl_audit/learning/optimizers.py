@@ -66,12 +66,16 @@ def step(
 
     Parameters
     ----------
-    optimizer, models, gradients
-        The rule, and float32 tensors (trials, parameters).
+    optimizer
+        Update rule of the server.
+    models
+        Models, float32 (trials, parameters).
+    gradients
+        Gradients, or their sums, float32 (trials, parameters).
     state
-        The state of the round before, which is returned anew; `OptimizerState()` in the first round.
+        State of the optimizer after the previous round; a new one is returned; `OptimizerState()` in the first round.
     denominator
-        What the gradients are divided by before the step, positive; the number of records where they are sums.
+        Divisor of the gradients before the step, positive; the number of records where they are sums.
     """
     steps, moments = state.steps + 1, state.moments
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
@@ -124,15 +128,17 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 
 
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
-    """Return how large the rounding error of a release is that was recovered from float32 models, float64 (trials,).
+    """Return the size of the rounding error of a release that was recovered from float32 models, float64 (trials,).
 
     In the unit of the summed gradient: the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is
     the spacing of float32 numbers at a weight.
 
     Parameters
     ----------
-    optimizer, models
-        SGD or momentum, and float32 (trials, parameters).
+    optimizer
+        Update rule of the server, SGD or momentum.
+    models
+        Models, float32 (trials, parameters).
     denominator
         The fixed n by which the server divides the sum.
     """

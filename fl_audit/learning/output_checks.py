@@ -29,20 +29,24 @@ class ProbeRecords:
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:
-    """Run a module as its author wrote it, and refuse what is no row of logits for each record.
+    """Run a module as its author wrote it, and refuse outputs that are not one row of logits for each record.
 
-    Return what its author should look at, each in a line.
+    Return remarks for the author of the module, one line each.
 
     Parameters
     ----------
-    module, classes, records
-        The module, the number of classes, and what it is tried on.
+    module
+        The module.
+    classes
+        Number of classes.
+    records
+        Records on which the module is tried.
 
     Raises
     ------
     InputError
-        If it fails on a record, or returns anything but one differentiable number for each record and class. The line
-        names layer and record, or says what is returned, and how to fix it.
+        If the module fails on a record, or returns anything but one differentiable number for each record and class.
+        The line names layer and record, or says what is returned, and how to fix it.
     """
     subject = copied(module).eval()
     last, narrow = list[nn.Module](), list[str]()
@@ -112,7 +116,7 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
 
 
 def _logits_within(outputs: object, count: int, classes: int) -> str:
-    """Return what takes the logits out of something that holds them, as it is written behind a call."""
+    """Return code, as written behind a call, that takes the logits out of an object that holds them."""
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:
         names = list(outputs) if isinstance(outputs, Mapping) else list(fields or ())

@@ -56,13 +56,13 @@ class PrivateSteps:
     noise_multiplier: float
 
     def count(self, records: int) -> int:
-        """Return how many steps a client with so many records takes in a round."""
+        """Return the number of steps in a round of a client with a given number of records."""
         if self.schedule.steps is not None:
             return self.schedule.steps
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return how many of so many records a step takes on average, by which it divides their sum."""
+        """Return the mean number of records in a step, by which the step divides the sum of gradients."""
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
@@ -75,8 +75,10 @@ class PrivateSteps:
 
         Parameters
         ----------
-        rounds, records
-            Number of rounds, and of records of the client, each from 1.
+        rounds
+            Number of rounds, from 1.
+        records
+            Number of records of the client, from 1.
         """
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
         return json.dumps(_accountant(self.noise_multiplier, rate, rounds * self.count(records)).state_dict())
@@ -119,17 +121,24 @@ def private_updates(
 
     Parameters
     ----------
-    model, models
-        The network, and the start of every trial, float32 (trials, parameters), which is not changed.
-    features, labels, steps
-        Features of the client's records, float32 (n, *shape), at least one; their classes, int64 (n,); and what is done
-        with them.
+    model
+        The stacked model.
+    models
+        Start of every trial, float32 (trials, parameters), which is not changed.
+    features
+        Features of the client's records, float32 (n, *shape), at least one.
+    labels
+        Classes of the records, int64 (n,).
+    steps
+        Steps of the private training: their number, sampling, clipping, noise and learning rate.
     sources
-        Where the samples and the noise of each trial are drawn from.
+        Generator of the samples and the noise of each trial.
     present
-        Which records are there, (trials, n); None is all of them in all trials.
-    accountant, canaries
-        State of the accountant before the round, None for a new one; and records beside those, None for none.
+        Whether each record is in, shape (trials, n); None if all are in in all trials.
+    accountant
+        State of the accountant before the round; None for a new one.
+    canaries
+        Canary records beside those of the client; None for none.
     """
     # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
     with without_hints():
@@ -164,10 +173,14 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
     Parameters
     ----------
-    noise_multiplier, sampling_rate, steps
-        Those of all steps that were counted, and how many these are.
+    noise_multiplier
+        Noise multiplier of every step.
+    sampling_rate
+        Sampling rate of every step.
+    steps
+        Number of steps.
     delta
-        Above 0 and below 1.
+        Delta at which epsilon is computed, above 0 and below 1.
     """
     # It warns where the best of its orders is the first or the last.
     with without_hints():

@@ -80,19 +80,21 @@ NoiseMeasurements = tuple[Tensor, Tensor]
 
 
 def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates) -> CraftedFeatures:
-    """Return the record whose gradient is clipped and nearest to right angles to what the others add up to.
+    """Return the record whose gradient is clipped and nearest to right angles to the sum over the other records.
 
-    What is minimised is the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all that were met, one
-    that is clipped at every model and has the smallest mean |cos(g, S)| is returned; where none is clipped at every
+    The search minimises the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all records that it met,
+    one that is clipped at every model and has the smallest mean |cos(g, S)| is returned; where none is clipped at every
     model, the one whose clipped gradient is longest on average.
 
     Parameters
     ----------
-    scene, others
-        What it is crafted for; and S, the sums of the clipped gradients of all other records, float32 (m, parameters).
-        `InputError` if the gradient of the model cannot be differentiated in its inputs.
+    scene
+        Model, weights, clipping norm and range of features for which the record is crafted.
+    others
+        Sums S of the clipped gradients of all other records, float32 (m, parameters). `InputError` if the gradient of
+        the model cannot be differentiated in its inputs.
     starts
-        Where the search begins; their labels stay.
+        Records at which the search begins; their labels stay.
     """
 
     def measure(gradients: Tensor) -> NoiseMeasurements:
@@ -107,14 +109,16 @@ def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates) -> Cr
 
 
 def craft_opposite(scene: CraftingScene, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
-    """Return the record whose clipped gradient lies farthest from that of another: what replaces it to most effect.
+    """Return the record whose clipped gradient lies farthest from that of another record, which it is to replace.
 
     Parameters
     ----------
-    scene, starts
-        As for `craft_record`, which raises the same.
+    scene
+        Setting of the search, as for `craft_record`, which raises the same errors.
+    starts
+        Records at which the search begins; their labels stay.
     record
-        The record that it is to replace.
+        The record that is to be replaced.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)

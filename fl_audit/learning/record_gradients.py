@@ -1,12 +1,12 @@
 """Lengths of the gradients of single records, and their products with vectors, in many trials.
 
-What is asked of a gradient is two numbers, so where a model is made of stacked layers no gradient need be formed. One
+Only two numbers of each gradient are needed, so a model of stacked layers does not have to form the gradients. One
 forward and one backward pass give every layer its inputs and the gradients of the losses at its outputs. With them
 ||g||^2 follows as in a clipped sum, and <g, v> as well: the outputs of a layer are linear in its parameters, so <g, v>
-is the sum over its outputs of their gradients times what the layer makes of the same inputs with v in place of its
-parameters; for a dense layer d^T V a. Both together take the time of a clipped sum. (A forward-mode derivative along v
-takes as long by itself, and needs a derivative rule for all code of the model.) Other models form gradients example by
-example.
+is the product of the outputs' gradients with a Jacobian-vector product, the outputs of the layer for the same inputs
+with v in place of its parameters; for a dense layer d^T V a. Both together take the time of a clipped sum. (A
+forward-mode derivative along v takes as long by itself, and needs a derivative rule for all code of the model.) Other
+models form gradients example by example.
 """
 
 from typing import NamedTuple
@@ -36,14 +36,18 @@ def record_gradients(
 
     Parameters
     ----------
-    model, models
-        The model, and the weights of each trial, float32 (trials, parameters).
-    features, labels
-        Features of the records, float32 (n, *shape), n may be 0; and their classes, int64 (n,).
+    model
+        The stacked model.
+    models
+        Weights of each trial, float32 (trials, parameters).
+    features
+        Features of the records, float32 (n, *shape), n may be 0.
+    labels
+        Classes of the records, int64 (n,).
     vectors
-        One for each trial, finite, (trials, parameters); it is read in float32. None, where only the norms are wanted,
-        spares the products, which are then 0. Norms have the relative error of float32 sums; that of products is
-        relative to ||v|| ||g||, not to a product that may be far smaller.
+        One vector for each trial, finite, (trials, parameters), which is read in float32. None, where only the norms
+        are wanted, spares the products, which are then 0. Norms have the relative error of float32 sums; that of
+        products is relative to ||v|| ||g||, not to a product that may be far smaller.
 
     Examples
     --------

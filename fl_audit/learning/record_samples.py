@@ -18,14 +18,17 @@ _TRIED = 2
 
 
 class SharedLookups:
-    """Gives each record a row of its own where a model looks up the same for all of them, such as positions.
+    """Gives each record a row of its own where a model makes one lookup for all records, such as of positions.
 
-    Opacus takes the first axis of what a layer is given for the records, and positions of shape (1, tokens) for one.
+    Opacus takes the first axis of a layer's input for the records, so that positions of shape (1, tokens) count as one
+    record.
 
     Parameters
     ----------
-    module, features
-        The module, whose lookups are given hooks where its outputs stay the same, and records that it runs on.
+    module
+        The module, whose lookups are given hooks where its outputs stay the same.
+    features
+        Records on which the module is tried.
     """
 
     def __init__(self, module: nn.Module, features: Tensor) -> None:
@@ -61,13 +64,15 @@ def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> Non
 
     Parameters
     ----------
-    parameters, records
-        The trained parameters by name, after a backward pass, and the number of records in it.
+    parameters
+        The trained parameters by name, after a backward pass.
+    records
+        Number of records in the batch.
 
     Raises
     ------
     InputError
-        If there is one.
+        If there is such a parameter.
     """
     for name, parameter in parameters.items():
         found: Any = getattr(parameter, "grad_sample", None)

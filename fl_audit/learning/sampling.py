@@ -23,8 +23,9 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 class Portion:
     """The examples of one pass."""
 
-    features: Tensor  # shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape)
-    labels: Tensor  # their classes, (n,) or (trials, n)
+    # Features of the examples, shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape).
+    features: Tensor
+    labels: Tensor  # classes of the examples, (n,) or (trials, n)
     counted: Tensor | None = None  # float32 (trials, n), 1 where an example counts, else 0; None if all count
 
     @property
@@ -63,9 +64,12 @@ class BatchWorkload(Portion):
 
         Parameters
         ----------
-        features, labels, taking_part
-            All examples, as for `BatchWorkload`; and bool (trials, n), which of them are in each trial's sample; None
-            means all of them.
+        features
+            Features of all examples, as for `BatchWorkload`.
+        labels
+            Classes of all examples, as for `BatchWorkload`.
+        taking_part
+            Whether each example is in each trial's sample, bool (trials, n); None if all are.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -80,12 +84,14 @@ class BatchWorkload(Portion):
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Portion:
-        """Return what a pass works on, features in float32.
+        """Return the examples of one pass, with features in float32.
 
         Parameters
         ----------
-        rows, some
-            Which trials, and which examples of each.
+        rows
+            The trials of the pass.
+        some
+            The examples of the pass in each trial.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
@@ -98,7 +104,7 @@ class BatchWorkload(Portion):
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return which entries count, and each trial's sample as ascending indices, padded with the index 0."""
+    """Return a mask of valid entries, and each trial's sample as ascending indices, padded with the index 0."""
     trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
     place = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]

@@ -23,7 +23,7 @@ def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Return whether a module is nothing but layers of torch in a row, so that no code of anybody else ever runs."""
+    """Return whether a module is only a row of torch layers, so that no other code runs in it."""
     return all(
         type(layer).__module__.startswith("torch.nn.modules.")
         and (type(layer) is nn.Sequential or not any(True for _ in layer.children()))
@@ -37,8 +37,10 @@ def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
 
     Parameters
     ----------
-    module, frame
-        The model's template, which is changed, and shared state of the stacked layers.
+    module
+        Template of the model, which is changed.
+    frame
+        Shared state of the stacked layers.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
@@ -86,8 +88,10 @@ def cached_rows(trials: int, parameters: int) -> Iterator[slice]:
 
     Parameters
     ----------
-    trials, parameters
-        Number of models, from 1, and of the parameters of each.
+    trials
+        Number of models, from 1.
+    parameters
+        Number of parameters of each model, from 1.
     """
     rows = max(1, _CACHED_SCALARS // parameters)
     for first in range(0, trials, rows):
@@ -147,8 +151,12 @@ def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted
 
     Parameters
     ----------
-    squared_norms, clipping_norm, counted
-        Squared norms of the gradients, C, and 1 where an example counts, else 0; None where all count.
+    squared_norms
+        Squared norms of the gradients.
+    clipping_norm
+        Clipping norm C, positive; None for no clipping.
+    counted
+        Numbers of the shape of the norms: 1 where an example counts, else 0; None where all count.
     """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted
@@ -166,10 +174,14 @@ def backward_sums(
 
     Parameters
     ----------
-    layout, models, portion
-        Where each parameter is found, the models (trials, parameters), and the examples, which all trials share.
+    layout
+        Positions of the parameters in a model.
+    models
+        Parameters of the models, float32 (trials, parameters).
+    portion
+        Examples of the pass, which all trials share.
     loss
-        Of one model's parameters, some examples and their classes: the summed loss.
+        Function of one model's parameters, some examples and their classes that returns the summed loss.
     """
     sums = torch.zeros_like(models)
     for total, model in zip(sums, models, strict=True):

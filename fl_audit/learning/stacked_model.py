@@ -108,9 +108,12 @@ class StackedModel:
 
         Parameters
         ----------
-        spec, records, known
-            Which model is meant; records of the data that a model of the user is tried on, None for random examples;
-            and what a process that had them found of it, None for nothing.
+        spec
+            Specification of the model.
+        records
+            Records of the data on which a user's model is tried; None for random examples.
+        known
+            Properties of the model that another process found; None if there are none.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
@@ -138,7 +141,7 @@ class StackedModel:
         return max(1, PASS_BUDGET // self.activations)
 
     def trials_per_pass(self, examples: int) -> int:
-        """Return how many trials are run together on a number of examples so that the work stays in cache."""
+        """Return the number of trials that run together on a number of examples so that the work stays in cache."""
         return max(1, CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
@@ -155,10 +158,12 @@ class StackedModel:
         Parameters
         ----------
         models
-            Float32 tensor (trials, parameters), as is returned.
-        features, labels
-            Features of the examples, float32 (n, *shape), n may be 0, and their classes, int64 (n,); or each trial's
-            own, (trials, n, *shape), then of a type that may take less memory, see `BatchWorkload`, and (trials, n).
+            Parameters of the models, float32 (trials, parameters); the result has the same shape.
+        features
+            Features of the examples, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape), then of
+            a type that may take less memory, see `BatchWorkload`.
+        labels
+            Classes of the examples, int64 (n,); or each trial's own, (trials, n).
         clipping_norm
             C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_trials
@@ -192,8 +197,12 @@ class StackedModel:
 
         Parameters
         ----------
-        models, features, labels
-            As for `clipped_sum`; at least one example.
+        models
+            Parameters of the models, float32 (trials, parameters).
+        features
+            Features of at least one example, float32 (n, *shape).
+        labels
+            Classes of the examples, int64 (n,).
         """
         total, work = torch.zeros_like(models), BatchWorkload(features, labels)
         for rows, some in self.passes(len(models), work.width):
@@ -207,8 +216,10 @@ class StackedModel:
 
         Parameters
         ----------
-        models, features
-            Float32 (trials, parameters), and features that all trials share, (n, *shape).
+        models
+            Parameters of the models, float32 (trials, parameters).
+        features
+            Features of the examples, which all trials share, (n, *shape).
         """
         found: dict[int, list[Tensor]] = {}
         for rows, some in self.passes(len(models), len(features)):
@@ -222,8 +233,12 @@ class StackedModel:
 
         Parameters
         ----------
-        models, features, labels
-            As for `logits`, and the classes of the examples, (n,).
+        models
+            Parameters of the models, float32 (trials, parameters).
+        features
+            Features of the examples, which all trials share, (n, *shape).
+        labels
+            Classes of the examples, int64 (n,).
         """
         logits = self.logits(models, features)
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
@@ -236,12 +251,14 @@ class StackedModel:
     def passes(self, trials: int, examples: int) -> Iterator[tuple[slice, slice]]:
         """Yield the trials and the examples of each pass that fits the budgets; together they are all of every trial.
 
-        What an earlier computation in this thread kept of its features is forgotten.
+        Intermediate results of an earlier computation in this thread are discarded.
 
         Parameters
         ----------
-        trials, examples
-            How many there are.
+        trials
+            Number of trials.
+        examples
+            Number of examples in each trial.
         """
         self.forget()
         for start in range(0, examples, self.examples_per_pass):
@@ -316,8 +333,10 @@ class StackedModel:
 
         Parameters
         ----------
-        models, portion
-            Float32 (trials, parameters), and the examples of the pass.
+        models
+            Parameters of the models, float32 (trials, parameters).
+        portion
+            The examples of the pass.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -343,8 +362,10 @@ class StackedModel:
 
         Parameters
         ----------
-        models, portion
-            As for `backward`.
+        models
+            Parameters of the models, float32 (trials, parameters).
+        portion
+            The examples of the pass.
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
@@ -361,13 +382,15 @@ class StackedModel:
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
     def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
-        """Say in one line, by an `InputError`, what the user's code raises in a block, and on which record.
+        """Turn an exception of the user's code in a block into an `InputError` of one line that names the record.
 
         Parameters
         ----------
-        parameters, features
-            Each parameter of stacked models, (trials, *shape), and the records that they run on, (n, *shape), or each
-            trial's own, one trial after the other.
+        parameters
+            Parameters of stacked models, by name, each of shape (trials, *shape).
+        features
+            Features of the records on which the models run, (n, *shape), or each trial's own, one trial after the
+            other.
         """
         return explaining(self.template, parameters, features, self.feature_shape)
 
@@ -401,7 +424,7 @@ class StackedModel:
         return False
 
     def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
-        """Return whether there are stacked layers that give these sums; if so, note what they hold of one example."""
+        """Return whether there are stacked layers that give these sums; if so, store the size of an example in them."""
         if self._parts.stacked is None:
             return False
         try:
@@ -440,5 +463,5 @@ def _seeded() -> torch.Generator:
 def _of_factory(
     spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, known: ModelProperties | None
 ) -> StackedModel:
-    """Build the model of a factory, which tells apart factories of one name."""
+    """Build the model of a factory; factories that share a name are distinguished."""
     return _built(spec, records, known)

@@ -46,11 +46,16 @@ def clipped_user_sum(
 
     Parameters
     ----------
-    model, models
-        The model, and the weights of each trial, float32 (trials, parameters).
-    features, labels, users
-        Features of the records, float32 (n, *shape), n may be 0; their classes, int64 (n,); and whose each is, int64
-        (n,).
+    model
+        The stacked model.
+    models
+        Weights of each trial, float32 (trials, parameters).
+    features
+        Features of the records, float32 (n, *shape), n may be 0.
+    labels
+        Classes of the records, int64 (n,).
+    users
+        Number of the user of each record, int64 (n,).
     clipping_norm
         C, positive, one number or one for each trial (trials,); None sums the gradients as they are.
     batch_trials
@@ -96,10 +101,20 @@ def user_gradients(
 
     Parameters
     ----------
-    model, models, features, labels, users
-        As for `clipped_user_sum`, the records of each user one after the other: users come in that order.
+    model
+        The stacked model.
+    models
+        Weights of each trial, float32 (trials, parameters).
+    features
+        Features of the records, float32 (n, *shape), the records of each user one after the other. The result has the
+        users in this order.
+    labels
+        Classes of the records, int64 (n,).
+    users
+        Number of the user of each record, int64 (n,).
     vectors
-        One for each trial, finite, (trials, parameters), read in float32; None, where only the norms are wanted.
+        One vector for each trial, finite, (trials, parameters), which is read in float32; None, where only the norms
+        are wanted.
     """
     records = UserRecords.of(features, labels, users, None)
     norms, products = [], []
@@ -118,7 +133,7 @@ def user_gradients(
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
-    """Return how many records of a trial a pass may hold."""
+    """Return the number of records of a trial that fit into a pass."""
     if model.fast:
         return model.examples_per_pass
     return max(1, min(model.examples_per_pass, stacked_model.GRADIENT_BUDGET // models[:1].numel()))
@@ -150,7 +165,7 @@ def _clipped(users: UsersOfPass, squares: Tensor, norm: Tensor | None, counted: 
 
 
 def _kept(visit: Visit, signal: Tensor) -> object:
-    """Return what a layer's weighted sum asks for beside the weights."""
+    """Return the intermediate results that a layer's weighted sum needs beside the weights."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None

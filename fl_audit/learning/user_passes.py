@@ -14,9 +14,9 @@ from fl_audit.learning.stacked_model import StackedModel
 
 
 class Bucket(NamedTuple):
-    """Users with about as many records each."""
+    """Users with similar numbers of records."""
 
-    segments: Tensor  # their numbers, int64 (s,)
+    segments: Tensor  # numbers of the users, int64 (s,)
     places: Tensor  # places of the records of each, int64 (s, k), padded with any place
     held: Tensor  # 1 where that is a record of the user, else 0, float32 (s, k)
 
@@ -104,7 +104,7 @@ class UserBlock:
     users: Tensor  # user of each, int64 (n,)
 
     def trials_per_pass(self, model: StackedModel) -> int:
-        """Return how many trials are run together."""
+        """Return the number of trials that run together."""
         return model.trials_per_pass(max(1, self.work.width))
 
     def passes(self, model: StackedModel, trials: int) -> Iterator[slice]:
@@ -112,8 +112,10 @@ class UserBlock:
 
         Parameters
         ----------
-        model, trials
-            The model, which forgets what it kept of other records; and how many trials there are.
+        model
+            The stacked model, which discards intermediate results on other records.
+        trials
+            Number of trials.
         """
         model.forget()
         width = self.trials_per_pass(model)
@@ -121,12 +123,14 @@ class UserBlock:
             yield slice(first, min(trials, first + width))
 
     def users_of(self, rows: slice, trials: int) -> UsersOfPass:
-        """Return what a pass works on.
+        """Return the users of one pass.
 
         Parameters
         ----------
-        rows, trials
-            Which trials, and how many their models are, more where copies fill up a pass.
+        rows
+            The trials of the pass.
+        trials
+            Number of models in the pass, which exceeds that of the trials where copies fill up the pass.
         """
         portion, users = self.work.portion(rows, slice(0, self.work.width)), self.users
         if self.work.chosen is not None:
@@ -150,8 +154,14 @@ class UserRecords:
 
         Parameters
         ----------
-        features, labels, users, taking_part
-            As for `fl_audit.learning.user_gradients.clipped_user_sum`; `InputError` if shapes do not fit.
+        features
+            Features of the records, as for `fl_audit.learning.user_gradients.clipped_user_sum`.
+        labels
+            Classes of the records, as for `clipped_user_sum`.
+        users
+            Number of the user of each record; `InputError` if shapes do not fit.
+        taking_part
+            Whether each record takes part in each trial, bool (trials, n); None if all do.
         """
         found = f"there are {len(users)} users of {len(labels)} records"
         require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
@@ -163,12 +173,12 @@ class UserRecords:
         return cls(features[order], labels[order], users[order], part)
 
     def blocks(self, limit: int) -> Iterator[UserBlock]:
-        """Yield records of whole users, as many as fit, of one user at least.
+        """Yield blocks of whole users, with as many records as fit into one, and at least one user each.
 
         Parameters
         ----------
         limit
-            How many records of a trial fit.
+            Number of records of a trial that fit into a block.
         """
         if len(self.labels) == 0:
             return

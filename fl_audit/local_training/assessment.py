@@ -28,7 +28,8 @@ class Assessment:
     evidence: Evidence
     found: tuple[Found, ...]  # the pitfalls, those that break the claim first
     composed: Composed | None  # the privacy loss of the steps over all rounds; None without private steps
-    of_users: Composed | None  # the same for users; None where a user has one record
+    # The privacy loss of the steps over all rounds for users as units; None where a user has one record.
+    of_users: Composed | None
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
@@ -37,8 +38,12 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
 
     Parameters
     ----------
-    name, evidence, unseen
-        The name of the app or function; the recorded evidence; and what could not be observed, with the reason.
+    name
+        Name of the app or function.
+    evidence
+        The recorded evidence.
+    unseen
+        Parts that could not be observed, each with the reason.
     """
     order = list(Weight)
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))

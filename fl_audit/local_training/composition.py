@@ -39,19 +39,22 @@ def composed(
 ) -> Composed:
     """Return the privacy loss of the recorded trainings of one client, by the exact accountant.
 
-    Steps with a Poisson sample count as sampled; the sampling of all others amplifies nothing, and the record that was
-    drawn most often decides. Steps on one batch share one sample. Records come or go (add-remove), as for Opacus.
+    Steps with a Poisson sample count as sampled. All other sampling counts as none, and the record that was drawn most
+    often decides. Steps on one batch share one sample. The relation is add-remove-record, as for Opacus.
 
     Parameters
     ----------
-    trainings, delta
-        All of one client, one a round; above 0 and below 1.
+    trainings
+        All recorded trainings of one client, one for each round.
+    delta
+        Delta at which epsilon is computed, above 0 and below 1.
     rounds
-        The rounds of the whole training, which go on like those that were recorded; None for the recorded ones.
+        Number of rounds of the whole training, whose further rounds are taken to be like the recorded ones; None for
+        the recorded ones alone.
     factor
-        The factor by which a record was seen to move a sum beyond the clipping norm, at least 1.
+        Largest observed factor by which a record moves a sum beyond the clipping norm, at least 1.
     records_per_user
-        Most records of one person, from 1.
+        Largest number of records of one person, from 1.
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
     require_number("records of a user are", records_per_user, "whole numbers from 1")

@@ -99,8 +99,10 @@ class Evidence:
 
         Parameters
         ----------
-        rounds, of_user
-            Over how many rounds, None for those of the whole training; and whether users are the unit.
+        rounds
+            Number of rounds; None for those of the whole training.
+        of_user
+            Whether users are the unit, instead of records.
         """
         unit = self.records_per_user if of_user else 1
         found = [

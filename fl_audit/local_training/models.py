@@ -26,8 +26,10 @@ class PrivateModels:
 
         Parameters
         ----------
-        optimizer, is_step
-            The optimizer whose model it is, and whether it has just taken a step.
+        optimizer
+            The optimizer whose model it is.
+        is_step
+            Whether the optimizer has just taken a step.
         """
         own = {id(one) for one in optimizer.params}
         for other in self.optimizers.values():
@@ -64,8 +66,10 @@ class PrivateModels:
 
         Parameters
         ----------
-        optimizer, is_at_end
-            The optimizer whose model it is, and whether the training has ended.
+        optimizer
+            The optimizer whose model it is.
+        is_at_end
+            Whether the training has ended.
         """
         after, found = self._after.get(id(optimizer), {}), []
         for name, value in self._live(optimizer).items() if after else ():

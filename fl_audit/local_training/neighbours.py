@@ -20,8 +20,10 @@ def without_record(dataset: Any, index: int) -> Any:
 
     Parameters
     ----------
-    dataset, index
-        A data set of torch or Hugging Face, or a tuple of arrays; and the position of the record.
+    dataset
+        A data set of torch or Hugging Face, or a tuple of arrays.
+    index
+        Position of the record that is left out.
     """
     others = [place for place in range(length_of(dataset)) if place != index]
     match dataset:
@@ -42,8 +44,12 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
 
     Parameters
     ----------
-    dataset, index, item
-        As in `without_record`; and the new record, in the form in which the data set gives its records.
+    dataset
+        A data set of torch or Hugging Face, or a tuple of arrays.
+    index
+        Position of the record that is replaced.
+    item
+        The new record, in the form in which the data set gives its records.
     """
     match dataset:
         case TensorDataset():
@@ -59,8 +65,10 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
 
     Parameters
     ----------
-    dataset, is_one
-        As in `without_record`; and whether all get the label of the first one.
+    dataset
+        A data set of torch or Hugging Face, or a tuple of arrays.
+    is_one
+        Whether all records get the label of the first one, instead of another record's label.
     """
     places = np.arange(length_of(dataset))
     order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
@@ -80,8 +88,10 @@ def record_at(dataset: Any, index: int) -> Any:
 
     Parameters
     ----------
-    dataset, index
-        As in `without_record`.
+    dataset
+        A data set of torch or Hugging Face, or a tuple of arrays.
+    index
+        Position of the record.
     """
     return tuple(one[index] for one in dataset) if isinstance(dataset, (tuple, list)) else dataset[index]
 
@@ -104,8 +114,10 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
 
     Parameters
     ----------
-    dataset, among
-        As in `without_record`, and positions of at least one record.
+    dataset
+        A data set of torch or Hugging Face, or a tuple of arrays.
+    among
+        Positions of at least one record, among which the farthest is searched.
     """
     chosen = list(among)[:_MOST]
     try:

@@ -1,4 +1,4 @@
-"""Checks of the added noise: its scale, its distribution, and whether anybody could draw it again."""
+"""Checks of the added noise: its scale, its distribution, and whether its draws could be reproduced."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -212,8 +212,10 @@ def with_dataset(loader: Any, edit: Callable[[Any], Any]) -> Any:
 
     Parameters
     ----------
-    loader, edit
-        A `DataLoader` of torch, and the change of its data set.
+    loader
+        A `DataLoader` of torch.
+    edit
+        Function from a data set to the edited one.
     """
     dataset = edit(loader.dataset)
     shuffles = type(loader.sampler).__name__ == "RandomSampler"

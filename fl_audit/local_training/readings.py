@@ -29,8 +29,10 @@ def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
 
     Parameters
     ----------
-    left, right
-        Tensors by name.
+    left
+        Tensors by name, all of which are looked up in `right`.
+    right
+        Tensors by name, of which there may be more.
     """
     return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
 

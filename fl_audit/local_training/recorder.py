@@ -104,8 +104,14 @@ class Recorder:
 
         Parameters
         ----------
-        engine, asked, made, target
-            The engine, its arguments by name, what it returned, and the epsilon and delta that it is to reach or None.
+        engine
+            The privacy engine.
+        asked
+            Arguments of the call by name.
+        made
+            Objects that the call returned.
+        target
+            Epsilon and delta that the engine is to reach, or None.
         """
         loader, optimizer, given = made[-1], made[1], asked["data_loader"]
         sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
@@ -132,12 +138,14 @@ class Recorder:
         return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
-        """Record the positions that a loader has drawn, and return those that it hands out.
+        """Record the positions that a loader has drawn, and return the positions that the loader is to use.
 
         Parameters
         ----------
-        iterator, drawn
-            The pass over the loader, and the positions; anything else that it may draw is not noted.
+        iterator
+            One pass over the loader.
+        drawn
+            Positions of the drawn records. Anything else that the loader may draw is not recorded.
         """
         positions = _positions(drawn)
         if positions is None:
@@ -201,8 +209,10 @@ class Recorder:
 
         Parameters
         ----------
-        optimizer, call
-            The optimizer of Opacus, and the call.
+        optimizer
+            The optimizer of Opacus.
+        call
+            Function that makes the call.
 
         Raises
         ------
@@ -277,12 +287,16 @@ class Recorder:
             self._asked -= 1
 
     def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Record an epsilon that an accountant reported, except in a search for a noise multiplier, which is no claim.
+        """Record an epsilon that an accountant reported, except in a search for a noise multiplier.
 
         Parameters
         ----------
-        accountant, delta, epsilon
-            The accountant, what it was asked for, and what it named.
+        accountant
+            The accountant of Opacus.
+        delta
+            Delta at which epsilon was asked for.
+        epsilon
+            Epsilon that the accountant returned.
         """
         frame = sys._getframe(2)
         for _ in range(4):
@@ -301,8 +315,12 @@ class Recorder:
 
         Parameters
         ----------
-        left, client, number
-            The outputs of the client, as in `left_of`; the number of the client, from 0; and the round, from 1.
+        left
+            Outputs of the client, as in `left_of`; None if there are none.
+        client
+            Number of the client, from 0.
+        number
+            Number of the round, from 1.
         """
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.moved(optimizer, is_at_end=True)
@@ -316,12 +334,16 @@ class Recorder:
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> WhatLeft:
-        """Return the outputs, compared with the private model.
+        """Return the outputs of a client, compared with the private model.
 
         Parameters
         ----------
-        arrays, numbers, evaluation
-            Tensors by name, metrics of the training, and metrics of an evaluation.
+        arrays
+            Tensors of the reply, by name.
+        numbers
+            Metrics of the training, by name.
+        evaluation
+            Metrics of an evaluation, by name.
         """
         unknown, earlier = self.models.compared(arrays)
         return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)

@@ -57,8 +57,10 @@ def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
     Parameters
     ----------
-    one, other
-        States as `random_states` returns them.
+    one
+        First state, as `random_states` returns it.
+    other
+        Second state, as `random_states` returns it.
     """
     left, right = one["numpy"], other["numpy"]
     return bool(

@@ -39,7 +39,7 @@ class RecordReplay:
     taking: int  # of these, in how many the record took part
     claimed: float  # largest difference of the sums that the claim allows, in units of the clipping norm
     moved: float  # largest difference of the sums, in the same units
-    moved_absent: float  # the same over steps in which the record took no part
+    moved_absent: float  # largest difference of the sums over steps in which the record took no part
     others: float | None  # largest difference of a gradient of another record, over the largest gradient
     tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in the same units
     larger_steps: int  # number of steps with the record, and
@@ -64,8 +64,10 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
 
     Parameters
     ----------
-    run, dataset
-        The training, and the data set that its edits are applied to; None for that of its first engine.
+    run
+        Function that repeats the training with an edited data set.
+    dataset
+        The data set to which the edits are applied; None for that of the training's first engine.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)

@@ -37,17 +37,21 @@ def audit_training(
 
     Parameters
     ----------
-    function, name
-        `train(model, dataset)`, `train(dataset)` or `train()`; and its name.
-    model, dataset
-        The arguments of the function; None where it takes none.
+    function
+        The training function: `train(model, dataset)`, `train(dataset)` or `train()`.
+    name
+        Name of the function.
+    model
+        Model that is passed to the function; None where it takes none.
+    dataset
+        Data set that is passed to the function; None where it takes none.
     options
-        The user's further statements about it.
+        Further statements of the user about the training.
 
     Raises
     ------
     InputError
-        If it takes other arguments, or raises.
+        If the function takes other arguments, or raises an exception.
     """
     require_number("rounds are", options.rounds, "whole numbers from 1")
     require_number("calls are", options.calls, "whole numbers from 1")
@@ -93,17 +97,19 @@ _FLAG = {"model": "model", "dataset": "data"}
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """Return whether a training function takes a model, a data set or both, in its order.
+    """Return the kinds of a training function's arguments, model and data set, in its order.
 
     Parameters
     ----------
-    function, name
-        The function, and its name.
+    function
+        The training function.
+    name
+        Name of the function.
 
     Raises
     ------
     InputError
-        If it takes more arguments without a default.
+        If the function takes further arguments without a default.
     """
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     places = [

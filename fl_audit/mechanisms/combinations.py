@@ -1,4 +1,4 @@
-"""Checks that the parts of a mechanism go together: parts that cannot be accounted or weighed are refused.
+"""Checks of the combination of a mechanism's parts: without accounting or likelihood ratio it is refused.
 
 Every kind of noise itself refuses the parts that it does not go together with.
 """

@@ -118,8 +118,10 @@ class AdaptiveClipping:
 
         Parameters
         ----------
-        norms, share
-            C of this round, and the noised share of contributions that were at most C long; float64 (trials,).
+        norms
+            Clipping norms C of this round, float64 (trials,).
+        share
+            Noised share of contributions that were at most C long, float64 (trials,).
         """
         return norms * (-self.learning_rate * (share - self.quantile)).exp()
 
@@ -145,7 +147,7 @@ class Everybody:
     kind: Literal["everybody"] = "everybody"
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one unit takes part: all."""
+        """Return the largest number of rounds, of a given number, in which one unit takes part: all of them."""
         return rounds
 
 
@@ -161,7 +163,7 @@ class PoissonSampling:
         require_number("sampling rate is", self.rate, "numbers above 0 and below 1")
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one unit takes part: all."""
+        """Return the largest number of rounds, of a given number, in which one unit takes part: all of them."""
         return rounds
 
 
@@ -194,7 +196,7 @@ class FixedCohort:
         return self.clients // self.size
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one client takes part."""
+        """Return the largest number of rounds, of a given number, in which one client takes part."""
         return math.ceil(rounds * self.size / self.clients)
 
     def members(self, seed: int, server_round: int) -> Integers:
@@ -202,8 +204,10 @@ class FixedCohort:
 
         Parameters
         ----------
-        seed, server_round
-            Public seed of the order, and the round, from 1.
+        seed
+            Public seed of the order.
+        server_round
+            Number of the round, from 1.
         """
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:

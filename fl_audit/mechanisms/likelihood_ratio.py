@@ -1,4 +1,4 @@
-"""Two hypotheses about a release, and what the release says for one of them.
+"""Two hypotheses about a release, and the evidence of the release for one of them.
 
 Numbers out of their range raise `InputError`.
 """
@@ -53,11 +53,10 @@ class Comparison:
     """Some trials of a release beside both hypotheses, in float64."""
 
     rows: slice  # positions of the trials
-    # `release`, `shared`, `present`, `absent`: as in `Hypotheses`, (rows, parameters).
-    release: Tensor
-    shared: Tensor
-    present: Tensor
-    absent: Tensor
+    release: Tensor  # the releases, see `Hypotheses`, (rows, parameters)
+    shared: Tensor  # the part of the sums that both hypotheses share, see `Hypotheses`, (rows, parameters)
+    present: Tensor  # the contribution under D, see `Hypotheses`, (rows, parameters)
+    absent: Tensor  # the contribution under D', see `Hypotheses`, (rows, parameters)
 
     @cached_property
     def residual(self) -> Tensor:
@@ -77,8 +76,10 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
     Parameters
     ----------
-    present, absent
-        Contributions under D and under D', float32 (trials, parameters).
+    present
+        Contributions under D, float32 (trials, parameters).
+    absent
+        Contributions under D', float32 (trials, parameters).
     """
     portions = cached_rows(len(present), present.shape[1])
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
@@ -99,19 +100,24 @@ class ReleaseEvidence:
 def gaussian_llr(
     comparison: Comparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
 ) -> ReleaseEvidence:
-    """Weigh releases with noise N(0, sigma^2 I).
+    """Return the log-likelihood ratios of releases with noise N(0, sigma^2 I).
 
     Where the contribution always takes part, the log-odds are <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
-    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of x', l being the
-    log-odds of the contribution's being in against its being out.
+    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of x', where l is
+    the log-odds for a contribution that is in against one that is out.
 
     Parameters
     ----------
-    comparison, hypotheses
-        The releases beside both hypotheses, and these about all trials, with the weight and what was seen beside sums.
-    agreement, sigma, distance
-        <residual, difference>, which `comparison` gives and its user has worked out; noise standard deviation; and
-        length of the difference of each trial, float64 (rows,).
+    comparison
+        The releases with their means under both hypotheses.
+    hypotheses
+        The hypotheses of all trials, with the mixture weight and the side information.
+    agreement
+        Inner product <residual, difference> of each trial, computed from `comparison`, float64 (rows,).
+    sigma
+        Standard deviation of the noise of each trial, float64 (rows,).
+    distance
+        Norm of the difference of each trial, float64 (rows,).
     """
     weight = hypotheses.weight
     sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
@@ -137,8 +143,10 @@ def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
 
     Parameters
     ----------
-    log_odds, weight
-        l, of taking part against not taking part, and q, the probability of taking part, above 0 and below 1.
+    log_odds
+        Log-odds l of taking part against not taking part.
+    weight
+        Probability q of taking part, above 0 and below 1.
     """
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 

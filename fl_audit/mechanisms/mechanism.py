@@ -1,9 +1,9 @@
-"""The mechanism: what a federation releases in a round, as one value that three parties read.
+"""The mechanism: a description of the release of a round, as one value that three parties read.
 
-The server makes the release from it, the accountant guarantees what follows from it, and the insider weighs what it
-sees with it. Noise calibrated to one neighbouring relation and accounted under another cannot be written down. The
-value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. Those of noises
-are what `fl_audit.mechanisms.noises.registry` lists; all others are closed.
+The server makes the release from it, the accountant derives the guarantee from it, and the insider computes its
+likelihood ratio with it. So noise cannot be calibrated to one neighbouring relation and accounted under another. The
+value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. The kinds of
+noise are those that `fl_audit.mechanisms.noises.registry` lists; the other sets are closed.
 """
 
 from collections.abc import Sequence
@@ -115,14 +115,14 @@ class Mechanism:
     def has_exact_llr(self) -> bool:
         """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
 
-        Of clients that noise their own steps it sees only where they got to, whose distribution nobody can write down:
-        there it has scores, and no beliefs.
+        Where clients add noise to their own steps, the insider sees only the result of these steps, whose distribution
+        is not known in closed form: it then has scores, and no beliefs.
         """
         return not isinstance(self.contribution, PrivateTraining)
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, the newest one included, that an adversary needs to weigh the newest one."""
+        """Number of rounds, the newest one included, that an adversary needs for the newest one's likelihood ratio."""
         return self.noise.rounds_needed
 
     @property
@@ -156,15 +156,16 @@ class Mechanism:
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary faces in each trial; 0 without noise.
 
-        Noise that is added inside training has none, and NaN stands for it.
+        The result is NaN where the noise is added inside local training.
 
         Parameters
         ----------
-        local_sensitivity, norms
-            ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape, of which only that matters under global
-            scaling; clipping norms of the round, of a shape that fits, None where the norm is fixed.
+        local_sensitivity
+            Norm ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape. Global scaling uses only its shape.
+        norms
+            Clipping norms of the round, of a shape that broadcasts with it; None where the norm is fixed.
         threat_model
-            Where the adversary looks from.
+            Position and knowledge of the adversary.
         """
         largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
         changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
@@ -176,9 +177,10 @@ class Mechanism:
 
         Parameters
         ----------
-        local_sensitivity, norms
-            Local sensitivity of every trial, shape (trials,) or (trials, rounds); clipping norms of the same shape
-            where they adapt.
+        local_sensitivity
+            Local sensitivity of every trial, shape (trials,) or (trials, rounds).
+        norms
+            Clipping norms where they are adaptive, of the shape of `local_sensitivity`; None where the norm is fixed.
         """
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
@@ -201,12 +203,15 @@ class Mechanism:
         """Return what the accountant is told of k rounds, once for every kind of client: a guarantee is to hold for
         all.
 
-        Only where clients train privately is there more than one kind: what is released then depends on one's shard.
+        There is more than one kind only where clients train privately: the releases of a client then depend on its
+        shard.
 
         Parameters
         ----------
-        rounds, threat_model
-            k, from 1, and against whom the guarantee is to hold.
+        rounds
+            Number of rounds k, from 1.
+        threat_model
+            The adversary against which the guarantee is to hold.
         """
         z, seen = self.claimed_multiplier(threat_model), threat_model.sees_participation
         accounted = AccountedRounds(rounds, z, self.participation, seen)
@@ -215,15 +220,18 @@ class Mechanism:
         return self.noise.events_of_each(accounted)
 
     def events(self, rounds: int, threat_model: ThreatModel) -> tuple[ReleaseEvent, ...]:
-        """Return what the accountant is told of k rounds; nothing where nothing is claimed.
+        """Return the release events of k rounds for the accountant; none where nothing is claimed.
 
-        Where clients train privately there may be several answers: `events_of_each` has them.
+        Where clients train privately, the events may differ between clients: `events_of_each` returns those of each
+        kind.
 
         Parameters
         ----------
-        rounds, threat_model
-            k, at least 1, and against whom the guarantee is made: who knows a part of the noise, or sees who takes
-            part, is claimed less.
+        rounds
+            Number of rounds k, at least 1.
+        threat_model
+            The adversary against which the guarantee is made. The claim is weaker against one that knows a part of the
+            noise, or sees the participation.
         """
         (only,) = self.events_of_each(rounds, threat_model)
         return only
@@ -238,12 +246,14 @@ def _require_known(name: str, part: object, known: Sequence[type]) -> None:
 
 
 def require_likelihood_ratio(mechanism: Mechanism, threat_model: ThreatModel) -> None:
-    """Raise `InputError` if an insider has nothing to weigh: there is no noise, or it knows all of it.
+    """Raise `InputError` if an insider has no likelihood ratio to compute: there is no noise, or it knows all of it.
 
     Parameters
     ----------
-    mechanism, threat_model
-        How a release is made, and what the insider knows of noise and participation.
+    mechanism
+        Mechanism by which a release is made.
+    threat_model
+        The insider's knowledge of noise and participation.
     """
     require(mechanism.adds_noise, NO_LIKELIHOOD_RATIO)
     effective_noise_multiplier(mechanism.noise, threat_model)

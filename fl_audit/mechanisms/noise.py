@@ -1,6 +1,6 @@
-"""Noise as everybody asks for it, whichever kind it is: what is left of it for an adversary, and how it is added.
+"""Noise of any kind behind one interface: the part that an adversary faces, and the adding of it.
 
-The kinds themselves are in `fl_audit.mechanisms.noises`. What was seen under two hypotheses is weighed in
+The kinds themselves are in `fl_audit.mechanisms.noises`. Likelihood ratios of a release are computed in
 `likelihood_ratio`. Numbers out of their range raise `InputError`.
 """
 
@@ -20,14 +20,16 @@ from fl_audit.randomness import Purpose, generator
 
 
 def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
-    """Return the noise multiplier that an adversary faces: of what is left of the noise, less the shares it knows.
+    """Return the noise multiplier that an adversary faces, without the shares of the noise that it knows.
 
-    It is 0 without noise. What is left, each kind of noise says.
+    It is 0 without noise. Each kind of noise determines the part that remains unknown.
 
     Parameters
     ----------
-    noise, threat_model
-        The noise, and from where the adversary looks.
+    noise
+        Noise of the mechanism.
+    threat_model
+        Position and knowledge of the adversary.
 
     Raises
     ------
@@ -46,8 +48,14 @@ def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) 
 
     Parameters
     ----------
-    seed, trials, server_round, size
-        The client's own secret seed; the numbers of the trials; the round; and the number of parameters.
+    seed
+        Secret seed of the client.
+    trials
+        Numbers of the trials.
+    server_round
+        Number of the round, from 1.
+    size
+        Number of parameters.
     """
     draws = np.empty((len(trials), size), dtype=np.float32)
     for row, trial in enumerate(trials):
@@ -61,8 +69,11 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
 
     Parameters
     ----------
-    total, standard_normals, sigma
-        Float32 sums (trials, parameters), which are written over; draws of the same shape; and the standard deviation
-        of each trial (trials,).
+    total
+        Sums, float32 (trials, parameters), which are overwritten.
+    standard_normals
+        Standard normal draws, float32 (trials, parameters).
+    sigma
+        Standard deviation of the noise of each trial, shape (trials,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

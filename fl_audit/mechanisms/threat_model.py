@@ -1,4 +1,4 @@
-"""From where an adversary looks at a federation: what it sees and knows beside the releases."""
+"""The threat model of an adversary: its position in a federation, and what it sees and knows beside the releases."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,7 @@ class TargetsParticipation(StrEnum):
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """From where the adversary looks.
+    """The position of the adversary in a federation, and what it sees and knows.
 
     Raises `InputError` if the number of colluders is negative, or the server is said to have some.
     """

@@ -100,8 +100,10 @@ class PrivacyProfile:
 
         Parameters
         ----------
-        delta, sensitivities
-            The probability, above 0 and below 1; and whether the rounds' sensitivities are fixed.
+        delta
+            Probability with which the belief may be exceeded, above 0 and below 1.
+        sensitivities
+            Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
         """
         require_delta(delta)
         mu = self.gaussian_mu
@@ -130,8 +132,10 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
 
     Parameters
     ----------
-    profile, delta
-        The releases and the relation between neighbours; above 0 and below 1.
+    profile
+        The releases and the relation between neighbours.
+    delta
+        Delta of the guarantee, above 0 and below 1.
     accountant
         `pld` puts losses on a grid even where a closed form exists; its result is above the truth by at most the error
         that `pld.loss_curves` states.
@@ -179,8 +183,12 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    accountant, mu, delta
-        The accountant; the Gaussian-DP parameter, at least 0; above 0 and below 1.
+    accountant
+        The accountant that computes epsilon.
+    mu
+        Gaussian-DP parameter, at least 0.
+    delta
+        Delta of the guarantee, above 0 and below 1.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
@@ -200,15 +208,19 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
 
 
 def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float:
-    """Return the largest mu that the named accountant accounts with at most epsilon at delta.
+    """Return the largest mu to which the accountant assigns at most epsilon at delta.
 
     Under `pld` it is found to 1e-10 of itself, by search from the exact answer. Raises `InputError` if a number is out
     of its range or the accountant cannot reach epsilon.
 
     Parameters
     ----------
-    accountant, epsilon, delta
-        The accountant; its epsilon, at least 0, and its delta, above 0 and below 1.
+    accountant
+        The accountant that computes epsilon.
+    epsilon
+        Epsilon by this accountant, at least 0.
+    delta
+        Delta of the guarantee, above 0 and below 1.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
@@ -241,11 +253,21 @@ def client_epsilons(
     ----------
     shard_sizes
         Number of records of each client, from 1.
-    batch, rounds, noise_multiplier, epochs, steps
-        As for `local_events`, the same for all clients.
-    delta, accountant
-        The delta of the guarantee, above 0 and below 1; and who accounts: `rdp` reports what Opacus' `RDPAccountant`
-        does, `pld` the tighter answer, and `gdp` accounts for one batch only.
+    batch
+        Batch size of every client, as for `local_events`.
+    rounds
+        Number of rounds in which every client trains, as for `local_events`.
+    noise_multiplier
+        Noise multiplier of Opacus, the same for every client, as for `local_events`.
+    epochs
+        Number of epochs in a round of every client; exactly one of `epochs` and `steps` is given.
+    steps
+        Number of steps in a round of every client; exactly one of `epochs` and `steps` is given.
+    delta
+        Delta of the guarantee, above 0 and below 1.
+    accountant
+        The accountant: `rdp` gives the epsilon of Opacus' `RDPAccountant`, `pld` a smaller one that holds as well, and
+        `gdp` accepts one batch only, which is no sampling.
     """
 
     def claimed(records: int) -> float:

@@ -82,8 +82,10 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
     Parameters
     ----------
-    target, claims
-        The target, and the claims that have to keep it: at least one, each with noise multiplier 1.
+    target
+        The privacy target.
+    claims
+        At least one claim, each with noise multiplier 1, under all of which the target has to hold.
     """
     first, *left = claims
     noise = noise_multiplier_for(target, first)

@@ -51,9 +51,9 @@ class SampledGaussianRelease:
     sigma over the sensitivity under the adjacency of the guarantee: sigma / C when a unit comes or goes, sigma / (2C)
     when one is replaced.
 
-    Whether the unit takes part is secret unless `seen`. An insider who sees it is told nothing with probability 1 -
-    `sampling_rate`, and otherwise has a Gaussian release without sampling before it: the chance of being left out
-    protects the unit, the doubt about it no longer does. Raises `InputError` if a number is out of its range.
+    Whether the unit takes part is secret unless `seen`. An insider who sees the participation learns nothing with
+    probability 1 - `sampling_rate`, and otherwise sees a Gaussian release without sampling: the unit is protected by
+    being left out at times, but no longer by doubt about it. Raises `InputError` if a number is out of its range.
     """
 
     noise_multiplier: float
@@ -131,11 +131,14 @@ def gaussian_rounds(
 
     Parameters
     ----------
-    noise_multiplier, rounds
-        z, noise standard deviation over the sensitivity of the sum, positive; and k, the number of rounds, at least 1.
-    sampling_rate, seen
-        Probability with which a unit takes part in a round, above 0 and up to 1, which is no sampling; and whether the
-        insider sees in which rounds the differing unit takes part.
+    noise_multiplier
+        Noise multiplier z, the standard deviation of the noise over the sensitivity of the sum, positive.
+    rounds
+        Number of rounds k, at least 1.
+    sampling_rate
+        Probability with which a unit takes part in a round, above 0 and at most 1; 1 means no sampling.
+    seen
+        Whether the insider sees in which rounds the differing unit takes part.
 
     Examples
     --------
@@ -157,8 +160,10 @@ def batches_per_epoch(records: int, batch: int) -> int:
 
     Parameters
     ----------
-    records, batch
-        Size of the shard, and batch size that the loader was given, from 1.
+    records
+        Number of records in the shard.
+    batch
+        Batch size that was given to the loader, from 1.
     """
     require_whole(records=records, batch=batch)
     return -(-records // batch)
@@ -182,12 +187,18 @@ def local_events(
 
     Parameters
     ----------
-    records, batch, rounds
-        Size of its shard, batch size of its loader, and in how many rounds it trains; from 1.
+    records
+        Number of records in the client's shard, from 1.
+    batch
+        Batch size of the client's loader, from 1.
+    rounds
+        Number of rounds in which the client trains, from 1.
     noise_multiplier
         Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
-    epochs, steps
-        The number of epochs, or of steps, in a round of the client, from 1; exactly one of them is given.
+    epochs
+        Number of epochs in a round of the client, from 1; exactly one of `epochs` and `steps` is given.
+    steps
+        Number of steps in a round of the client, from 1; exactly one of `epochs` and `steps` is given.
     """
     batches = batches_per_epoch(records, batch)
     given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}

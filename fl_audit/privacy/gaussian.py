@@ -57,8 +57,10 @@ def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
 
     Parameters
     ----------
-    noise_multiplier, rounds
-        z, from 1e-100 to 1e100, and k, from 1.
+    noise_multiplier
+        Noise multiplier z of a round, from 1e-100 to 1e100.
+    rounds
+        Number of rounds k, from 1.
     """
     require_noise_multiplier(noise_multiplier)
     require_whole(rounds=rounds)
@@ -90,8 +92,10 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
     Parameters
     ----------
-    epsilon, mu
-        At least 0, finite; a Gaussian-DP parameter of 0 means that nothing is released.
+    epsilon
+        Epsilon of the guarantee, at least 0 and finite.
+    mu
+        Gaussian-DP parameter, at least 0; 0 means that nothing is released.
     """
     require_epsilon(epsilon)
     require_mu(mu)
@@ -106,8 +110,10 @@ def gdp_epsilon(delta: float, mu: float) -> float:
 
     Parameters
     ----------
-    delta, mu
-        Above 0 and below 1; Gaussian-DP parameter, at least 0, of which an infinite one gives an infinite epsilon.
+    delta
+        Delta of the guarantee, above 0 and below 1.
+    mu
+        Gaussian-DP parameter, at least 0; an infinite one gives an infinite epsilon.
     """
     require_delta(delta)
     if mu == math.inf:
@@ -129,8 +135,10 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0 and finite; above 0 and below 1.
+    epsilon
+        Epsilon of the guarantee, at least 0 and finite.
+    delta
+        Delta of the guarantee, above 0 and below 1.
     """
     require_epsilon(epsilon)
     require_delta(delta)
@@ -169,9 +177,11 @@ def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
 
     Parameters
     ----------
-    noise_multiplier, bit_multiplier
-        z, what both releases together shall have, positive; z_bit, noise standard deviation of the sum of bits over its
-        sensitivity, above z: a bit with as little noise as the guarantee leaves nothing for the sum.
+    noise_multiplier
+        Noise multiplier z of both releases together, positive.
+    bit_multiplier
+        Noise multiplier z_bit of the sum of bits over its sensitivity, above z: a bit with as little noise as the
+        guarantee leaves no room for the sum.
     """
     require_noise_multiplier(noise_multiplier)
     require_noise_multiplier(bit_multiplier)

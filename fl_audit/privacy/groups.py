@@ -18,8 +18,12 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
 
     Parameters
     ----------
-    profile, size, delta
-        The guarantee of one unit; the number of units, from 1; and the delta of the group, above 0 and below 1.
+    profile
+        Profile of the guarantee of one unit.
+    size
+        Number of units in the group, from 1.
+    delta
+        Delta of the guarantee of the group, above 0 and below 1.
 
     Examples
     --------

@@ -239,14 +239,17 @@ def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 
 
 def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
-    """Return the bounds of a guarantee on an adversary that tells members from others of the population.
+    """Return three bounds of a guarantee on an adversary that tells members from others of the population.
+
+    They are the bound of Yeom et al., e^epsilon - 1; the bound that follows from (epsilon, delta)-DP; and the total
+    variation of the worst pair of neighbours.
 
     The adversary gets one unit from D or from the population. Both answers belong to data sets of the same size, so the
     relevant neighbours are D and D with that unit replaced: a guarantee for units that are added or removed is
-    converted. The adversary knows the average training loss, which is no part of the release; the bounds ignore that
-    this threshold moves by one record's share of a mean.
+    converted. The adversary compares a loss with a threshold, the average training loss, which is no part of the
+    release; the bounds ignore that this threshold moves by one record's share of a mean.
 
-    All three hold on average over data sets drawn from the population, and only where every unit has the guarantee:
+    The bounds hold on average over data sets drawn from the population, and only where every unit has the guarantee:
     noise scaled to the local sensitivity of one pair guarantees nothing to other units.
 
     Parameters

@@ -128,10 +128,14 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
 
     Parameters
     ----------
-    path, line
-        The ledger, made where it is missing, for which writers wait for each other; and the training.
-    budget, delta
-        Largest epsilon of all trainings together, above 0, None for none; and its delta, above 0 and below 1.
+    path
+        Path of the ledger file, which is made where it is missing. Concurrent writers wait for each other.
+    line
+        The line of the training that is added.
+    budget
+        Largest epsilon of all trainings together, above 0; None for no budget.
+    delta
+        Delta at which the budget holds, above 0 and below 1; None without a budget.
     """
     if budget is not None:
         require_number("budget is", budget, "positive numbers")
@@ -154,8 +158,10 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 
     Parameters
     ----------
-    lines, delta
-        Lines of one ledger; above 0 and below 1.
+    lines
+        Lines of one ledger.
+    delta
+        Delta at which epsilon is computed, above 0 and below 1.
     """
     if not lines:
         return Spent(0.0, delta, None)

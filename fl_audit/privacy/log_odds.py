@@ -98,9 +98,10 @@ class GriddedLogOdds:
 
         Parameters
         ----------
-        log_odds, generator
-            Log-odds that may follow this distribution, of any shape, and what draws among outcomes that share one
-            value.
+        log_odds
+            Log-odds that may follow this distribution, of any shape.
+        generator
+            Generator for draws among outcomes that share one value.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
@@ -128,9 +129,10 @@ def log_odds_distribution(
 
     Parameters
     ----------
-    events, adjacency
-        The releases, at least one event, with the sensitivities that the events state; and the relation between
-        neighbours, which matters under secret sampling only.
+    events
+        The releases, at least one, with their sensitivities.
+    adjacency
+        The relation between neighbours, which matters under secret sampling only.
     under
         The neighbour that was used.
     fine
@@ -169,7 +171,9 @@ def bound_in_other(bound: float, prior: float) -> float:
 
     Parameters
     ----------
-    bound, prior
-        Bound of the belief in D, and prior probability of D, both above 0 and below 1.
+    bound
+        Bound of the belief in D, above 0 and below 1.
+    prior
+        Prior probability of D, above 0 and below 1.
     """
     return float(expit(logit(bound) - 2 * logit(prior)))

@@ -43,8 +43,10 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
 
     Parameters
     ----------
-    kind, rounds
-        `tree` or `banded`, and k, from 1.
+    kind
+        Kind of the strategy, `tree` or `banded`.
+    rounds
+        Number of rounds k, from 1.
     bands
         Number of diagonals of `banded` that are not 0, from 1 (independent noise) to the number of rounds; `tree` does
         not depend on it.
@@ -81,8 +83,10 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
 
     Parameters
     ----------
-    rounds, bands
-        k, from 1, and from 1 to k.
+    rounds
+        Number of rounds k, from 1.
+    bands
+        Number of bands, from 1 to k.
     """
     require_number("bands is", bands, f"whole numbers from 1 to {rounds}, the number of rounds")
     offered = {known: values for (known, width), values in _optimised().items() if width == bands}
@@ -115,8 +119,18 @@ def correlated_event(
     noise_multiplier
         Standard deviation of the draws z over the sensitivity of one contribution (C or 2C of the clipping, by the
         relation); positive. The event's own noise multiplier is this one over sens(C).
-    kind, rounds, bands, separation, participations
-        As for `strategy_matrix` and `sensitivity`; with everybody in every round these are 1 and the number of rounds.
+    kind
+        Kind of the strategy, as for `strategy_matrix`.
+    rounds
+        Number of rounds, from 1.
+    bands
+        Number of bands, as for `strategy_matrix`.
+    separation
+        Smallest distance between two rounds in which the same unit takes part, as for `sensitivity`; 1 where everybody
+        takes part in every round.
+    participations
+        Largest number of rounds in which a unit takes part, as for `sensitivity`; the number of rounds where everybody
+        takes part in every round.
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)
@@ -142,8 +156,10 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 
     Parameters
     ----------
-    strategy, separation
-        C, square, and the smallest distance between two rounds in which the same unit takes part, from 1.
+    strategy
+        The strategy C, a square matrix.
+    separation
+        Smallest distance between two rounds in which the same unit takes part, from 1.
     participations
         Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
     """

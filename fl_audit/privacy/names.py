@@ -67,8 +67,10 @@ class NoiseOver(StrEnum):
 
         Parameters
         ----------
-        multiplier, adjacency
-            The quoted noise multiplier, and the relation between neighbours.
+        multiplier
+            The quoted noise multiplier, over this quantity.
+        adjacency
+            The relation between neighbours.
 
         Examples
         --------

@@ -105,7 +105,7 @@ class LossCurves:
     interval: float  # h
     error: float  # tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`
     count: int  # K, the number of losses that were put on the grid and added up
-    events: tuple[ReleaseEvent, ...]  # this and the adjacency are what the curves are of
+    events: tuple[ReleaseEvent, ...]  # the releases whose losses the curves describe
     adjacency: Adjacency
 
     @property
@@ -114,7 +114,7 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return how far the grid can lower a sum of losses, up to the probability (Hoeffding's inequality)."""
+        """Return an amount by which the grid lowers a sum of losses at most, but for the probability (Hoeffding)."""
         return _spread(self.count, self.interval, probability)
 
     @property
@@ -236,10 +236,11 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
     Parameters
     ----------
-    events, adjacency
-        The releases, at least one event, and the relation between neighbours. All Gaussian releases without sampling
-        are composed exactly into one. Only secretly sampled releases depend on the adjacency: where a unit is replaced,
-        the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
+    events
+        The releases, at least one. All Gaussian releases without sampling are composed exactly into one.
+    adjacency
+        The relation between neighbours, on which only secretly sampled releases depend: where a unit is replaced, the
+        pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
     """

@@ -57,9 +57,11 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
     Parameters
     ----------
-    claim, chance
-        The releases, and the largest probability of a hit before them, from 0 to 1: 1 / m among m equally likely
-        candidates, or the share of the population that a description fits.
+    claim
+        The claim on the releases.
+    chance
+        Largest probability of a hit before the releases, from 0 to 1: 1 / m among m equally likely candidates, or the
+        share of the population that a description fits.
 
     Examples
     --------
@@ -81,9 +83,10 @@ def simplex_success(mu: float, candidates: int) -> float:
 
     Parameters
     ----------
-    mu, candidates
-        Length of each contribution, seen from their mean, over the noise, from 0; and m, at least 2, how many equally
-        likely candidates there are: the corners of a simplex.
+    mu
+        Distance of each candidate's contribution from their mean, over the noise, from 0.
+    candidates
+        Number m of equally likely candidates, at least 2: the corners of a simplex.
 
     Examples
     --------

@@ -94,11 +94,13 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
     Parameters
     ----------
-    events, adjacency
-        The releases, and the relation between neighbours, on which only a secretly sampled release depends.
+    events
+        The releases.
+    adjacency
+        The relation between neighbours, on which only a secretly sampled release depends.
     accountant
-        Name that a refusal gives. The published accountants know no release that is sampled in secret where a unit is
-        replaced; None accepts it too.
+        Name of the accountant for an error message. The published accountants know no release that is sampled in secret
+        where a unit is replaced; None accepts such a release.
 
     Raises
     ------
@@ -140,10 +142,12 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 
     Parameters
     ----------
-    accountant, delta
-        The accountant, `rdp-classic` or `rdp`, and a number above 0 and below 1.
+    accountant
+        The accountant, `rdp-classic` or `rdp`.
+    delta
+        Delta of the guarantee, above 0 and below 1.
     divergences
-        eps_RDP at each of `RDP_ORDERS`; alpha mu^2 / 2 for a Gaussian composition.
+        Renyi divergence eps_RDP at each of `RDP_ORDERS`; alpha mu^2 / 2 for a Gaussian composition.
     """
     require_delta(delta)
     return max(0.0, float(np.min(divergences + _overhead(accountant, delta))))

@@ -55,8 +55,10 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
 
     Parameters
     ----------
-    epsilon, prior
-        At least 0, finite; and the prior belief in D, above 0 and below 1.
+    epsilon
+        Epsilon of the guarantee, at least 0 and finite.
+    prior
+        The prior belief in D, above 0 and below 1.
 
     Examples
     --------
@@ -73,8 +75,10 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
 
     Parameters
     ----------
-    belief, prior
-        Above the prior and below 1; above 0 and below 1.
+    belief
+        The posterior belief, above the prior and below 1.
+    prior
+        The prior belief in D, above 0 and below 1.
 
     Examples
     --------
@@ -93,11 +97,14 @@ def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0
 
     Parameters
     ----------
-    divergence, order
-        eps_RDP, the sum of the Renyi divergences of all rounds, at least 0; alpha, above 1.
-    delta, prior
-        The composed delta (the product of the rounds' delta_i in the paper), and the belief in D before anything is
-        seen; both above 0 and below 1.
+    divergence
+        Sum of the Renyi divergences eps_RDP of all rounds, at least 0.
+    order
+        Order alpha of the divergence, above 1.
+    delta
+        The composed delta (the product of the rounds' delta_i in the paper), above 0 and below 1.
+    prior
+        The belief in D before the first release, above 0 and below 1.
     """
     require_number("order is", order, "finite numbers above 1")
     require_delta(delta)
@@ -112,8 +119,10 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
 
     Parameters
     ----------
-    divergence, order
-        As for `rho_beta_rdp`.
+    divergence
+        Sum of the Renyi divergences eps_RDP of all rounds, at least 0.
+    order
+        Order alpha of the divergence, above 1.
     """
     require_number("order is", order, "finite numbers above 1")
     require_epsilon(divergence)
@@ -135,8 +144,10 @@ def rho_alpha(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0, finite; above 0 and below 1.
+    epsilon
+        Epsilon of the guarantee, at least 0 and finite.
+    delta
+        Delta of the guarantee, above 0 and below 1.
 
     Examples
     --------
@@ -156,8 +167,10 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
 
     Parameters
     ----------
-    advantage, delta
-        Above 0 and below 1.
+    advantage
+        The insider's advantage, above 0 and below 1.
+    delta
+        Delta of the guarantee, above 0 and below 1.
     """
     require_advantage(advantage)
     require_delta(delta)
@@ -205,8 +218,10 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
     Parameters
     ----------
-    epsilon, differing
-        Epsilon of one bit, from 0, and d, the number of bits in which the two records differ, from 1.
+    epsilon
+        Epsilon of the randomised response of one bit, from 0.
+    differing
+        Number d of bits in which the two records differ, from 1.
     """
     require_whole(differing=differing)
     truth = truth_probability(epsilon)
@@ -223,9 +238,12 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
 
     Parameters
     ----------
-    mu, delta, sensitivities
-        Gaussian-DP parameter of all rounds, at least 0, finite; probability of passing the bound, above 0 and below 1;
-        and whether the rounds' sensitivities are fixed.
+    mu
+        Gaussian-DP parameter of all rounds, at least 0 and finite.
+    delta
+        Probability of passing the bound, above 0 and below 1.
+    sensitivities
+        Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
 
     Examples
     --------
@@ -253,8 +271,14 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
 
     Parameters
     ----------
-    mu, delta, sensitivities, prior
-        As for `gaussian_log_odds_bound`; and the prior belief in the true data set, above 0 and below 1.
+    mu
+        Gaussian-DP parameter of all rounds, at least 0 and finite.
+    delta
+        Probability of exceeding the bound, above 0 and below 1.
+    sensitivities
+        Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
+    prior
+        Prior belief in the true data set, above 0 and below 1.
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
@@ -269,9 +293,14 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
 
     Parameters
     ----------
-    belief, delta, sensitivities, prior
-        The belief, above the prior and below 1, that is passed with probability at most delta; and the others as for
-        `gaussian_belief_bound`.
+    belief
+        Belief that may be exceeded with probability at most delta, above the prior and below 1.
+    delta
+        Probability of exceeding the belief, above 0 and below 1.
+    sensitivities
+        Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
+    prior
+        Prior belief in the true data set, above 0 and below 1.
 
     Examples
     --------

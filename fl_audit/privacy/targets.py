@@ -113,9 +113,10 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
 
     Parameters
     ----------
-    given, mark
-        Values by name, of `TARGETS` and of `DETAILS`, where exactly one target is not None; and what stands before the
-        names where they were typed, for the message.
+    given
+        Values of `TARGETS` and of `DETAILS`, keyed by their names; exactly one target is not None.
+    mark
+        Prefix of the names where they were typed, such as dashes, for the message.
 
     Examples
     --------

@@ -67,13 +67,15 @@ def terms_of_json(values: Mapping[str, Any], where: str) -> TrainingTerms:
 
     Parameters
     ----------
-    values, where
-        The values that `TrainingTerms.to_json` makes, and their source, for messages.
+    values
+        JSON values as `TrainingTerms.to_json` makes them.
+    where
+        Source of the values, for messages.
 
     Raises
     ------
     InputError
-        If a value is missing or cannot be.
+        If a value is missing or out of its range.
     """
     try:
         return TrainingTerms(**{field.name: values[field.name] for field in fields(TrainingTerms)})

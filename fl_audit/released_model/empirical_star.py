@@ -28,7 +28,7 @@ class ThresholdCounts:
 
     thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
     members: Integers  # number of members' losses at or below each threshold, same shape
-    population: Integers  # the same of the population
+    population: Integers  # number of population losses at or below each threshold, shape (..., thresholds)
     # Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
     # value, so only there are they the counts of a rule that somebody could apply.
     last: Flags
@@ -51,8 +51,10 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 
     Parameters
     ----------
-    member_losses, population_losses
-        Finite numbers, shapes (..., m) and (..., p) with the same leading axes.
+    member_losses
+        Losses of members, finite, shape (..., m).
+    population_losses
+        Losses of the population sample, finite, shape (..., p) with the same leading axes.
     """
     m = member_losses.shape[-1]
     both = np.concatenate([member_losses, population_losses], axis=-1)
@@ -70,8 +72,14 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
 
     Parameters
     ----------
-    fpr, tnr, fnr, tpr
-        Rates in [0, 1]; 1 - FPR and 1 - FNR are passed in, and not computed here, so that rates near 1 keep digits.
+    fpr
+        False-positive rates, in [0, 1].
+    tnr
+        True-negative rates, 1 - FPR. They are passed in, not computed, so that rates near 1 keep their digits.
+    fnr
+        False-negative rates, in [0, 1].
+    tpr
+        True-positive rates, 1 - FNR. They are passed in, not computed, so that rates near 1 keep their digits.
     delta
         A number from 0 to below 1.
     """
@@ -83,8 +91,10 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
     Parameters
     ----------
-    pairs, delta
-        `over` and `under`, error rates of one shape; at least 0, below 1.
+    pairs
+        Pairs of `over` and `under`, error rates of one shape.
+    delta
+        Delta of the guarantee, at least 0 and below 1.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [np.where(over > delta, (over - delta) / under, 0.0) for over, under in pairs]
@@ -100,8 +110,10 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
 
     Parameters
     ----------
-    fpr, fnr
-        False positive and false negative rates in [0, 1], of one shape (..., thresholds), at least one threshold.
+    fpr
+        False-positive rates in [0, 1], shape (..., thresholds), at least one threshold.
+    fnr
+        False-negative rates in [0, 1], shape (..., thresholds).
     delta
         A number from 0 to below 1.
 
@@ -127,12 +139,16 @@ def empirical_epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        As for `parametric_epsilon_star`, but one loss of each is enough.
-    delta, cut
-        Delta is from 0 to below 1, the cut from 0 to below 0.5. A threshold counts if its FPR and FNR both lie above
-        `cut` and below 1 - `cut`; at 0 all count. Where the losses offer no such threshold (the two sets do not
-        overlap, or are constant) all count as well, because leaving all of them out would hide a perfect attack.
+    member_losses
+        Losses of members, as for `parametric_epsilon_star`, but one loss is enough.
+    population_losses
+        Losses of the population sample, as for `parametric_epsilon_star`, but one loss is enough.
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
+    cut
+        Share from 0 to below 0.5: a threshold counts if its FPR and FNR both lie above `cut` and below 1 - `cut`; at 0
+        all count. Where the losses offer no such threshold (the two sets do not overlap, or are constant) all count as
+        well, because leaving all of them out would hide a perfect attack.
 
     Raises
     ------
@@ -150,8 +166,12 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
 
     Parameters
     ----------
-    counts, delta, cut
-        The counts of losses; delta and cut as for `empirical_epsilon_star`.
+    counts
+        Counts of losses at every threshold.
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
+    cut
+        Stability cut, as for `empirical_epsilon_star`.
     """
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
@@ -167,8 +187,12 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
 
     Parameters
     ----------
-    fpr, fnr, cut
-        False positive and false negative rates, of one shape; from 0, below 1/2.
+    fpr
+        False-positive rates, of any shape.
+    fnr
+        False-negative rates, of the shape of `fpr`.
+    cut
+        Stability cut, from 0 to below 1/2.
     """
     if cut == 0:
         return np.ones(fpr.shape, dtype=np.bool_)
@@ -192,7 +216,7 @@ class LossAttacks:
     # leak.
     auc: Floats
     tpr_at_fpr_0001: Floats  # largest TPR of a threshold whose FPR is at most 0.1 %, from 0 to 1
-    tpr_at_fpr_001: Floats  # the same at 1 %
+    tpr_at_fpr_001: Floats  # largest TPR of a threshold whose FPR is at most 1 %, from 0 to 1
     yeom_advantage: Floats  # TPR - FPR at the mean loss of members, from -1 to 1
     loss_gap: Floats  # mean loss of the population less that of members, in the unit of the losses
 
@@ -202,8 +226,10 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
 
     Parameters
     ----------
-    member_losses, population_losses
-        As for `empirical_epsilon_star`.
+    member_losses
+        Losses of members, as for `empirical_epsilon_star`.
+    population_losses
+        Losses of the population sample, as for `empirical_epsilon_star`.
 
     Raises
     ------

@@ -77,8 +77,12 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 
     Parameters
     ----------
-    member_losses, population_losses, at_least
-        One loss a record along the last axis; how many losses each set must have.
+    member_losses
+        Losses of members, one for each record along the last axis.
+    population_losses
+        Losses of the population sample, one for each record along the last axis.
+    at_least
+        Smallest number of losses that either set must have.
     """
     members = _checked_losses(member_losses, "member losses", at_least)
     population = _checked_losses(population_losses, "population losses", at_least)
@@ -94,11 +98,16 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 
     Parameters
     ----------
-    losses, low, high
-        The losses, at least 0, finite, shape (..., n); and the smallest and largest loss of members and population
-        together, shapes (...). Where these two are equal every loss normalises to 0.
+    losses
+        The losses, at least 0, finite, shape (..., n).
+    low
+        Smallest loss of members and population together, shape (...). Where it equals `high`, every loss normalises to
+        0.
+    high
+        Largest loss of members and population together, shape (...).
     shift
-        Positive; it keeps the exponential below 1, where the logit would be infinite.
+        Number that is added to each normalised loss, positive; it keeps the exponential below 1, where the logit would
+        be infinite.
 
     Raises
     ------
@@ -122,8 +131,12 @@ def scores_of_pair(
 
     Parameters
     ----------
-    member_losses, population_losses, shift
-        The losses as `checked_pair` returns them, shapes (..., m) and (..., p); as for `loss_scores`.
+    member_losses
+        Losses of members as `checked_pair` returns them, shape (..., m).
+    population_losses
+        Losses of the population sample as `checked_pair` returns them, shape (..., p).
+    shift
+        Number that is added to each normalised loss, as for `loss_scores`.
     """
     low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
     high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))
@@ -146,12 +159,16 @@ def epsilon_star_gaussian(
 
     Parameters
     ----------
-    member_mean, population_mean
-        Means of the scores, finite. All four arguments have shapes that broadcast together.
-    member_std, population_std
-        Standard deviations, finite and at least 0; 0 means a constant score. Two equal constants give 0. A constant
-        against anything else gives infinity, since a threshold beside the constant separates a share above delta of one
-        set without any error.
+    member_mean
+        Mean of the members' scores, finite. The shapes of all means and standard deviations broadcast together.
+    population_mean
+        Mean of the population's scores, finite.
+    member_std
+        Standard deviation of the members' scores, finite and at least 0; 0 means a constant score. Two equal constants
+        give 0. A constant against anything else gives infinity, since a threshold beside the constant separates a share
+        above delta of one set without any error.
+    population_std
+        Standard deviation of the population's scores, finite and at least 0; 0 means a constant score.
     delta
         A number from 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
@@ -240,13 +257,17 @@ def parametric_epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses on training records and on a sample of the population, finite and at least 0, shapes (..., m) and
-        (..., p) with the same leading axes, m and p at least 2.
+    member_losses
+        Losses on training records, finite and at least 0, shape (..., m), m at least 2.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
+        least 2.
     delta
         A number from 0 to below 1; the paper recommends less than one over the number of members.
-    shift, cut
-        As for `loss_scores` and for `epsilon_star_gaussian`.
+    shift
+        Number that is added to each normalised loss, as for `loss_scores`.
+    cut
+        Stability cut, as for `epsilon_star_gaussian`.
 
     Raises
     ------

@@ -39,10 +39,14 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
 
     Parameters
     ----------
-    sizes, rng
-        Numbers of losses of members and of the population, at least 2, and what the samples are drawn with.
-    delta, cut
-        As for `epsilon_star_gaussian`; with both at 0 the value is infinite.
+    sizes
+        Number of losses of members and of the population, each at least 2.
+    rng
+        Generator of the samples.
+    delta
+        Delta of Epsilon*, as for `epsilon_star_gaussian`. With delta and cut both 0 the value is infinite.
+    cut
+        Stability cut, as for `epsilon_star_gaussian`.
     """
 
     def fits(size: int) -> tuple[Floats, Floats]:

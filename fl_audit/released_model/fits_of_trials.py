@@ -22,10 +22,14 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses of every trial, shapes (trials, m) and (trials, p).
-    trials, seed
-        Numbers of the trials, and the public seed that splits the losses of each: no trial depends on the others.
+    member_losses
+        Losses of members in every trial, shape (trials, m).
+    population_losses
+        Losses of the population sample in every trial, shape (trials, p).
+    trials
+        Numbers of the trials.
+    seed
+        Public seed that splits the losses of each trial, independently of the other trials.
     """
     found = np.full(len(trials), np.nan)
     if min(member_losses.shape[1], population_losses.shape[1]) < FEWEST:

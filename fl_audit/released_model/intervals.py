@@ -41,9 +41,12 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
     Parameters
     ----------
-    value, draws, confidence
-        The estimate, at least 0, finite; bootstrap estimates, shape (replicates,), which may be infinite; and the
-        confidence of the interval, above 0 and below 1.
+    value
+        The estimate, at least 0, finite.
+    draws
+        Bootstrap estimates, shape (replicates,), which may be infinite.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     side = (1 - confidence) / 2
     low, high = (float(np.quantile(draws, p, method="inverted_cdf")) for p in (side, 1 - side))
@@ -53,8 +56,8 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 class LossCells(NamedTuple):
     """Losses of one set in cells, in the order of the losses."""
 
-    numbers: Integers  # of losses in each cell, shape (cells,)
-    means: Floats  # of them, shape (cells,); 0 where a cell has none
+    numbers: Integers  # number of losses in each cell, shape (cells,)
+    means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none
 
 
 def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
@@ -62,8 +65,10 @@ def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells,
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses of one model, finite, shapes (m,) and (p,).
+    member_losses
+        Losses of members under one model, finite, shape (m,).
+    population_losses
+        Losses of the population sample under the same model, finite, shape (p,).
     """
     counts = threshold_counts(member_losses, population_losses)
     own = np.diff(counts.members, prepend=0)
@@ -94,9 +99,18 @@ def parametric_draws(
 
     Parameters
     ----------
-    cells, delta, shift, replicates, rng, cut
-        The cells as `gather` returns them; delta, shift and cut as for `parametric_epsilon_star`; the number of draws,
-        and their generator.
+    cells
+        Cells of both sets of losses, as `gather` returns them.
+    delta
+        Delta of Epsilon*, as for `parametric_epsilon_star`.
+    shift
+        Number that is added to each normalised loss, as for `parametric_epsilon_star`.
+    replicates
+        Number of bootstrap draws, at least 1.
+    rng
+        Generator of the bootstrap draws.
+    cut
+        Stability cut, as for `parametric_epsilon_star`.
     """
     found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
@@ -151,11 +165,16 @@ def empirical_interval(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses on training records and on a sample of the population, shapes (m,) and (p,), at least one each, finite
-        and at least 0, independent and identically distributed.
-    delta, cut
-        A number from 0 to below 1; as for `empirical_epsilon_star`, where 0 makes the upper end infinite.
+    member_losses
+        Losses on training records, shape (m,), at least one, finite and at least 0, independent and identically
+        distributed.
+    population_losses
+        Losses on a sample of the population, shape (p,), at least one, finite and at least 0, independent and
+        identically distributed.
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
+    cut
+        Stability cut, as for `empirical_epsilon_star`; 0 makes the upper end infinite.
     confidence
         Least probability with which the interval covers, above 0 and below 1.
 

@@ -89,9 +89,12 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 
     Parameters
     ----------
-    losses, low, high
-        The losses, at least 0, finite, shape (..., n), n at least 0; and the ends of the range by which losses are
-        normalised, shapes (...). Losses beyond the range are clipped to it.
+    losses
+        The losses, at least 0, finite, shape (..., n), n at least 0.
+    low
+        Lower end of the range by which losses are normalised, shape (...). Smaller losses are clipped to it.
+    high
+        Upper end of the range by which losses are normalised, shape (...). Larger losses are clipped to it.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]
@@ -133,8 +136,14 @@ def epsilon_star_of_moments(
 
     Parameters
     ----------
-    members, population, delta, cut
-        Moments of scores that were computed with one common range; as for `epsilon_star_gaussian`.
+    members
+        Moments of the scores of members, computed with the same range as those of the population.
+    population
+        Moments of the scores of the population.
+    delta
+        Delta of Epsilon*, as for `epsilon_star_gaussian`.
+    cut
+        Stability cut, as for `epsilon_star_gaussian`.
 
     Raises
     ------

@@ -79,13 +79,22 @@ def mechanism_star_gaussian(
 
     Parameters
     ----------
-    member_mean, population_mean
-        Means of the scores under each model, finite. All four arguments have shapes that broadcast to (models,).
-    member_std, population_std
-        Standard deviations of the scores under each model, finite and positive.
-    delta, tolerance, cut
-        A number from 0 to below 1, at 0 without a cut both numbers are infinite unless no model has a leak; as for
-        `epsilon_star_mixtures`, the cut for each model and for Eq. (19) alike.
+    member_mean
+        Mean of the members' scores under each model, finite. The shapes of all means and standard deviations broadcast
+        to (models,).
+    population_mean
+        Mean of the population's scores under each model, finite.
+    member_std
+        Standard deviation of the members' scores under each model, finite and positive.
+    population_std
+        Standard deviation of the population's scores under each model, finite and positive.
+    delta
+        Delta of Epsilon*, at least 0 and below 1. At 0 without a cut both numbers are infinite unless no model has a
+        leak.
+    tolerance
+        Largest gap of the search in nats, positive, as for `epsilon_star_mixtures`.
+    cut
+        Stability cut, for each model and for Eq. (19) alike.
 
     Raises
     ------
@@ -115,14 +124,19 @@ def parametric_mechanism_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        As for `mechanism_lower_bound`, not all equal within a model. The lower bound holds only for independent models,
-        each with its own training and population records.
-    delta, shift
-        A number from 0 to below 1; as for `parametric_epsilon_star`.
-    confidence, cut
-        Confidence of the lower bound, above 0 and below 1, which does not assume normal scores; and the cut of the two
-        estimates, as for `parametric_epsilon_star`.
+    member_losses
+        Losses on training records, as for `mechanism_lower_bound`, not all equal within a model. The lower bound holds
+        only for independent models, each with its own training and population records.
+    population_losses
+        Losses on samples of the population, as for `mechanism_lower_bound`, not all equal within a model.
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
+    shift
+        Number that is added to each normalised loss, as for `parametric_epsilon_star`.
+    confidence
+        Confidence of the lower bound, above 0 and below 1. This bound does not assume normal scores.
+    cut
+        Stability cut of the two estimates, as for `parametric_epsilon_star`.
 
     Raises
     ------
@@ -145,14 +159,17 @@ def mechanism_lower_bound(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses on training records and on samples of the population, finite and at least 0, shapes (models, m) and
-        (models, p), each size at least 1. The models must be trained independently, each on its own draw of training
-        records, and each must have its own sample from the same source: with one training set, or one sample, for all
-        of them the bound is not valid.
-    delta, confidence
-        Delta, from 0 to below 1; and the least probability with which the mechanism's epsilon is at or above the bound,
-        above 0 and below 1.
+    member_losses
+        Losses on training records, finite and at least 0, shape (models, m), m at least 1. The models must be trained
+        independently, each on its own draw of training records: with one training set for all of them the bound is not
+        valid.
+    population_losses
+        Losses on samples of the population, finite and at least 0, shape (models, p), p at least 1. Each model must
+        have its own sample from the same source: with one sample for all of them the bound is not valid.
+    delta
+        Delta of the guarantee, at least 0 and below 1.
+    confidence
+        Least probability with which the mechanism's epsilon is at or above the bound, above 0 and below 1.
 
     Raises
     ------

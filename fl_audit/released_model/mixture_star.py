@@ -46,17 +46,21 @@ def epsilon_star_mixtures(
 ) -> CertifiedStar:
     """Return Epsilon* of two mixtures of normals: the supremum over all thresholds.
 
-    Its `gap` exceeds the tolerance only if a million intervals were not enough.
+    The `gap` of the result exceeds the tolerance only if a million intervals were not enough.
 
     Parameters
     ----------
-    members, population
-        Distributions of scores.
+    members
+        Distribution of the members' scores.
+    population
+        Distribution of the population's scores.
     delta
         A number from 0 to below 1. At 0, without a cut, the ratio of two different distributions is unbounded, unless
         in each tail the same component dominates both distributions.
-    cut, tolerance
-        As for `epsilon_star_gaussian`; the search ends when the gap is at most this, in nats, positive.
+    cut
+        Stability cut, as for `epsilon_star_gaussian`.
+    tolerance
+        Largest gap in nats at which the search ends, positive.
 
     Raises
     ------
@@ -92,8 +96,12 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
 
     Parameters
     ----------
-    members, population, cut
-        Distributions of scores; from 0, below 1/2.
+    members
+        Distribution of the members' scores.
+    population
+        Distribution of the population's scores.
+    cut
+        Stability cut, from 0 to below 1/2.
     """
     if cut == 0:
         return -math.inf, math.inf
@@ -107,8 +115,14 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 
     Parameters
     ----------
-    members, population, points, delta
-        Distributions of scores; thresholds, shape (points,); from 0 to below 1.
+    members
+        Distribution of the members' scores.
+    population
+        Distribution of the population's scores.
+    points
+        Thresholds, shape (points,).
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
     """
     ratios = [
         _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)

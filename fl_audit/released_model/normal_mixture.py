@@ -78,8 +78,10 @@ class NormalMixture:
 
         Parameters
         ----------
-        low, high
-            Ends of the intervals, shape (intervals,), `low` at most `high`.
+        low
+            Lower end of each interval, shape (intervals,).
+        high
+            Upper end of each interval, shape (intervals,), at least `low`.
         """
         least, most = np.empty_like(low), np.empty_like(low)
         for rows in _chunks(low.size, self.components):
@@ -107,8 +109,10 @@ class NormalMixture:
 
         Parameters
         ----------
-        size, rng
-            The number of draws, and their generator.
+        size
+            The number of draws.
+        rng
+            Generator of the draws.
         """
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)
@@ -138,8 +142,10 @@ def normal(mean: float, std: float) -> NormalMixture:
 
     Parameters
     ----------
-    mean, std
-        Its mean, and its standard deviation, above 0.
+    mean
+        Mean of the normal distribution.
+    std
+        Standard deviation of the normal distribution, above 0.
     """
     return NormalMixture(np.array([1.0]), np.array([mean]), np.array([std]))
 
@@ -156,10 +162,12 @@ def fit_mixture(
 
     Parameters
     ----------
-    scores, components
-        Finite, at least two different values, shape (n,); from 1 to `MOST_COMPONENTS`, at most n.
+    scores
+        Scores to fit, finite, at least two different values, shape (n,).
+    components
+        Number of components, from 1 to `MOST_COMPONENTS` and at most n.
     rng
-        Seeds the first guess.
+        Generator that seeds the first guess.
     start
         The starting point of the search instead of a guess, for example to refit a resampled set; a mixture with the
         same number of components.
@@ -187,8 +195,10 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
 
     Parameters
     ----------
-    scores, rng
-        Finite, at least two different values, shape (n,); seeds the first guesses.
+    scores
+        Scores to fit, finite, at least two different values, shape (n,).
+    rng
+        Generator that seeds the first guesses.
 
     Raises
     ------
@@ -216,10 +226,14 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 
     Parameters
     ----------
-    scores, components
-        Finite, shape (n,); number of components to fit to the scores that are not kept back.
-    evaluation_size, rng
-        Number of scores kept back, 1 to n - 2, in the paper from 100 to 1000; splits scores, seeds the fit and draws.
+    scores
+        Scores to fit, finite, shape (n,).
+    components
+        Number of components to fit to the scores that are not kept back.
+    evaluation_size
+        Number of scores that are kept back, from 1 to n - 2; in the paper from 100 to 1000.
+    rng
+        Generator that splits the scores, seeds the fit and draws from it.
 
     Raises
     ------

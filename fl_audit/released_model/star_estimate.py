@@ -113,20 +113,23 @@ def estimate_epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses on training records and on a sample of the population, finite, at least 0, (m,) and (p,), two or more.
-        With fewer than 100 of a set no value is stated, but the interval that holds for any distributions; see
-        `few_losses`.
+    member_losses
+        Losses on training records, finite and at least 0, shape (m,), m at least 2. If either set has fewer than 100
+        losses, no value is stated, only the interval that holds for any distributions, see `few_losses`.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
         A number from 0 to below 1; the paper recommends less than one over the number of members.
     rng
-        Draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
+        Generator that draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
     method
         The method. None takes `parametric`, as the paper does, unless the two-sample test rejects its fit to either
         set: then `empirical`, which assumes no form. `mixture` fits at most 10,000 scores of a set, drawn at random.
-    confidence, cut
-        Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means that of the
-        method in `fl_audit.released_model.methods.DEFAULT_CUTS` and 0 leaves no error rates out.
+    confidence
+        Confidence of the interval, above 0 and below 1.
+    cut
+        Stability cut, from 0 to below 0.5; None means that of the method in
+        `fl_audit.released_model.methods.DEFAULT_CUTS`, and 0 leaves no error rates out.
     shift
         As for `parametric_epsilon_star`.
 
@@ -306,9 +309,12 @@ def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> fl
 
     Parameters
     ----------
-    scores, components, rng
-        The scores of one set, shape (n,); number of normals in the mixture, 1 for a normal; the generator that splits
-        the scores and draws from the fit.
+    scores
+        The scores of one set, shape (n,).
+    components
+        Number of normals in the mixture; 1 is a single normal.
+    rng
+        Generator that splits the scores and draws from the fit.
     """
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)

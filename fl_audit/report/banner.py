@@ -1,4 +1,4 @@
-"""The opening of a page and of terminal output: a few words, a line below them, and their look."""
+"""The opening of a page and of terminal output: a few words, a line below them, and their colours."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from fl_audit.report.formatting import DASH
 
 
 class VerdictLook(Enum):
-    """The look of a verdict: class of the style sheet, a sign, and the style on a terminal."""
+    """The appearance of a verdict: class of the style sheet, a sign, and the style on a terminal."""
 
     BAD = "violated", "✗", "bold red"
     GOOD = "consistent", "✓", "bold green"
@@ -17,7 +17,7 @@ class VerdictLook(Enum):
 
 @dataclass(frozen=True)
 class Banner:
-    """The opening of a report: a verdict in a few words, a line below it, and its look; plain text."""
+    """The opening of a report: a verdict in a few words, a line below it, and its appearance; plain text."""
 
     word: str
     line: str

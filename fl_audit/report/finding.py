@@ -213,8 +213,10 @@ class Picture(Generic[N]):
 
         Parameters
         ----------
-        numbers, contents
-            The numbers of the picture, and the contents of the report.
+        numbers
+            The finding that the picture shows.
+        contents
+            Contents of the report in which the picture stands.
         """
         figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
@@ -248,11 +250,13 @@ class Section(Generic[N]):
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
     def read_rows(self, numbers: N, contents: RunContents) -> list[Row]:
-        """Return its numbers with their bases, read under the verdict of the run.
+        """Return the section's rows of numbers with their bases, each with its reading under the verdict of the run.
 
         Parameters
         ----------
-        numbers, contents
-            The finding, and the contents of the report.
+        numbers
+            The finding that the section shows.
+        contents
+            Contents of the report in which the section stands.
         """
         return [replace(row, is_violated=contents.is_violated) for row in self.rows(numbers, contents)]

@@ -21,8 +21,10 @@ def number_text(value: object, digits: int = 4) -> str:
 
     Parameters
     ----------
-    value, digits
-        The value to write, None and NaN as `MISSING`; and the significant digits of a number that is not whole.
+    value
+        The value to write; None and NaN become `MISSING`.
+    digits
+        Number of significant digits of a number that is not whole.
     """
     match value:
         case None:
@@ -62,7 +64,7 @@ def is_certainty(belief: float) -> bool:
 
 
 def one_in(chance: float) -> str:
-    """Return a chance, up to 1, in everyday words: one in a round number, or so many in a power of ten.
+    """Return a chance, up to 1, in everyday words: one in a round number, or a number of cases in a power of ten.
 
     Examples
     --------
@@ -106,7 +108,7 @@ def uncapital(text: str) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return a ratio near 1 with enough digits to tell it from 1.
+    """Return a ratio near 1 with enough digits to distinguish it from 1.
 
     Examples
     --------
@@ -128,10 +130,15 @@ def reading_text(
 
     Parameters
     ----------
-    reading, wide
-        The reading; and `low`, `high` and `confidence` of the interval that decided, where None is no limit.
-    claim, is_share
-        The claim, and whether it is a share: the interval is rounded by them.
+    reading
+        The reading to write.
+    wide
+        Keys `low`, `high` and `confidence` of the interval that decided, where an end of None is no limit; None if the
+        printed interval decided.
+    claim
+        Value that was claimed, to which the interval is rounded; None if there is none.
+    is_share
+        Whether the number is a share, whose interval is rounded as shares are.
 
     Examples
     --------
@@ -186,9 +193,9 @@ class UnitWords:
     measure: str  # in which units that sum is measured
     others: str  # the contributions of the other units
     whether: str  # the secret of the federation, as a question that begins with `whether`
-    that: str  # the same as a statement that begins with `that`, of which somebody may be sure
-    that_short: str  # its repetition, after `sure that`
-    not_that: str  # its denial, after `sure that`
+    that: str  # the secret of the federation as a statement that begins with `that`, of which somebody may be sure
+    that_short: str  # repetition of this statement, after `sure that`
+    not_that: str  # denial of this statement, after `sure that`
     there: str  # the description of one of two compared trainings: `with the record`
     not_there: str  # the description of the other: `without it`
     secret_rounds: str  # the secret of sampled rounds

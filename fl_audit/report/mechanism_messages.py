@@ -31,14 +31,14 @@ def not_private_label(facts: RunFacts) -> str:
 
 
 def scaling_text(facts: RunFacts) -> str:
-    """Return what the noise is scaled to, in a few words."""
+    """Return words for the quantity to which the noise is scaled."""
     if not facts.federation.mechanism.has_exact_llr:
         return "clipping norm, in every step of the clients' training"
     return f"{facts.federation.mechanism.scaling} sensitivity" if facts.has_guarantee else "no clipping, no noise"
 
 
 def randomizer_text(local_randomizer: LocalRandomizer) -> str:
-    """Return what every owner did to its records, as what follows `every owner`."""
+    """Return a description of every owner's local randomization, as the words after `every owner`."""
     match local_randomizer:
         case RandomisedBits(epsilon):
             truth = percent(truth_probability(epsilon))
@@ -54,7 +54,7 @@ def randomizer_text(local_randomizer: LocalRandomizer) -> str:
 
 
 def contribution_text(facts: RunFacts) -> str:
-    """Return what one unit adds to a round."""
+    """Return words for the contribution of one unit to a round."""
     clipped = "" if isinstance(facts.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
     match facts.federation.mechanism.contribution:
         case contribution.RecordGradients():
@@ -77,7 +77,7 @@ def _schedule_text(schedule: LocalSchedule) -> str:
 
 
 def noise_source_text(facts: RunFacts) -> str:
-    """Return who adds which noise."""
+    """Return words for the party that adds the noise, and for the kind of noise."""
     mechanism = facts.federation.mechanism
     source, joint = mechanism.noise.source_words(), mechanism.noise.joint_sensitivity(mechanism.participation)
     if joint is None:
@@ -87,7 +87,7 @@ def noise_source_text(facts: RunFacts) -> str:
 
 
 def multiplied_text(mechanism: Mechanism) -> str:
-    """Return what the noise multiplier of a guarantee multiplies."""
+    """Return words for the quantity by which the noise multiplier of a guarantee is multiplied."""
     if mechanism.is_adaptive:
         return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
     return mechanism.noise.multiplied_words or f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
@@ -98,8 +98,10 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
 
     Parameters
     ----------
-    mechanism, noise_multiplier
-        The distribution, and the multiplier of the guarantee, over what `multiplied_text` says.
+    mechanism
+        The mechanism, which says to what its noise is scaled.
+    noise_multiplier
+        Noise multiplier of the guarantee, relative to the quantity that `multiplied_text` names.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None
@@ -107,7 +109,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
 
 
 def multiplier_text(facts: RunFacts) -> str:
-    """Return what the accountant's noise multiplier is."""
+    """Return a description of the accountant's noise multiplier."""
     mechanism = facts.federation.mechanism
     if mechanism.is_adaptive:
         both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
@@ -117,19 +119,19 @@ def multiplier_text(facts: RunFacts) -> str:
 
 
 def mu_text(facts: RunFacts) -> str:
-    """Return how the claimed mu follows from the noise multiplier z."""
+    """Return the formula of the claimed mu from the noise multiplier z, in words."""
     mechanism = facts.federation.mechanism
     in_cohorts = isinstance(mechanism.participation, contribution.FixedCohort)
     return mechanism.noise.mu_words("the rounds in which a client takes part" if in_cohorts else "rounds")
 
 
 def exact_accountant(facts: RunFacts) -> str:
-    """Return who accounts for what holds exactly."""
+    """Return the name of the accountant whose result is exact."""
     return "pld" if facts.is_amplified else "gdp"
 
 
 def noise_text(facts: RunFacts) -> str:
-    """Return what a guarantee rests on: the noise, and between which neighbours it holds."""
+    """Return the basis of a guarantee in words: the noise, and the relation between neighbours."""
     text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.federation.threat_model.sees_participation else ""
@@ -143,7 +145,7 @@ def noise_text(facts: RunFacts) -> str:
 
 
 def _of_clients(facts: RunFacts) -> str:
-    """Return how the noise comes to the sum, as what follows `Gaussian noise`."""
+    """Return a description of the way in which the noise enters the sum, as the words after `Gaussian noise`."""
     if not facts.federation.mechanism.has_exact_llr:
         return " in every step of the clients' training"
     if not facts.federation.mechanism.clients_add_noise:
@@ -155,7 +157,7 @@ def _of_clients(facts: RunFacts) -> str:
 
 
 def known_noise_text(facts: RunFacts) -> str:
-    """Return what part of the noise the insider knows; empty where it can know none."""
+    """Return words for the part of the noise that the insider knows; empty where it can know none."""
     mechanism, threat_model = facts.federation.mechanism, facts.federation.threat_model
     if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return ""
@@ -167,7 +169,7 @@ def known_noise_text(facts: RunFacts) -> str:
 
 
 def participation_text(facts: RunFacts) -> str:
-    """Return who takes part in a round, and whether that protects anybody."""
+    """Return sentences on the participation in a round, and on whether it protects the units."""
     words = unit_words(facts.relation)
     match facts.federation.mechanism.participation:
         case contribution.Everybody():
@@ -190,7 +192,7 @@ def participation_text(facts: RunFacts) -> str:
 
 
 def clipping_text(facts: RunFacts) -> str:
-    """Return how long one contribution may be."""
+    """Return words for the largest length of one contribution."""
     match facts.federation.mechanism.clipping:
         case contribution.NoClipping():
             return "none"
@@ -207,7 +209,7 @@ def clipping_text(facts: RunFacts) -> str:
 
 
 def seen_text(view: View) -> str:
-    """Return what an insider sees of a round, and what everybody else is sent."""
+    """Return sentences on the insider's view of a round, and on what all other clients are sent."""
     match view:
         case View.UPDATE:
             return (
@@ -220,7 +222,7 @@ def seen_text(view: View) -> str:
 
 
 def threat_model_text(facts: RunFacts) -> str:
-    """Return where the insider sits, and what it sees beside what everybody sees."""
+    """Return sentences on the insider's position, and on what it sees in addition to all other clients."""
     threat_model = facts.federation.threat_model
     match threat_model.adversary:
         case Adversary.SERVER:
@@ -266,14 +268,14 @@ def onlooker_text(facts: RunFacts) -> str:
 
 
 def _not_told_text(facts: RunFacts) -> str:
-    """Return what is kept from those who watch; empty where nothing is that the guarantee rests on."""
+    """Return words for facts that are hidden from observers; empty where the guarantee rests on no such fact."""
     if not facts.is_amplified or facts.federation.threat_model.sees_participation:
         return ""
     return f" and is not told {unit_words(facts.relation).secret_rounds}"
 
 
 def insider_text(facts: RunFacts) -> str:
-    """Return who the strongest insider is, for a reader who knows nothing of it."""
+    """Return a description of the strongest insider, for a reader who does not know the term."""
     threat_model = facts.federation.threat_model
     if threat_model.adversary is Adversary.SERVER:
         knows = "the server itself, which already knows everything except that one answer"

@@ -1,4 +1,4 @@
-"""The look that all figures share: light, large enough to read, and distinguishable without colour.
+"""The style that all figures share: light, large enough to read, and distinguishable without colour.
 
 Everything goes through matplotlib's object-oriented interface, so drawing leaves no global state and needs no display.
 """
@@ -65,8 +65,10 @@ def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
 
     Parameters
     ----------
-    height, width
-        Sizes in inches.
+    height
+        Height in inches, above 0.
+    width
+        Width in inches, above 0.
     """
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
@@ -83,8 +85,14 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 
     Parameters
     ----------
-    axes, title, x_name, y_name
-        The axes, and plain texts.
+    axes
+        The axes to finish.
+    title
+        Title above the axes.
+    x_name
+        Name of the horizontal axis with its unit.
+    y_name
+        Name of the vertical axis with its unit.
     """
     title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))
     if title:
@@ -105,8 +113,10 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
     Parameters
     ----------
-    axes, columns
-        The axes with the handles and labels, and the largest number of columns.
+    axes
+        The axes, which carry the handles and labels.
+    columns
+        Largest number of columns of the legend, at least 1.
     """
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)
@@ -138,8 +148,12 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
 
     Parameters
     ----------
-    axes, low, high
-        The axes; `low` is at most `high`.
+    axes
+        The axes whose horizontal axis is set.
+    low
+        Smallest number on the axis, at most `high`.
+    high
+        Largest number on the axis.
     """
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
@@ -154,10 +168,16 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
 
     Parameters
     ----------
-    axes, x, low, high
-        The axes, and numbers of one shape (points,).
+    axes
+        The axes to draw on.
+    x
+        Horizontal positions, shape (points,).
+    low
+        Lower curve, shape (points,).
+    high
+        Upper curve, shape (points,).
     **style
-        As matplotlib takes it.
+        Style of the filled area, as matplotlib takes it.
     """
     position = np.atleast_1d(np.asarray(x, dtype=np.float64))
     bottom, top = (np.atleast_1d(np.asarray(edge, dtype=np.float64)) for edge in (low, high))
@@ -172,10 +192,14 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
 
     Parameters
     ----------
-    axes, table
-        The axes, and a table with the columns `round`, `trial` and `column`, one row for each trial and round.
-    column, scale
-        The column to draw, and what its values are multiplied with.
+    axes
+        The axes to draw on.
+    table
+        A table with the columns `round`, `trial` and `column`, one row for each trial and round.
+    column
+        Name of the column that is drawn.
+    scale
+        Factor by which the values of the column are multiplied.
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
@@ -218,8 +242,11 @@ def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
 
     Parameters
     ----------
-    figure, salt
-        The figure, and from what the names within it are made: figures that stand on one page need different ones.
+    figure
+        The figure to write.
+    salt
+        Text from which the identifiers within the SVG file are made; figures that stand on one page need different
+        ones.
     """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):

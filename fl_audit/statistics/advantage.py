@@ -28,7 +28,7 @@ class MeanInterval:
 
     mean: float  # the mean of the numbers
     low: float  # lower end of the interval
-    high: float  # its upper end
+    high: float  # upper end of the interval
     standard_error: float  # of the mean: standard deviation over the root of the count; NaN for one number
     confidence: float  # least probability with which the interval covers the true mean
     count: int  # number of values
@@ -45,7 +45,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     confidence
         Confidence of the interval, above 0 and below 1.
     smallest, largest
-        No number can be below `smallest`, or above `largest`, which is larger.
+        No number can be below `smallest` or above `largest`; `largest` is the larger of the two.
 
     Raises
     ------
@@ -87,8 +87,14 @@ class Bets:
 
         Parameters
         ----------
-        values, confidence, smallest, largest
-            As for `mean_interval`, which documents the exceptions.
+        values
+            The numbers, as for `mean_interval`, which documents the exceptions.
+        confidence
+            Confidence of the interval, above 0 and below 1.
+        smallest
+            Lower bound of the numbers.
+        largest
+            Upper bound of the numbers.
         """
         require(values.ndim == 1 and values.size > 0, f"values have shape {values.shape}: accepted is (n,), n from 1")
         require_number("confidence is", confidence, "numbers above 0 and below 1")
@@ -143,8 +149,10 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
     Parameters
     ----------
-    successes, trials
-        The number of successful trials, from 0 to `trials`; and the number of trials, at least 1.
+    successes
+        Number of successful trials, from 0 to `trials`.
+    trials
+        The number of trials, at least 1.
     confidence
         Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
 
@@ -194,8 +202,12 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
 
     Parameters
     ----------
-    wins, trials, confidence
-        As for `clopper_pearson`, which documents the exceptions.
+    wins
+        Number of trials that were won, from 0 to `trials`; `clopper_pearson` documents the exceptions.
+    trials
+        Number of trials, at least 1.
+    confidence
+        Least probability with which the interval covers, above 0 and below 1.
     """
     low, high = clopper_pearson(wins, trials, confidence)
     return 2 * low - 1, 2 * high - 1
@@ -238,8 +250,10 @@ def most_wins(trials: int, largest_advantage: float, level: float) -> int:
 
     Parameters
     ----------
-    trials, largest_advantage
-        Trials played, at least 1, each decided by a fair coin; and the largest advantage that is allowed, from 0 to 1.
+    trials
+        Number of trials, at least 1; the secret of each is a fair coin.
+    largest_advantage
+        The largest advantage that is allowed, from 0 to 1.
     level
         Largest probability with which more trials may be won, above 0 and below 1.
 

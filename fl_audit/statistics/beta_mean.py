@@ -31,9 +31,11 @@ class BetaMean:
 
         Parameters
         ----------
-        function, kink
-            Takes values of V, any shape, and returns as many; where its slope jumps, if it does: the panel there is
-            divided, for a quadrature across it would lose most of its digits.
+        function
+            Function that takes values of V, an array of any shape, and returns an array of the same shape.
+        kink
+            Point at which the slope of `function` jumps, None if there is none. The quadrature is divided there, since
+            across a jump it would lose most of its digits.
         """
         _, weights = _nodes_between(*_PANELS)
         panels = (function(self.values) * weights).sum(axis=1)
@@ -47,13 +49,16 @@ class BetaMean:
 
 
 def where_it_reaches(tail: Callable[[float], float], level: float, largest: float) -> float:
-    """Return the argument at which an increasing function reaches the level; 0 if it starts above it.
+    """Return the argument at which an increasing function reaches the level; 0 if the function starts above the level.
 
     Parameters
     ----------
-    tail, level, largest
-        A function of a number from 0 that increases to more than the level, which is above 0; the search goes up to
-        the largest, or to the next power of 2 beyond.
+    tail
+        Function of a number of at least 0 that increases beyond `level`.
+    level
+        Value that the function has to reach, above 0.
+    largest
+        End of the search; the search may go on to the next power of 2 beyond it.
     """
     return falling_root(lambda x: level - tail(x), most=largest, xtol=1e-9, rtol=1e-9)
 

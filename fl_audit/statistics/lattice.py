@@ -35,8 +35,10 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
 
     Parameters
     ----------
-    distributions, found
-        The distributions of what is added up, at least one copy of one; and the sum that was found.
+    distributions
+        Distributions of the summands, at least one copy of one distribution.
+    found
+        The observed value of the sum.
 
     Examples
     --------
@@ -132,8 +134,12 @@ def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats
 
     Parameters
     ----------
-    found, trials, probability
-        The counts, any shape; how many trials each has; and the probability of a success.
+    found
+        The observed counts, of any shape.
+    trials
+        Number of trials behind each count.
+    probability
+        Probability of success in each trial, from 0 to 1.
     """
     values = np.asarray(found, dtype=np.float64)
     upper = np.where(values <= 0, 1.0, bdtrc(np.maximum(values - 1, 0), trials, probability))
@@ -145,10 +151,14 @@ def table_p(inside: int, total: int, first: int, second: int) -> float:
 
     Parameters
     ----------
-    inside, total
-        The number of marked elements in the first row, and the number of marked elements.
-    first, second
-        Sizes of the two rows.
+    inside
+        Number of marked elements in the first row.
+    total
+        Number of marked elements in both rows together.
+    first
+        Number of elements in the first row.
+    second
+        Number of elements in the second row.
     """
     lowest, highest = max(0, total - second), min(first, total)
     # All probabilities that matter lie within twenty standard deviations of the mean.

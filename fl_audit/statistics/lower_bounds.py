@@ -53,7 +53,7 @@ class LowerBound:
     # A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
     # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
     limit_of_detection: float
-    limit_meaning: str  # which of the two it is, in words
+    limit_meaning: str  # meaning of the limit of detection, one of these two, in words
     members: int  # number of scores of members, those that chose the threshold included
     nonmembers: int  # number of scores of nonmembers, those that chose it included
     warnings: tuple[str, ...] = ()  # warnings on the assumption or the bound, in words; may be empty
@@ -96,12 +96,19 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Scores of the trials in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
-        Infinite ones are kept by all methods but `gaussian-shift`. With a single score in a group the bound is 0.
-    delta, confidence, method
-        Delta is at least 0, below 1, but `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is
-        infinite; the confidence is above 0.5, below 1; and the method is how the bound is found.
+    member_scores
+        Scores of the trials in which D was used, floats, shape (n1,), at least one, no NaN. All methods but
+        `gaussian-shift` accept infinite scores.
+    nonmember_scores
+        Scores of the trials in which D' was used, floats, shape (n0,), at least one, no NaN. All methods but
+        `gaussian-shift` accept infinite scores. If either group has a single score, the bound is 0.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1; `gdp` and `gaussian-shift` refuse 0, where a Gaussian
+        mechanism's epsilon is infinite.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
+    method
+        Method by which the bound is found.
 
     Raises
     ------
@@ -152,8 +159,14 @@ def all_bounds(
 
     Parameters
     ----------
-    member_scores, nonmember_scores, delta, confidence
-        As for `epsilon_lower_bound`.
+    member_scores
+        Scores of the trials in which D was used, as for `epsilon_lower_bound`.
+    nonmember_scores
+        Scores of the trials in which D' was used, as for `epsilon_lower_bound`.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    confidence
+        Confidence of each bound, above 0.5 and below 1.
     distribution
         The known distribution of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and
         `gaussian-shift` are left out. The latter is also left out where it does not accept the scores.
@@ -182,13 +195,19 @@ def applicable_bounds(
 
     Parameters
     ----------
-    member_scores, nonmember_scores, delta, confidence
-        As for `epsilon_lower_bound`.
+    member_scores
+        Scores of the trials in which D was used, as for `epsilon_lower_bound`.
+    nonmember_scores
+        Scores of the trials in which D' was used, as for `epsilon_lower_bound`.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    confidence
+        Confidence of each bound, above 0.5 and below 1.
 
     Raises
     ------
     InputError
-        If no method can take them.
+        If no method accepts these scores.
     """
     found, refusals, splits = [], [], _splits_of(member_scores, nonmember_scores)
     for method in BoundMethod:
@@ -207,8 +226,16 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
 
     Parameters
     ----------
-    method, members, nonmembers, delta, confidence
-        The method of the bound; the number of scores of each group, at least 1; as for `epsilon_lower_bound`.
+    method
+        Method by which the bound is found.
+    members
+        Number of scores of trials with D, at least 1.
+    nonmembers
+        Number of scores of trials with D', at least 1.
+    delta
+        Delta at which epsilon is bounded, as for `epsilon_lower_bound`.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     """
     level = 1 - confidence
     if method is BoundMethod.GAUSSIAN_SHIFT:
@@ -276,7 +303,7 @@ def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tu
 
 
 def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings where scores do not look normal with equal spread."""
+    """Return warnings where the scores do not seem normal with equal spread."""
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
@@ -296,7 +323,7 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings where the scores do not look like the best scores of a Gaussian mechanism."""
+    """Return warnings where the scores do not seem to be the best scores of a Gaussian mechanism."""
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))

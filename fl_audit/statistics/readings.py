@@ -75,14 +75,23 @@ def read(
 
     Parameters
     ----------
-    ends, claim
-        The printed interval of the number, and what is claimed of it.
-    is_least, origin, largest
-        Whether no less is claimed than that, rather than no more; where the number says nothing; and the largest value
-        that it can have.
-    wide, level, sides
-        The interval at any confidence, None where the printed one is that already; the chance with which a number that
-        keeps the claim may be called broken; and on how many sides the interval may miss, 1 for a bound.
+    ends
+        Lower and upper end of the printed interval of the number.
+    claim
+        Value that is claimed for the number.
+    is_least
+        Whether the claim is a lower limit of the number, rather than an upper limit.
+    origin
+        Value at which the number carries no information, such as 0, or 1/2 for an AUC.
+    largest
+        Largest value that the number can have.
+    wide
+        Function that returns the interval at any confidence; None where no wider interval than the printed one is
+        needed.
+    level
+        Largest probability with which a number that keeps its claim may be called broken.
+    sides
+        Number of sides on which the interval may miss the truth: 2, or 1 for a bound.
     is_violated
         Whether the verdict of the run is `violated`.
 
@@ -139,8 +148,12 @@ def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], En
 
     Parameters
     ----------
-    value, ends, confidence
-        A number with its interval, whose confidence is above 0 and below 1.
+    value
+        The number itself.
+    ends
+        Lower and upper end of the interval of the number.
+    confidence
+        Confidence of this interval, above 0 and below 1.
     """
     normal = NormalDist()
 

@@ -23,8 +23,12 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
 
     Parameters
     ----------
-    members, nonmembers, confidence
-        Scores, independent and identically distributed, (n1,) and (n0,), at least one each, no NaN; above 0, below 1.
+    members
+        Scores of members, independent and identically distributed, shape (n1,), at least one, no NaN.
+    nonmembers
+        Scores of nonmembers, independent and identically distributed, shape (n0,), at least one, no NaN.
+    confidence
+        Confidence of the interval, above 0 and below 1.
 
     Raises
     ------
@@ -52,7 +56,7 @@ class TradeoffBand:
     alarms: Floats  # the shares of the reference group that may pass
     found: Floats  # the share of the other group that passes where at most so many reference scores do
     low: Floats  # lower end of the band: at each point by itself it covers the true share with the confidence asked for
-    high: Floats  # its upper end
+    high: Floats  # upper end of the band
 
 
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
@@ -68,12 +72,15 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
     Parameters
     ----------
-    found_in, others
-        Scores of the group that is looked for and of the reference, independent and identically distributed, no NaN,
-        shapes (n1,) and (n0,), at least one each.
-    alarms, confidence
-        Shares of the reference distribution, from 0 to 1, shape (points,); least probability with which the band
-        covers, at each point by itself, above 0 and below 1.
+    found_in
+        Scores of the group that the attack looks for, independent and identically distributed, no NaN, shape (n1,), at
+        least one.
+    others
+        Scores of the reference group, independent and identically distributed, no NaN, shape (n0,), at least one.
+    alarms
+        Shares of the reference distribution that lie above the threshold, from 0 to 1, shape (points,).
+    confidence
+        Least probability with which the band covers, at each point by itself, above 0 and below 1.
 
     Raises
     ------

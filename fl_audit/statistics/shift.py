@@ -63,10 +63,12 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Scores of the trials with bit 1 and with bit 0, shapes (n1,) and (n0,), finite. Fewer than 2 give bound 0.
+    member_scores
+        Scores of the trials with bit 1, shape (n1,), finite. Fewer than 2 give the bound 0.
+    nonmember_scores
+        Scores of the trials with bit 0, shape (n0,), finite. Fewer than 2 give the bound 0.
     confidence
-        0.5 or more, below 1.
+        Confidence of the lower bound, at least 0.5 and below 1.
 
     Raises
     ------
@@ -97,9 +99,12 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
     Parameters
     ----------
-    parts, scores, confidence
-        The part of a member in each score, at least 0, and the scores, finite, both of shape (n,); and the confidence
-        of the bound, 0.5 or more and below 1.
+    parts
+        Part of the member that is contained in each trial, at least 0, finite, shape (n,).
+    scores
+        Score of each trial, finite, shape (n,).
+    confidence
+        Confidence of the lower bound, at least 0.5 and below 1.
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")
@@ -139,10 +144,14 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
 
     Parameters
     ----------
-    n1, n0
-        Numbers of members' and of nonmembers' scores. Fewer than 2 detect nothing: infinity.
-    claimed_mu, level
-        The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5.
+    n1
+        Number of members' scores. Fewer than 2 detect nothing, and the result is infinite.
+    n0
+        Number of nonmembers' scores. Fewer than 2 detect nothing, and the result is infinite.
+    claimed_mu
+        The mu that may not be exceeded, at least 0.
+    level
+        One minus the confidence of the lower bound, above 0 and at most 0.5.
     power
         Probability of detection, from 0.5 to below 1.
 
@@ -164,8 +173,16 @@ def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float,
 
     Parameters
     ----------
-    root, degrees, claimed_mu, level, power
-        That noncentrality, above 0; degrees of freedom, at least 1; as for `detectable_shift`.
+    root
+        Noncentrality that belongs to a slope of 1, above 0.
+    degrees
+        Degrees of freedom, at least 1.
+    claimed_mu
+        The mu that may not be exceeded, at least 0.
+    level
+        One minus the confidence of the lower bound, above 0 and at most 0.5.
+    power
+        Probability of detection, from 0.5 to below 1.
     """
     critical = noncentral_t_quantile(1 - level, degrees, claimed_mu * root)
     return max(claimed_mu, noncentrality_at(1 - power, critical, degrees) / root)
@@ -203,8 +220,12 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
     Parameters
     ----------
-    probability, t, degrees
-        Above 0 and below 1; at least 0, finite; degrees of freedom, at least 2.
+    probability
+        Probability P(T <= t), above 0 and below 1.
+    t
+        Point t at which the distribution function is taken, at least 0 and finite.
+    degrees
+        Degrees of freedom, at least 2.
     """
     high = t * _spread_range(degrees)[1] + _REACH
     return falling_root(lambda ncp: _noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
@@ -215,8 +236,12 @@ def noncentral_t_quantile(probability: float, degrees: float, noncentrality: flo
 
     Parameters
     ----------
-    probability, degrees, noncentrality
-        Above 0 and below 1; degrees of freedom, at least 2; at least 0, finite.
+    probability
+        Probability P(T <= t), above 0 and below 1.
+    degrees
+        Degrees of freedom, at least 2.
+    noncentrality
+        Noncentrality of the t distribution, at least 0 and finite.
     """
     high, cdf = noncentrality + _REACH, partial(_noncentral_t_cdf, degrees=degrees, noncentrality=noncentrality)
     return falling_root(lambda t: probability - cdf(t), high, xtol=1e-13 * high, rtol=1e-13)

@@ -80,8 +80,10 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 
     Parameters
     ----------
-    members, nonmembers
-        Scores, shapes (n1,) and (n0,), no NaN.
+    members
+        Scores of members, shape (n1,), no NaN.
+    nonmembers
+        Scores of nonmembers, shape (n0,), no NaN.
 
     Examples
     --------
@@ -98,15 +100,19 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     """Return a split of two groups of scores, of at least 2 each.
 
     The scores determine which group is `first`, and whether ranks ascend or descend with the scores, so that exchanged
-    groups and reversed signs give the same split. Its reader must try both groups and both signs.
+    groups and reversed signs give the same split. Whoever uses the split must try both groups and both signs.
 
     Parameters
     ----------
-    members, nonmembers
-        Scores, shapes (n1,) and (n0,), no NaN; infinite ones are kept.
-    break_ties, number
-        Whether equal scores get ranks of their own, in an order drawn at random across both groups, which changes
-        nothing in the split; and which of several splits, from 0.
+    members
+        Scores of members, shape (n1,), no NaN; infinite scores are kept.
+    nonmembers
+        Scores of nonmembers, shape (n0,), no NaN; infinite scores are kept.
+    break_ties
+        Whether equal scores get ranks of their own, in an order drawn at random across both groups. The split itself
+        does not depend on it.
+    number
+        Index of the split among several ones, from 0.
     """
     counts = _canonical(members, nonmembers)
     digest = hashlib.blake2b(counts.tobytes(), digest_size=16, salt=number.to_bytes(2, "little")).digest()

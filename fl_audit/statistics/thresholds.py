@@ -73,10 +73,15 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
     Parameters
     ----------
-    method, split
-        A method that has thresholds; scores that choose and that measure, with broken ties for `ORDER_STATISTIC`.
-    delta, level
-        At least 0, below 1; 1 - confidence.
+    method
+        A method of bounds that has thresholds.
+    split
+        Split of the scores into those that choose the rule and those that measure it, with broken ties for
+        `ORDER_STATISTIC`.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    level
+        One minus the confidence, above 0 and below 1.
     """
     best, (first, second) = -np.inf, split.measuring
     found = Counts(0, first.size, 0, second.size)
@@ -94,10 +99,14 @@ def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) ->
 
     Parameters
     ----------
-    method, counts
-        A method that has thresholds; what was measured.
-    delta, level
-        As for `chosen_rule`; delta is above 0 for `GDP`.
+    method
+        A method that has thresholds.
+    counts
+        Counts of the measuring scores on either side of the thresholds of the rule.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for `GDP`.
+    level
+        One minus the confidence, above 0 and below 1.
     """
     return _BOUNDS[method](counts, delta, level)
 
@@ -222,8 +231,10 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
     Parameters
     ----------
-    counts, level
-        The measured counts, of a rank that was fixed before; and the level, 1 - confidence.
+    counts
+        Counts of the measuring scores for a rank that was fixed beforehand.
+    level
+        One minus the confidence, above 0 and below 1.
     """
     if counts.hits == 0:
         return 0.0

@@ -20,9 +20,11 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
 
     Parameters
     ----------
-    risk, utility
-        Risk and utility of each point, finite, shape (n,), n at least 1. Their units do not matter: a linear map
-        changes nothing.
+    risk
+        Risk of each point, finite, shape (n,), n at least 1. The unit does not matter, since a linear map changes
+        nothing.
+    utility
+        Utility of each point, finite, shape (n,). The unit does not matter either.
 
     Raises
     ------

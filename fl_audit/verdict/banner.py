@@ -1,4 +1,4 @@
-"""The banner of a verdict: its first line in a report, and its look."""
+"""The banner of a verdict: its first line in a report, and its colours."""
 
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import capital
@@ -15,11 +15,13 @@ LOOKS = {
 
 
 def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return the banner of a verdict: its first line with its look.
+    """Return the banner of a verdict: its first line and its colours.
 
     Parameters
     ----------
-    verdict, line
-        The verdict, and the sentence beside it as plain text.
+    verdict
+        The verdict.
+    line
+        Sentence beside the verdict, as plain text.
     """
     return Banner(capital(str(verdict)), line, LOOKS[verdict])

@@ -44,7 +44,7 @@ _FAR = 3.0
 
 @of_family(TestName.DISTINGUISHER)
 def distinguisher(measured: NoiseMeasurements) -> TestResult:
-    """Test whether a learned model tells trials with D from trials with D' by the noise: ranks, upper tail.
+    """Test whether a learned model distinguishes trials with D from those with D' by the noise: ranks, upper tail.
 
     One model sees the sampled coordinates and one the noise along the record and the gradients (see `trial_features`);
     the p-value is by Bonferroni over the two, and exact for each. In the result, `measured` is the share of pairs, a
@@ -133,7 +133,7 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return a function that gives the probability of at least so many right pairs, over folds of the given sizes.
+    """Return the upper tail of the number of right pairs, as a function, over folds of the given sizes.
 
     The normal distribution of many pairs has heavier tails than theirs, whose fourth cumulant is negative.
     """

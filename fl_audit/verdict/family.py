@@ -138,8 +138,10 @@ def of_looks(looks: int, p_value: float) -> float:
 
     Parameters
     ----------
-    looks, p_value
-        The number of p-values, at least 1 (2 for a two-sided test), and the smallest of them, at least 0.
+    looks
+        Number of p-values, at least 1 (2 for a two-sided test).
+    p_value
+        Smallest of the p-values, at least 0.
     """
     return float(np.minimum(1.0, looks * p_value))
 
@@ -226,13 +228,15 @@ def only_if(holds: bool, reason: Missing) -> None:
 
     Parameters
     ----------
-    holds, reason
-        Whether it has, and why not.
+    holds
+        Whether the condition of the test holds.
+    reason
+        Reason for which the test is not offered if the condition does not hold.
 
     Raises
     ------
     NotOffered
-        If it has not.
+        If the condition does not hold.
     """
     if not holds:
         raise NotOffered(reason)

@@ -25,7 +25,9 @@ class VerdictFinding:
     claimed: float = math.inf  # the claimed epsilon; infinite where nothing was claimed
     # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.
     missing_anywhere: float | None = None
-    missing_at_unit: float | None = None  # the same, if it were missing just where it hides the differing unit
+    # Share of the noise that would have been found in 9 of 10 runs if it were missing only in the direction that hides
+    # the differing unit; None if not measured.
+    missing_at_unit: float | None = None
     # Names of numbers that break the guarantee although no test does: a run with any is at most inconclusive.
     contradicted_by: tuple[str, ...] = ()
 
@@ -64,12 +66,14 @@ class VerdictFinding:
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
-    """Return the verdict on a run, and the judgement that it rests on.
+    """Return the verdict on a run, and the judgement on which it rests.
 
     Parameters
     ----------
-    run, judge
-        A finished run, and what judges one that has a guarantee; it returns None where there was nothing to judge.
+    run
+        A finished run.
+    judge
+        Function that judges a run that has a guarantee, and returns None where there is nothing to judge.
     """
     if (guarantee := run.facts.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)

@@ -360,19 +360,23 @@ def title_of(name: TestName, unit: UnitWords) -> str:
 
     Parameters
     ----------
-    name, unit
-        Name of the test, and how the report names what is protected.
+    name
+        Name of the test.
+    unit
+        Words of the report for the protected unit.
     """
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
 def broken_tests(found: Judgement | None, unit: UnitWords) -> list[ToldTest]:
-    """Return the tests that refute the guarantee, the one to report first at the front; none where nothing was judged.
+    """Return the tests that refute the guarantee, in the order of the report; empty where nothing was judged.
 
     Parameters
     ----------
-    found, unit
-        The joint result of the tests, and the report's words for the protected unit.
+    found
+        Joint result of the tests; None where there was nothing to test.
+    unit
+        Words of the report for the protected unit.
     """
     return [] if found is None else [ToldTest(test, unit) for test in leading_first(found.broken)]
 

@@ -71,9 +71,10 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
 
     Parameters
     ----------
-    found, confidence
-        The sum of squares over the claimed variance, with its degrees of freedom; and the confidence, above 0 and below
-        1.
+    found
+        Sum of squares over the claimed variance, with its degrees of freedom.
+    confidence
+        Confidence of the interval, above 0 and below 1.
 
     Raises
     ------
@@ -103,8 +104,12 @@ def estimate_noise(
     ----------
     confidence
         Confidence of the intervals, above 0 and below 1.
-    total, along, tensors
-        The noise over all directions but the record's, along it, and on each tensor; None where it was not measured.
+    total
+        Noise over all directions but that of the record; None where it was not measured.
+    along
+        Noise along the direction of the record; None where it was not measured.
+    tensors
+        Noise on each tensor, by name; None where it was not measured.
 
     Raises
     ------
@@ -131,8 +136,10 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 
     Parameters
     ----------
-    claim, ratio
-        The claim, and the real over the claimed standard deviation of the noise, positive.
+    claim
+        The claim.
+    ratio
+        Ratio of the real to the claimed standard deviation of the noise, positive.
     """
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 
@@ -194,10 +201,14 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
 
     Parameters
     ----------
-    count, trials
-        Number of innovations, from 0, and of trials, from 1, which need not have been played yet.
-    level, guarantee
-        Level of the test, above 0 and below 1; and what is claimed, of which releases.
+    count
+        Number of innovations, which are standardised increments of the log-likelihood ratio, from 0.
+    trials
+        Number of trials, from 1; they need not have been played yet.
+    level
+        Level of the test, above 0 and below 1.
+    guarantee
+        The guarantee with its claimed releases.
     """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
@@ -226,10 +237,14 @@ def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters:
 
     Parameters
     ----------
-    guarantee, trials, rounds
-        The guarantee, the number of trials, and the mean number of rounds per trial in which D and D' differ.
+    guarantee
+        The guarantee.
+    trials
+        Number of trials, from 1.
+    rounds
+        Mean number of rounds in a trial in which D and D' differ.
     parameters
-        Parameters of the model, where the noise in all of them is measured; else None.
+        Number of parameters of the model; None where the noise in all of them is not measured.
     """
     count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
     if parameters is not None and parameters > 1:

@@ -67,10 +67,11 @@ class NoiseMeasurer:
         Parameters
         ----------
         seen
-            The releases beside both hypotheses, float64 (trials, parameters).
-        sigma, distance
-            The noise standard deviation that the mechanism names, and ||f(D) - f(D')||, float64 (trials,); where this
-            is 0 there is no direction u.
+            The releases with their means under both hypotheses, float64 (trials, parameters).
+        sigma
+            Standard deviation of the noise by the mechanism, float64 (trials,).
+        distance
+            Norm ||f(D) - f(D')||, float64 (trials,). Where it is 0 there is no direction u.
         """
         residual, difference = seen.residual, seen.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)

@@ -22,7 +22,7 @@ from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 
 def _student_p(values: Floats) -> tuple[float, float]:
-    """Return Student's t of the mean of normal values of unknown spread, and its two-sided p-value."""
+    """Return Student's t for a mean of 0, from normal values of unknown variance, and its two-sided p-value."""
     spread, mean = float(values.std(ddof=1)), float(values.mean())
     if spread == 0:
         return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)

@@ -76,12 +76,14 @@ class NoiseAlong:
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Return the value that a chi-square variable stays under with a probability above 0 and below 1.
+    """Return the quantile of a chi-square distribution at a probability.
 
     Parameters
     ----------
-    probability, freedom
-        Above 0 and below 1, and degrees of freedom, from 1.
+    probability
+        Probability that a variable lies below the quantile, above 0 and below 1.
+    freedom
+        Degrees of freedom, from 1.
     """
     half = freedom / 2
     return float(2 * (gammaincinv(half, probability) if probability < 0.5 else gammainccinv(half, 1 - probability)))
@@ -92,8 +94,10 @@ def detectable_ratio(freedom: int, level: float) -> float:
 
     Parameters
     ----------
-    freedom, level
-        Degrees of freedom, at least 1, and level of the test, above 0 and below `DETECTION_POWER`.
+    freedom
+        Degrees of freedom, at least 1.
+    level
+        Level of the test, above 0 and below `DETECTION_POWER`.
 
     Examples
     --------
@@ -210,13 +214,17 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: Missing) -> TestResult:
-    """Return the lower-tail test of sums of squares of noise, which are chi-square if the claim holds, by Bonferroni.
+    """Return the lower-tail test of the smallest of some chi-square sums of squares of noise, by Bonferroni.
 
     Parameters
     ----------
-    name, found, missing
-        The name of the test; the sums over the claimed variance by their places, or a single sum; and the reason to
-        give where there is no sum.
+    name
+        The name of the test.
+    found
+        Sums of squares over the claimed variance, keyed by their places in the model, or a single sum; None where there
+        is none.
+    missing
+        Reason that is given where there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)

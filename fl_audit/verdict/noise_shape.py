@@ -197,7 +197,7 @@ def _looks(measured: NoiseMeasurements) -> Iterator[_Look]:
 
 
 def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 over the frequencies of a look, its frequency, and the number of frequencies."""
+    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies."""
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
     looked_at = (frequencies >= look.lowest) & (frequencies <= look.highest)

@@ -27,8 +27,10 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
     Parameters
     ----------
-    squares, freedom
-        Sums of squares over the claimed variance, and their degrees of freedom, of one shape.
+    squares
+        Sums of squares over the claimed variance.
+    freedom
+        Degrees of freedom of the sums, of the shape of `squares`.
     """
     known = freedom > 0
     counts = np.where(known, freedom, 1)
@@ -39,7 +41,7 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
-    """Return whether there is more or less noise than chance explains, so that scores under the claim say little."""
+    """Return whether the noise differs from the claim by more than chance, so that scores under it mean little."""
     total, degrees = float(squares.sum()), int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 

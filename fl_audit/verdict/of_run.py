@@ -115,9 +115,12 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
     Parameters
     ----------
-    run, chosen, of_all
-        A run with a table of targets, which target of every trial, from 0, (trials,), and whether the noise along all
-        others was measured too.
+    run
+        A run with a table of targets.
+    chosen
+        Number of the target of each trial, from 0, shape (trials,).
+    of_all
+        Whether the noise along all other targets was measured as well.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):

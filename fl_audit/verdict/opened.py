@@ -110,14 +110,20 @@ def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
 def samples_of(
     opened: "pd.DataFrame", tallies: "pd.DataFrame", trials: int, rate: float, has_target: bool
 ) -> Samples | None:
-    """Return the samples that the tables of a run hold; None where they hold none.
+    """Return the participation samples that the tables of a run hold; None where they hold none.
 
     Parameters
     ----------
-    opened, tallies, trials
-        The tables, sorted by trial and round, and the number of trials.
-    rate, has_target
-        The claimed rate, and whether there is one target.
+    opened
+        Table of opened values, sorted by trial and round.
+    tallies
+        Table of tallies, sorted by trial and round.
+    trials
+        Number of trials.
+    rate
+        Claimed sampling rate.
+    has_target
+        Whether the audit has a single target.
     """
     if opened["size"].isna().any():
         return None

@@ -45,8 +45,10 @@ def epsilon_at_rate(claim: Claim, rate: float) -> float:
 
     Parameters
     ----------
-    claim, rate
-        The claim, and the real rate, from 0.
+    claim
+        The claim.
+    rate
+        Real sampling rate of the target, from 0.
     """
     return 0.0 if rate == 0 else _epsilon(claim, rate=rate)
 
@@ -224,7 +226,7 @@ def shared_samples(opened: Opened) -> TestResult:
 
 
 def _repeats_p(samples: Samples, repeats: int) -> float:
-    """Return the probability of so many disjoint pairs of equal samples, by the union bound, which is never too small.
+    """Return a bound on the probability of a number of disjoint pairs of equal samples, by the union bound.
 
     Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.
     """

@@ -200,8 +200,10 @@ class Residuals:
 
         Parameters
         ----------
-        values, layout
-            Float64 (..., columns); names and shapes of what the columns hold.
+        values
+            Values that `as_array` returned, float64 (..., columns).
+        layout
+            Names and shapes of the parts of the columns.
         """
         shapes, arrays = layout.shapes(), dict[str, Any]()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
@@ -236,8 +238,10 @@ def join(parts: list[Residuals], axis: int) -> Residuals:
 
     Parameters
     ----------
-    parts, axis
-        At least one part, all of the same model; and 0 or 1.
+    parts
+        At least one part, all of the same model.
+    axis
+        Axis along which the residuals are joined: 0 for trials, 1 for rounds.
     """
     combine, first = np.concatenate if axis == 0 else np.stack, parts[0]
     arrays: dict[str, Any] = {

@@ -28,8 +28,10 @@ def questions_text(found: Judgement, unit: UnitWords) -> str:
 
     Parameters
     ----------
-    found, unit
-        The judgement, and how the report speaks of what is protected.
+    found
+        The judgement with its limits of detection.
+    unit
+        Words of the report for the protected unit.
     """
     return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
 

@@ -94,7 +94,7 @@ def _counted(number: float) -> str:
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return a sentence on the largest epsilon that so many scores can show."""
+    """Return a sentence on the largest epsilon that this number of scores can show."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
@@ -106,8 +106,10 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
 
     Parameters
     ----------
-    numbers, words
-        The finding of the verdict, and the words for the unit.
+    numbers
+        The finding of the verdict.
+    words
+        Words of the report for the protected unit.
     """
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
@@ -186,12 +188,12 @@ def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
-    """Return how often a kept guarantee fails the tests of one look."""
+    """Return the rate at which a kept guarantee fails the tests of one analysis, in words."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Return sentences on the cost of several looks at a growing run; empty after one look or without a verdict.
+    """Return sentences on the cost of repeated verdicts on a growing run; empty after one or without a verdict.
 
     The cost is by Bonferroni where numbers of trials are fixed in advance. Where they are chosen by what was seen, two
     looks fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
@@ -257,7 +259,11 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
 
 
 def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences, and a space, on how often the target could count unnoticed: always, and in few trainings."""
+    """Return sentences on the limit of detection for a target that counts more than once, with a space at the end.
+
+    The first sentences are about a target that does so in every training, the last about one that does so in a few
+    trainings.
+    """
     if signal is None:
         return ""
     if signal.trials_needed is None:
@@ -332,9 +338,12 @@ def verdict_section(
 
     Parameters
     ----------
-    judge, covers, not_compared
-        The function that judges a run with a guarantee; the coverage of its verdict; and the reason why nothing was
-        compared, as in `fl_audit.audits.audit.AuditJudging`.
+    judge
+        The function that judges a run with a guarantee.
+    covers
+        Function that returns the coverage of the verdict in words.
+    not_compared
+        Function that returns the reason why nothing was compared, as in `fl_audit.audits.audit.AuditJudging`.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

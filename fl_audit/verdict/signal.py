@@ -1,14 +1,15 @@
 """Tests of the signal: whether the target contributes once, by the drift of the noise along its contribution.
 
-With everything opened, r - f(b) over the claimed noise is N(0, 1) along the target's contribution, in every round and
-trial and given all rounds before. A target that counts k times shifts it by (k - 1) times the length of the
-contribution over the noise. A push of its client that follows the secret shifts it too.
+If the challenger's secrets are opened and the claim holds, the residual r - f(b) over the claimed standard deviation is
+N(0, 1) along the target's contribution, in every round and trial, given all earlier rounds. The drift is the mean of
+this residual. A target that counts k times shifts it by (k - 1) times the length of the contribution over the noise. An
+addition of the target's client that depends on the secret shifts it as well.
 
 **Exact distributions.** How long the contribution of a round is follows from the rounds before, and with it from their
-noise. So no round is weighed by its length: that would tie the weights to the noise. Within a round trials are weighed
-by their lengths, which are known before the round's noise is drawn; rounds, and the rounds of one trial, have equal
-weights. The scale of the noise is taken from what is orthogonal to the drift, so that noise above the claim is no
-drift.
+noise. So rounds are not weighted by these lengths, which would make the weights depend on the noise. Within a round
+trials are weighted by their lengths, which are known before the round's noise is drawn; rounds, and the rounds of one
+trial, have equal weights. The scale of the noise is estimated from the part that is orthogonal to the drift, so that
+noise above the claim does not count as drift.
 """
 
 import math
@@ -104,9 +105,10 @@ def even_noise(noise: Floats) -> Floats:
 
 @of_family(TestName.SIGNAL)
 def signal(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the target counts more than once, over the whole run: Student's t, upper tail.
+    """Test whether the target counts more than once in the sums of the whole run: Student's t, upper tail.
 
-    In the result, `measured` is the number of times that it counts by the drift, and `limit` the number that is found.
+    In the result, `measured` is the estimate of the number of times that the target counts, from the drift of the noise
+    along the target's contribution. `limit` is the smallest number of times that the test would find.
     """
     return signal_of(drift_of_run(measured))
 

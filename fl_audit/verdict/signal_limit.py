@@ -60,13 +60,16 @@ class SignalLimit:
     # Number of times that a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is
     # the claim, infinite where nothing is found.
     limit: float = math.inf
-    # The same of the target of this run, whose contributions may be shorter: how often it would have to count.
+    # Number of times that the target of this run, whose contributions may be shorter than the clipping norm, has to
+    # count to be found.
     times: float = math.inf
     # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if from none.
     trials_needed: int | None = None
-    # The same of a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings, and once in the others.
+    # Number of trials that are needed for a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings,
+    # and once in the others; None if no number is enough.
     rare_trials: int | None = None
-    counted: float = math.nan  # number of times that it counts by measurement; NaN before a run or without it
+    # Number of times that the target counts by measurement; NaN before a run or without a measurement.
+    counted: float = math.nan
 
     @property
     def conclusive(self) -> bool:
@@ -90,8 +93,10 @@ def detectable_shift(freedom: int, level: float) -> float:
 
     Parameters
     ----------
-    freedom, level
-        Degrees of freedom of the spread, at least 1, and level of the upper tail, above 0 and below 0.5.
+    freedom
+        Degrees of freedom of the spread, at least 1.
+    level
+        Level of the upper tail, above 0 and below 0.5.
 
     Examples
     --------
@@ -103,14 +108,16 @@ def detectable_shift(freedom: int, level: float) -> float:
 
 
 def limit_of(drift: Drift, level: float, unit: float) -> float:
-    """Return how often the target has to count for a test of its drift to find it; infinite where it is never found.
+    """Return the number of times that the target has to count for a test of its drift to find it, possibly infinite.
 
     Parameters
     ----------
-    drift, level
-        The drift, whose noise makes it harder to find where it is evidently above the claim; and the test's level.
+    drift
+        Measured drift along the target. Where it is evidently above the claim, its own noise makes it harder to find.
+    level
+        Level of the test.
     unit
-        The increase of the drift for each further time that the target counts.
+        Increase of the drift for each further time that the target counts.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
@@ -118,15 +125,19 @@ def limit_of(drift: Drift, level: float, unit: float) -> float:
 
 
 def signal_limit(drift: Drift | None, lengths: Floats, trials: int, level: float) -> SignalLimit:
-    """Return the limit of detection of the signal of a run that was played.
+    """Return the limit of detection for a target that counts more than once in the sum, after a run.
 
     Parameters
     ----------
-    drift, lengths
-        The drift over the run; and by how much the noise of a trial, summed to variance 1, is shifted for each time
-        more that the target counts, (trials,), 0 in trials without the target.
-    trials, level
-        Number of trials, and level of the test of the drift.
+    drift
+        Drift along the target over the run; None where it was not measured.
+    lengths
+        Shift of the noise of a trial, summed to variance 1, for each further time that the target counts, shape
+        (trials,); 0 in trials without the target.
+    trials
+        Number of trials.
+    level
+        Level of the test for drift.
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalLimit()
@@ -143,10 +154,14 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
     Parameters
     ----------
-    trials, rounds
-        Number of trials, and rounds of each in which the target takes part, on average.
-    length, share
-        The clipping norm over the noise, positive, and the share of trials in which the target contributes.
+    trials
+        Number of trials.
+    rounds
+        Mean number of rounds of a trial in which the target takes part.
+    length
+        Clipping norm over the standard deviation of the noise, positive.
+    share
+        Share of the trials in which the target contributes.
     """
     count = max(3, round(trials * rounds * share))
     unit = length * math.sqrt(trials * rounds * share)
@@ -184,9 +199,12 @@ def rare_power(trials: int, shift: float, share: float) -> float:
 
     Parameters
     ----------
-    trials, shift, share
-        The number of trials, at least 1; the shift of a shifted trial in standard deviations; and the probability that
-        a trial is shifted.
+    trials
+        Number of trials, at least 1.
+    shift
+        Shift of a shifted trial in standard deviations.
+    share
+        Probability with which a trial is shifted.
     """
     level = TestName.SIGNAL_TRIAL.level / 2
     found = share * float(ndtr(shift + ndtri(level / 2 / trials)))

@@ -36,10 +36,13 @@ _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0*
 
 
 def seed_of(members: Flags) -> int:
-    """Return the seed of draws that replace unknown values; it follows from the secret bits, (trials,), alone.
+    """Return the seed of the random draws that replace unknown values of trials.
 
-    If every run used the same draws, those of trials with D would differ from the others in the same way in every run.
-    The noise does not enter the seed: a seed that follows from the judged values can favour a judgement.
+    The seed is computed from the secret bits alone, bool (trials,).
+
+    If every run used the same draws, chance differences between the draws of trials with D and of those with D' would
+    be the same in every run. The noise does not enter the seed, because a seed that depends on the tested values could
+    favour one result of the test.
     """
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
@@ -186,7 +189,7 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return how magnitudes of neighbouring coordinates (first ones given), and of successive rounds, correlate."""
+    """Return correlations of magnitudes of neighbouring coordinates (first ones given), and of successive rounds."""
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:

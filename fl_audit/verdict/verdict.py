@@ -71,7 +71,8 @@ class Judgement:
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
     noise: estimates.NoiseEstimate  # amount of noise over the claim
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
-    epsilon_lower_bound_at_level: float  # the same, but it holds with 1 - `level`
+    # A lower bound at the guarantee's delta that holds with 1 - `level` under `assumption`.
+    epsilon_lower_bound_at_level: float
     confidence: float  # the configured one
     method: str  # method of the lower bound, in plain English
     assumption: str  # assumption of the lower bound, in plain English
@@ -83,7 +84,8 @@ class Judgement:
     # never differed, and where nothing is known of it, as of scores alone.
     trials_needed: int | None = None
     conclusive: bool = False  # whether these trials are enough for that
-    # The same of the signal: how often the target could count unseen. None where nothing is asked about it.
+    # Limit of detection for a target that counts more than once in the sum, and the number of times that it counts;
+    # None where no test asks about it.
     signal: SignalLimit | None = None
     words: JudgementWords = JudgementWords()
 
@@ -147,8 +149,10 @@ def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) 
 
     Parameters
     ----------
-    measured, names
-        The run, and which tests are made.
+    measured
+        The measurements of the run.
+    names
+        Names of the tests that are made.
     """
     return _offered({name: partial(FAMILY[name], measured) for name in names})
 
@@ -168,12 +172,14 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
 
     Parameters
     ----------
-    measured, guarantee
-        The run with the claimed noise; and the guarantee, of Gaussian noise. Epsilon follows from the noise by the
-        distribution of its claim, sampling included.
+    measured
+        The measurements of the run, with the claimed noise.
+    guarantee
+        The guarantee, with Gaussian noise. Epsilon follows from the noise by the distribution of its claim, sampling
+        included.
     confidence
-        Confidence of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself
-        is always at `FAMILY_LEVEL`.
+        Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. The
+        verdict itself is always at `FAMILY_LEVEL`.
 
     Raises
     ------
@@ -204,21 +210,23 @@ def judge_scores(
 ) -> Judgement:
     """Return the judgement of scores, by a bound that assumes nothing, and of the noise if it is known.
 
-    The limit of the bound depends on how far the scores separate, and nothing tells how far they would under less
-    noise. So scores alone are never consistent: the noise decides whether a breach would have been found. The guarantee
-    is violated where the lower bound at the level exceeds its epsilon, otherwise the verdict is as in
+    The limit of the bound depends on how far the scores separate, and their separation under less noise is not known.
+    So the verdict on scores alone is never consistent: the noise decides whether a breach would have been found. The
+    guarantee is violated where the lower bound at the level exceeds its epsilon, otherwise the verdict is as in
     `judged_with_noise`.
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Final scores of the trials with D and with D', higher where the insider rather believes in D.
+    member_scores
+        Final scores of the trials with D, higher where the insider rather believes in D.
+    nonmember_scores
+        Final scores of the trials with D'.
     guarantee
         The guarantee, of any kind of noise.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution in question in every trial; None where nobody can work it out.
+        The noise along the contribution in question in every trial; None where it cannot be computed.
 
     Raises
     ------
@@ -250,9 +258,12 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
 
     Parameters
     ----------
-    alone, noise, guarantee
-        The judgement of the test alone, at its share of the level; the noise in every trial, or None where it cannot be
-        computed; and the guarantee.
+    alone
+        The judgement of the test alone, at its share of the level.
+    noise
+        Noise along the target in every trial, or None where it cannot be computed.
+    guarantee
+        The guarantee.
     """
     if noise is None:
         return alone
@@ -289,9 +300,10 @@ def judged_with_opened(found: Judgement, opened: Opened | None) -> Judgement:
 
     Parameters
     ----------
-    found, opened
-        The judgement of scores or guesses, which leaves these tests their share of the level; and the opened values,
-        None where there are none.
+    found
+        The judgement of scores or guesses, which leaves these tests their share of the level.
+    opened
+        The opened values; None where there are none.
     """
     if opened is None or not opened.is_kept:
         return found
@@ -313,12 +325,18 @@ def judged_by_one(
 
     Parameters
     ----------
-    test, lower_bounds
-        The test, and lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
+    test
+        The test that was made.
+    lower_bounds
+        Lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
     missing
         The reason why no test of the family is offered; None gives none.
-    confidence, method, assumption
-        The confidence, how the lower bound is found and what it rests on: the fields of `Judgement` of these names.
+    confidence
+        Confidence of the judgement, see `Judgement`.
+    method
+        Method of the lower bound, see `Judgement`.
+    assumption
+        Assumption behind the lower bound, see `Judgement`.
     """
     not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
     nothing = estimates.estimate_noise(confidence)
@@ -330,8 +348,10 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
 
     Parameters
     ----------
-    is_broken, is_conclusive
-        Whether one of them failed, and whether they could have found a breach of 1.5 times the guarantee.
+    is_broken
+        Whether at least one test refuted the guarantee.
+    is_conclusive
+        Whether the tests could have found a breach of 1.5 times the guarantee.
     """
     if is_broken:
         return Verdict.VIOLATED

@@ -39,9 +39,11 @@ def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[
 
     Parameters
     ----------
-    arrays, model
-        The tensors, and those that there have to be: one that is missing or has another shape is NaN, others are left
-        out. None takes all that there are.
+    arrays
+        The tensors, by name.
+    model
+        The tensors that are expected: one that is missing or has another shape becomes NaN, and others are left out.
+        None takes all tensors that there are.
     """
 
     def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
@@ -62,8 +64,12 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
     Parameters
     ----------
-    records, names, record
-        Arrays by the name of their record, the names of the tensors that there must be, and the record to begin with.
+    records
+        Arrays of each record, keyed by the name of the record.
+    names
+        Names of the tensors that a record must have.
+    record
+        Name of the record that is tried first.
     """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
@@ -75,9 +81,12 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
 
     Parameters
     ----------
-    reply, received, replies
-        The tensors of a reply; those that the client was sent, None if none of these names were sent; and what the
-        tensors of replies are.
+    reply
+        Tensors of a reply.
+    received
+        Tensors that the client received; None if it received no tensors of these names.
+    replies
+        The meaning of the tensors of replies, such as models or updates.
     """
     if received is None or replies is Replies.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
@@ -90,8 +99,10 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
     Parameters
     ----------
-    arrays, steps
-        Tensors by name, and by how much each moves, of its shape.
+    arrays
+        The tensors, by name.
+    steps
+        Step of each tensor, of the tensor's shape.
     """
     there = dict(arrays)
     for name in arrays.keys() & steps.keys():
@@ -111,11 +122,14 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
 
     Parameters
     ----------
-    action, length
-        The action, and the length of a crafted update, above 0.
-    own, base
-        The client's own arrays, and those that it would have made had it learned nothing, with the same names, shapes
-        and types.
+    action
+        Action of the target's client in the trial.
+    length
+        Length of a crafted update, above 0.
+    own
+        Arrays that the client itself computed.
+    base
+        Arrays that the client would have sent had it learned nothing, with the same names, shapes and types.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
@@ -142,15 +156,17 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
 
 
 def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str, Floats]:
-    """Return a public update of some length, with a part in every tensor; it is the same in every process.
+    """Return a public update with a given length and a part in every tensor, the same in every process.
 
-    Whole numbers and booleans move by at least 1, which shows if they are passed on unclipped and without noise.
+    Integer and boolean tensors move by at least 1, which reveals whether they are passed on unclipped and without
+    noise.
 
     Parameters
     ----------
-    model, length
-        The tensors, by name, of which those of other kinds than numbers and switches are left alone; and the length of
-        the update among the tensors of floating-point numbers, negative for the opposite.
+    model
+        Tensors of the model, by name. Those that are neither numeric nor boolean do not move.
+    length
+        Length of the update among the tensors of floating-point numbers; a negative length gives the opposite update.
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
@@ -169,8 +185,10 @@ def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.gener
 
     Parameters
     ----------
-    arrays, model
-        Tensors, or parts of them, by name, and the model, whose tensors say of what kind they are.
+    arrays
+        Tensors, or parts of them, by name.
+    model
+        Tensors of the model, whose types decide.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 

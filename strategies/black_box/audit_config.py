@@ -44,8 +44,8 @@ class AuditConfig:
 
     claim: StatedClaim  # the claim of the app; its rounds are those of a trial, whatever the app's own training has
     trials: int = 220  # number of trials
-    # Their parent, with a directory for every app and every version of its code and of these settings: a run that finds
-    # some trials there plays the others.
+    # Parent of the directories of trials, with one for every app, every version of its code and all settings: a run
+    # that finds some trials there plays the others.
     directory: Path = Path("fl-audit-trials")
     # The contribution of the target's client. None is OWN; the first trials try it in turn with CRAFTED under Flower's
     # wrappers that clip on the server, else with WHOLE where the model has whole numbers or booleans beside others, and
@@ -94,17 +94,19 @@ class AuditConfig:
         return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
-        """Refuse a shard without a neighbour of the claim's kind; its size is None if the app did not ask for records.
+        """Refuse a shard without a neighbour of the claim's kind.
 
         Parameters
         ----------
-        records, fault
-            The number of records, and why the object from the app is no data set; empty if it is one.
+        records
+            Number of records in the shard; None if the app did not ask for records.
+        fault
+            Reason why the object from the app is no data set; empty if it is one.
 
         Raises
         ------
         InputError
-            If there is none.
+            If the shard has no such neighbour.
         """
         if fault:
             raise InputError(f"the claim is about records, and {fault}")
@@ -126,8 +128,10 @@ class AuditConfig:
 
         Parameters
         ----------
-        strategy, model
-            The strategy and the model of the app.
+        strategy
+            The strategy of the app.
+        model
+            The model of the app.
         """
         if self.contribution is not None:
             return (self.contribution,)
@@ -145,8 +149,10 @@ class AuditConfig:
 
         Parameters
         ----------
-        present, contribution
-            Whether the trial is one of D, and what the client contributes in such trials.
+        present
+            Whether the trial uses D, instead of D'.
+        contribution
+            Contribution of the client in trials with D.
         """
         with_it, opposite = _ACTIONS[contribution]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE

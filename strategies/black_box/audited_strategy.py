@@ -48,12 +48,14 @@ class AuditedStrategy(Strategy):
         return getattr(self._inner, name)
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """Train as the app's strategy does, then play trials; return the result of the training, unchanged.
+        """Train with the app's strategy, then play trials with it; return the result of the training, unchanged.
 
         Parameters
         ----------
-        args, kwargs
-            The arguments of the app's strategy.
+        args
+            Positional arguments of the app's strategy.
+        kwargs
+            Arguments of the app's strategy by name.
 
         Raises
         ------

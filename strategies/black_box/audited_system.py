@@ -27,12 +27,14 @@ Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message,
 
 
 def modified(mods: Sequence[Mod], train: Mod) -> Mod:
-    """Return training inside its modifiers, of which the first is the outermost, as in Flower.
+    """Return a training function inside mods, as Flower composes them.
 
     Parameters
     ----------
-    mods, train
-        The modifiers, and what they are around.
+    mods
+        The mods; the first is the outermost.
+    train
+        Function that trains, around which the mods are put.
     """
     if not mods:
         return train
@@ -117,11 +119,19 @@ def system_of(
 
     Parameters
     ----------
-    factory, mods
-        `package.module:name` of a function that returns a strategy of either interface or a system (if it takes an
-        argument, that is the number of clients), and of modifiers of the client app, outermost first.
-    clients, norm, is_clipped, observer
-        As in `AuditedSystem`; a system that the factory returns has its own. A norm of None is the strategy's, or 1.
+    factory
+        Name, as `package.module:name`, of a function that returns a strategy of either interface or a system. If it
+        takes an argument, that is the number of clients.
+    mods
+        Names, as `package.module:name`, of mods of the client app, outermost first.
+    clients
+        Number of clients, as in `AuditedSystem`; a system that the factory returns has its own settings.
+    norm
+        Clipping norm, as in `AuditedSystem`; None takes that of the strategy, or 1.
+    is_clipped
+        Whether clients clip their updates, as in `AuditedSystem`.
+    observer
+        Adversary that observes the trials, as in `AuditedSystem`.
 
     Raises
     ------
@@ -163,10 +173,12 @@ class Start:
 
         Parameters
         ----------
-        rounds, draws
-            The number of rounds, and the source of new states of generators.
+        rounds
+            Number of rounds of the trial.
+        draws
+            Generator of new states of the strategy's own random generators.
         moved
-            A map from original paths to their places in a trial, by which the strategy's paths are changed.
+            Function from an original path to its place in a trial, by which the strategy's paths are changed.
         """
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
@@ -185,8 +197,12 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     Parameters
     ----------
-    strategy, args, kwargs
-        The strategy whose `start` was called, with the arguments by position and by name.
+    strategy
+        The strategy whose `start` was called.
+    args
+        Positional arguments of the call.
+    kwargs
+        Arguments of the call by name.
     """
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # Further arguments of a strategy's `start` are passed on unchanged.

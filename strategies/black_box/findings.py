@@ -65,7 +65,7 @@ def _errors(seen: Sequence[Transcript]) -> list[str]:
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return the number of trials without an answer of the target's client, and why they say nothing; empty if none."""
+    """Return the number of trials without a reply of the target's client, and the reason why they do not count."""
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
         return ""
@@ -121,9 +121,12 @@ def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -
 
     Parameters
     ----------
-    campaign, columns, outside
-        The trials, names and slices of what was seen of the model, and where trials of this run wrote that could not be
-        kept apart.
+    campaign
+        The trials of the audit.
+    columns
+        Names and slices of the observed parts of the model.
+    outside
+        Paths, outside the copies of the working directory, to which trials of this run wrote.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials
@@ -156,7 +159,7 @@ def _result(campaign: Campaign) -> ClaimAudit:
 
 
 def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return further notes for the reader of these trials."""
+    """Return further remarks on these trials for the reader of the result."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

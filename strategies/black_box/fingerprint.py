@@ -1,4 +1,4 @@
-"""Fingerprints that tell to which app trials belong: digests of code and settings of a strategy, and of clients."""
+"""Fingerprints that assign trials to an app: digests of code and settings of a strategy, and of clients."""
 
 import functools
 import inspect
@@ -18,17 +18,19 @@ _FRAMES = 50  # number of frames above a modifier in which its app is searched
 
 
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
-    """Return a digest of a strategy and those that it wraps: their code, and their settings.
+    """Return a digest of the code and settings of a strategy and of the strategies that it wraps.
 
-    Settings are numbers, switches and plain words; other texts are left out, since many name files by the time of a
-    run. Code is that of the modules of the app which define it, with those that they import from the app; of an
-    installed library it is the class alone.
+    Settings are numbers, booleans and plain words; other texts are left out, since many name files by the time of a
+    run. Code means the app's modules that define the strategy, with the modules of the app that these import; of an
+    installed library only the class counts.
 
     Parameters
     ----------
-    strategy, arguments
-        A strategy of either of Flower's interfaces, and what its `start` is called with: settings of clients in
-        configurations belong to it; None for nothing.
+    strategy
+        A strategy of either of Flower's interfaces.
+    arguments
+        Arguments with which `start` of the strategy is called, since settings of clients in configurations belong to
+        it; None for none.
     """
     records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
     told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]
@@ -36,13 +38,15 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
 
 
 def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
-    """Return a digest of a client's code, called by a modifier: its app's functions, modifiers and settings.
+    """Return a digest of a client's code, called by a mod: the functions, mods and settings of its app.
 
     Parameters
     ----------
-    call_next, config
-        The app, or the modifiers nearer to it, which are what is known where the app itself is not found among the
-        callers; and the settings of the run, of which texts that are no plain words are left out.
+    call_next
+        The client app, or the mods that are closer to it; only these count where the app itself is not among the
+        callers.
+    config
+        Settings of the run; texts that are no plain words are left out.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]

@@ -1,4 +1,4 @@
-"""The audit inside the client app: a modifier that plays the target, and separates the trials of a client.
+"""The audit inside the client app: a mod that acts as the target, and separates the trials of a client.
 
 For claims about records the app asks for the records that it holds in a trial.
 """
@@ -39,15 +39,18 @@ _WITHOUT = (TargetAction.ALMOST_NOTHING, TargetAction.NOTHING)
 
 
 def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Answer as the client app does, or as the trial requires: the modifier of the client app.
+    """Client mod that answers as the client app does, or as the trial requires.
 
     Without an audited strategy at the other end it does nothing.
 
     Parameters
     ----------
-    message, context, call_next
-        The message to the client; its context, whose state is kept separately for every trial; and the app, or the
-        modifiers closer to it.
+    message
+        Message to the client.
+    context
+        Context of the client, whose state is kept separately for every trial.
+    call_next
+        The client app, or the mods that are closer to it.
     """
     note = read_note(message)
     with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as kept:

@@ -29,7 +29,7 @@ def adapted_strategy(found: object) -> Strategy:
 
 
 def layers_of(strategy: object) -> Iterator[object]:
-    """Yield a strategy and those that it wraps, the outermost first."""
+    """Yield a strategy and then the strategies that it wraps, from the outermost to the innermost."""
     seen = list[object]()
     while strategy is not None and not any(strategy is one for one in seen):
         seen.append(strategy)

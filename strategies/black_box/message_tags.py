@@ -1,4 +1,4 @@
-"""Tags of the audit on messages, where neither the app nor its modifiers look.
+"""Tags of the audit on messages, in a place that neither the app nor its mods read.
 
 A message keeps its content: the note to the client stands in its group id, which Flower hands on and nobody uses, and
 is taken away before the app sees the message. The answer travels in a `ConfigRecord` of its own, which the watched

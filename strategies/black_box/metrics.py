@@ -67,8 +67,10 @@ def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[
 
     Parameters
     ----------
-    name, value
-        The name of the value, and the value, of any type; one without numbers yields none.
+    name
+        Name of the value.
+    value
+        The value, of any type; one without numbers yields nothing.
     mean
         Prefix of the name of a list's mean.
     """

@@ -72,7 +72,8 @@ class _Round:
     reply: Floats | None = None  # the reply of the target's client, less the model that it received
     own: Floats | None = None  # the reply of the observing client, less the model that it received
     has_arrived: bool = False  # whether arrays of the target's client arrived
-    others: list[tuple[float, Floats]] = field(default_factory=list)  # the others' replies: weights and updates
+    # Replies of the other clients: weights and updates.
+    others: list[tuple[float, Floats]] = field(default_factory=list)
 
 
 @dataclass
@@ -252,12 +253,16 @@ def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Return the transcript of one trial; all trials are played here.
+    """Return the transcript of one trial; every trial runs through this function.
 
     Parameters
     ----------
-    start, grid, recorder
-        Has a strategy train on a grid, where its clients are: an app's own, or one in this process; who writes it down.
+    start
+        Function that has a strategy train on a grid.
+    grid
+        Grid that reaches the clients: an app's own, or one in this process.
+    recorder
+        Recorder of the trial.
     """
     result, refusal = None, None
     try:

@@ -52,7 +52,7 @@ class Model(Enum):
 
 
 class Others(Enum):
-    """The directions of the contributions of everybody but the target."""
+    """The directions of the contributions of all clients but the target."""
 
     IDENTICAL = "all others contribute the same"
     SPREAD = "the others point everywhere"
@@ -108,7 +108,7 @@ class Part:
     length: float = 1.0  # length of the update, as a multiple of the clipping norm
     examples: int = 10  # number of examples that it names
     loss: float = 1.0  # a metric that it reports
-    evaluation: float = 1.0  # the same metric, where it is asked to evaluate
+    evaluation: float = 1.0  # the metric that it reports where it is asked to evaluate
     form: ReplyForm = ReplyForm.PLAIN  # form of its reply
 
 
@@ -118,9 +118,8 @@ class Scenario:
 
     name: str  # by which it is called
     words: str  # description
-    # `present`, `absent`: what the target contributes under D and under D'. For claims about records this is the
-    # differing record, and `absent` is a record only where the relation is replacement.
-    present: Part
+    present: Part  # contribution of the target under D; for claims about records that of the differing record
+    # Contribution of the target under D'; for claims about records a record only where the relation is replacement.
     absent: Part = Part()
     others: Part = Part(Direction.SECOND)  # contribution of everybody else
     model: Model = Model.PLAIN  # parameters of the model

@@ -22,10 +22,10 @@ class Template(NamedTuple):
     """The model of a trial."""
 
     arrays: Arrays  # the initial values, by name, in the order of their names; nobody may write to them
-    # `first`, `second`: two orthogonal unit vectors over the trained tensors, zero elsewhere: no vector is moved by a
-    # usual update that is a parameter without axes, a counter, a switch or a running statistic.
+    # Unit vector over the trained tensors, zero elsewhere. It moves no parameter without axes, counter, boolean or
+    # running statistic, which a usual update changes in its own way.
     first: Floats
-    second: Floats
+    second: Floats  # unit vector of the same kind, orthogonal to `first`
     tensors: tuple[tuple[str, slice], ...]  # name and slice of every tensor among the flattened parameters
     trained: NDArray[np.int64]  # places of the trained parameters
 
@@ -79,12 +79,16 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether an update of one sort of tensors moves this tensor; False for all other directions.
+    """Return whether an update along a direction that belongs to one sort of tensors moves a tensor; else False.
 
     Parameters
     ----------
-    direction, name, array
-        Direction of the update, and the tensor.
+    direction
+        Direction of the update.
+    name
+        Name of the tensor.
+    array
+        The tensor itself.
     """
     match direction:
         case Direction.SCALAR:
@@ -106,10 +110,16 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
 
     Parameters
     ----------
-    part, round, schedule
-        The client's part, the round, and its variation over rounds.
-    model, norm
-        The model with its directions, and the norm that lengths are multiples of.
+    part
+        Part of the client in the trial.
+    round
+        Number of the round.
+    schedule
+        Variation of the part over rounds.
+    model
+        Template of the model, with its directions.
+    norm
+        Norm of which lengths are multiples.
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
@@ -145,12 +155,16 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
 
 
 def others_of(others: Others, model: Template, count: int) -> Floats:
-    """Return the contributions of all others in an environment, shape (count, parameters), each of length 1.
+    """Return the contributions of all other clients of a scenario, shape (count, parameters), each of length 1.
 
     Parameters
     ----------
-    others, model, count
-        Their directions, except IDENTICAL, which the scenario decides; the model; and their number.
+    others
+        Directions of the other clients' contributions, except IDENTICAL, which the scenario decides.
+    model
+        Template of the model.
+    count
+        Number of the other clients.
     """
     if others is Others.MEDIAN:
         # Of an odd number one more pulls away from the target, which makes them even.
@@ -169,8 +183,14 @@ def replied(received: Arrays, update: Floats, model: Template, form: ReplyForm) 
 
     Parameters
     ----------
-    received, update, model, form
-        The model that it was sent, what it adds, shape (parameters,), names and shapes, and the form of the reply.
+    received
+        The model that the client received.
+    update
+        The client's update, shape (parameters,).
+    model
+        Template with the names and shapes of the tensors.
+    form
+        Form of the reply.
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})

@@ -62,22 +62,30 @@ def audit_system(
 
     Parameters
     ----------
-    system, claim
-        The strategy, with what its clients do, and what it claims.
-    budget, confidence
-        The number of trials, None for the usual number; and the probability with which a claim that holds is not called
-        violated, above 0.5 and below 1.
-    seed, processes
-        Seed of the trials, and how many are played at the same time. The global generators of Python, numpy and torch
-        are seeded for them: code of other people draws its noise there.
-    exclude, include
-        Scenarios that are left out, because the claim does not cover them, and those that are played, None for
-        all that say something about the claim.
-    seconds, tell
-        The time of the trials, above 0: half of it for those that look for distinguishers; and the function that takes
-        progress messages.
+    system
+        The strategy, with the mods and settings of its clients.
+    claim
+        Claim of the strategy.
+    budget
+        Number of trials; None for the usual number.
+    confidence
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+    seed
+        Seed of the trials. The global generators of Python, numpy and torch are seeded from it too, since an app's code
+        draws its noise from them.
+    processes
+        Number of processes that play trials at the same time, at least 1.
+    exclude
+        Names of scenarios that are left out because the claim does not cover them.
+    include
+        Names of the scenarios that are played; None for all that say something about the claim.
+    seconds
+        Largest time of the trials, above 0. The trials that look for distinguishers may take half of it.
+    tell
+        Function that receives messages on progress.
     keep
-        Takes what is to be said if the trials can go on no further, after every distinguisher that was tried.
+        Function that receives the result so far after every distinguisher that was tried, for the case that the trials
+        cannot go on.
     """
     kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
     kinds = [kind for kind in kinds if include is None or kind.name in include]
@@ -131,8 +139,10 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 
     Parameters
     ----------
-    system, claim
-        The system, and the claim about it.
+    system
+        The audited system.
+    claim
+        The claim about this system.
     """
     # The usual number, and the others that the strategy can be made for.
     sizes = {None, *({FEW, MANY} - {system.clients} if system.has_any_size else ())}
@@ -168,7 +178,7 @@ class _Player:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Play a chunk, or as many of its trials as the time on the monotonic clock allows."""
+        """Play the trials of a chunk until the time on the monotonic clock is over."""
         copy = self._copy_here()
         draws, present = self._drawn(wanted)
         seed_generators(draws)

@@ -62,7 +62,7 @@ class Campaign:
 
     @property
     def chosen(self) -> str:
-        """The contribution that told most in the first trials; the only one if there is one."""
+        """The contribution that separated D from D' best in the first trials; the only one if there is one."""
         if len(self.contributions) == 1:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
@@ -141,8 +141,10 @@ class Campaign:
 
         Parameters
         ----------
-        trial, seen
-            The trial's number, and its transcript.
+        trial
+            Number of the trial.
+        seen
+            Transcript of the trial.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
@@ -182,11 +184,18 @@ def open_campaign(
 
     Parameters
     ----------
-    audit, shapes, tried
-        The configuration, shapes of the model's tensors, and the possible contributions of the target's client.
-    app, code, tell
-        Name of the app; fingerprint of its strategy and its clients; and what takes, in words, what becomes of earlier
-        trials.
+    audit
+        Configuration of the audit.
+    shapes
+        Shapes of the model's tensors.
+    tried
+        The possible contributions of the target's client.
+    app
+        Name of the app.
+    code
+        Fingerprint of the app's strategy and clients.
+    tell
+        Function that receives a message on the treatment of earlier trials.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}

@@ -94,11 +94,13 @@ class WorkerPool(Generic[Task, Done]):
     Parameters
     ----------
     work
-        Does one task; the time by the monotonic clock when it should stop comes with it.
+        Function that does one task; its second argument is the time, by the monotonic clock, at which it should stop.
     lost
         A function that gives the result of a task that ended its process twice, with how it ended.
-    processes, say
-        Number of processes; and the function that takes the reason why there are fewer.
+    processes
+        Number of processes; 1 executes the tasks in this process.
+    say
+        Function that receives the reason why there are fewer processes.
     """
 
     def __init__(
@@ -114,12 +116,14 @@ class WorkerPool(Generic[Task, Done]):
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
-        """Return the results of tasks by their positions: of all, or of those that are done when the time is over.
+        """Return the results of all tasks, or of those that are done in time, keyed by the positions of the tasks.
 
         Parameters
         ----------
-        tasks, until
-            The tasks, and the time on the monotonic clock.
+        tasks
+            The tasks.
+        until
+            Time, by the monotonic clock, at which the work ends.
         """
         found = dict[int, Done]()
         if self._count > 1:
@@ -204,8 +208,14 @@ def crew(
 
     Parameters
     ----------
-    work, lost, processes, say
-        As for `WorkerPool`.
+    work
+        Function that does one task, as for `WorkerPool`.
+    lost
+        Function that returns the result of a task that ended its process twice, as for `WorkerPool`.
+    processes
+        Number of processes, as for `WorkerPool`.
+    say
+        Function that receives the reason why there are fewer processes.
     """
     found = WorkerPool(work, lost, processes, say)
     try:

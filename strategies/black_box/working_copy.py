@@ -146,12 +146,14 @@ _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
 
 @contextmanager
 def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
-    """Play a trial in a copy of the working directory, with silent trackers; the copy is restored afterwards.
+    """Run the block in a copy of the working directory, with silent trackers; the copy is restored afterwards.
 
     Parameters
     ----------
-    copy, thoroughly
-        The copy of the working directory, and whether all its files are looked at afterwards.
+    copy
+        The copy of the working directory.
+    thoroughly
+        Whether all files of the copy are checked for changes afterwards.
     """
     if _here["copy"] is not None:  # in a trial already: its clients answer in this process
         yield

@@ -30,13 +30,15 @@ def watched(strategy: object, watch: TrainingObserver) -> Any:
 
     Parameters
     ----------
-    strategy, watch
-        A strategy of Flower's, of the new interface or the old one, and who watches.
+    strategy
+        A Flower strategy, of the new interface or the old one.
+    watch
+        The observer that stores the releases.
 
     Raises
     ------
     InputError
-        If it is no strategy of Flower's.
+        If the object is not a Flower strategy.
     """
     if isinstance(strategy, Strategy):
         return ObservedStrategy(strategy, watch)
@@ -131,7 +133,7 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryNote]:
-    """Yield the notes in replies, with each one's weight over the heaviest; to be called after averaging.
+    """Yield the canary notes in replies, each with its weight over the heaviest one; to be called after averaging.
 
     Only then are the weights final, because a wrapper may have made them equal.
     """

@@ -59,13 +59,17 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
 
     Parameters
     ----------
-    app, named, stand_ins
-        The app, the part, as `module:name`, and what stands in for missing packages.
+    app
+        The app.
+    named
+        Name of the part, as `module:name`.
+    stand_ins
+        Import finder that provides stand-ins, modules without function, for packages that are missing.
 
     Raises
     ------
     InputError
-        If it cannot be had.
+        If the part cannot be imported.
     """
     module, _, attribute = named.partition(":")
     top = module.partition(".")[0]
@@ -82,7 +86,10 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
 
 
 class _Kind(type):
-    """The type of stand-ins: classes, so that they can be called, subclassed, subscripted and named in annotations."""
+    """Metaclass of the stand-ins for objects of missing packages.
+
+    Stand-ins are classes, so that an app can call, subclass and subscript them and name them in annotations.
+    """
 
     def __getattr__(cls, name: str) -> Any:
         return _attribute(name)
@@ -141,8 +148,12 @@ class StandIns(MetaPathFinder, Loader):
 
         Parameters
         ----------
-        fullname, path, target
-            As in `importlib.abc.MetaPathFinder`.
+        fullname
+            Full name of the module, see `importlib.abc.MetaPathFinder`.
+        path
+            Search path of the parent package, see `importlib.abc.MetaPathFinder`.
+        target
+            Module object for a hint, see `importlib.abc.MetaPathFinder`.
         """
         top = fullname.partition(".")[0]
         if top not in self.packages:

@@ -42,7 +42,7 @@ class StatedAppClaim:
 def stated_by(
     strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int, delta: float = 1e-5
 ) -> StatedAppClaim:
-    """Return the claim of a strategy and the modifiers of its clients.
+    """Return the claim of a strategy and its client mods.
 
     A noise multiplier over a clipping norm is read as Gaussian noise of a sum to which a client adds at most the norm,
     once a round; of Flower's adaptive wrappers the noised count of clipped clients is composed with it (Andrew et al.
@@ -51,11 +51,16 @@ def stated_by(
 
     Parameters
     ----------
-    strategy, mods
-        The strategy with all its wrappers, and the modifiers of its clients.
-    adjacency, rounds, delta
-        Between which neighbours, None for the usual ones of the mechanism, rounds of a trial, and the delta at which
-        noise is put into words, above 0 and below 1.
+    strategy
+        The strategy with all its wrappers.
+    mods
+        The client mods of the app.
+    adjacency
+        The relation between neighbours; None for the usual one of the mechanism.
+    rounds
+        Number of rounds of a trial.
+    delta
+        Delta at which the noise is expressed as an epsilon, above 0 and below 1.
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):
@@ -126,8 +131,10 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
     Parameters
     ----------
-    stated, rounds
-        The claim, for a trial, and how many rounds the app has.
+    stated
+        The claim of the app for a trial.
+    rounds
+        Number of rounds of the app.
     """
     claim = stated.claim
     if claim is None:
@@ -147,12 +154,16 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
 
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
-    """Return why trials of few rounds cannot support a reviewer's epsilon of the whole training; empty if they can.
+    """Return the reason why trials of few rounds cannot support an epsilon for the whole training; empty if they can.
 
     Parameters
     ----------
-    stated, rounds, played
-        The claim, for a trial, and how many rounds the app has, and a trial.
+    stated
+        The claim of the app for a trial.
+    rounds
+        Number of rounds of the app.
+    played
+        Number of rounds of a trial.
     """
     claim = stated.claim
     if claim is None or claim.epsilon is None or not stated.is_of_reviewer:

@@ -58,12 +58,18 @@ def look_into_clients(
 
     Parameters
     ----------
-    app, caught, nodes
-        The app, what its server would train with, and how many clients it sees.
+    app
+        The app.
+    caught
+        The captured strategy, with which the app's server would train.
+    nodes
+        Number of clients that the app sees.
     data
-        The reviewer's data in the place of the app's, as `module:function`; None for the app's own.
-    seconds, delta
-        The time for the clients' training, and the delta of the claim; None for that of their accountants.
+        The reviewer's data in place of the app's own data, as `module:function`; None for the data of the app.
+    seconds
+        Largest time in seconds for the training of the clients.
+    delta
+        Delta of the claim, above 0 and below 1; None for the delta of the clients' accountants.
     """
     try:
         client = loaded(app, app.client, StandIns(app.directory))

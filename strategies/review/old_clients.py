@@ -47,8 +47,10 @@ def of_old_message(reply: Message, asked: Message) -> Message:
 
     Parameters
     ----------
-    reply, asked
-        The client's answer, and the message that it answers, in the old form.
+    reply
+        Reply of the client in the old interface.
+    asked
+        The message, in the old interface, to which the client replies.
     """
     if not reply.has_content():
         return reply

@@ -9,12 +9,11 @@ from fl_audit.privacy.names import NoiseOver
 class ReviewOptions:
     """The options of a reviewer besides the app."""
 
-    # `epsilon`, `delta`, `noise_multiplier`, `adjacency`: the claim; None reads it from the app.
-    epsilon: float | None = None
-    delta: float = 1e-5
-    noise_multiplier: float | None = None
-    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY  # quantity that this noise multiplier multiplies
-    adjacency: str | None = None
+    epsilon: float | None = None  # epsilon of the claim; None reads it from the app
+    delta: float = 1e-5  # delta of the claim
+    noise_multiplier: float | None = None  # noise multiplier of the claim; None reads it from the app
+    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY  # quantity by which the noise multiplier is multiplied
+    adjacency: str | None = None  # relation between neighbours of the claim; None reads it from the app
     norm: float | None = None  # the clipping norm; None takes what was read, or 1
     is_clipped: bool = True  # whether anything but the clients' own code clips
     # Number of clients of the app; None takes its file, the number that its wrapper is made for, or Flower's usual 10.

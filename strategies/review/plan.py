@@ -61,7 +61,7 @@ NUMBERS = {
 class Plan(NamedTuple):
     """The trials to play, and their number."""
 
-    kinds: tuple[Scenario, ...]  # their kinds
+    kinds: tuple[Scenario, ...]  # scenarios of the trials
     rounds: int  # rounds of a trial
     budget: Budget  # trials
     words: str  # its number of trials, in words
@@ -84,8 +84,10 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 
     Parameters
     ----------
-    strategy, nodes
-        The strategy, and how many clients there are.
+    strategy
+        The strategy.
+    nodes
+        Number of clients that are connected.
     """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
@@ -98,15 +100,18 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 
 
 def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
-    """Return the number of clients that the app sees, and remarks on it.
+    """Return the number of clients that the app sees, and remarks on this number.
 
-    Where nobody names a number, it is the smallest one with which a strategy asks as many as the wrapper is made for.
+    Without a named number, it is the smallest one with which the strategy asks as many clients as its wrapper expects.
 
     Parameters
     ----------
-    strategy, named, made_for
-        The strategy; the number of clients that the user or the app names, None where nobody does; and the number of
-        clients a round that the strategy's wrapper is made for, None where there is none.
+    strategy
+        The strategy.
+    named
+        Number of clients that the user or the app names; None where neither does.
+    made_for
+        Number of clients in a round for which the strategy's wrapper is configured; None without such a wrapper.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)
@@ -126,12 +131,14 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return the least number of clients, and how many the strategy then asks; None unless its wrapper expects more.
+    """Return the least number of clients and how many of them the strategy asks; None unless its wrapper expects more.
 
     Parameters
     ----------
-    strategy, made_for
-        As in `nodes_of`.
+    strategy
+        The strategy.
+    made_for
+        Number of clients in a round for which the strategy's wrapper is configured, as in `nodes_of`.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else asked_of(strategy, first)
@@ -188,9 +195,12 @@ def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool
 
     Parameters
     ----------
-    kinds, own, has_claim
-        All that say something about its claim, its own model, and whether it claims anything: if not, the plainest
-        trial shows it.
+    kinds
+        All scenarios that say something about the claim of the app.
+    own
+        The app's own model; None where it is not known.
+    has_claim
+        Whether the app claims a guarantee. If it claims none, the plainest scenario shows that.
     """
     found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
     if not has_claim:
@@ -223,12 +233,22 @@ def plan_of(
 
     Parameters
     ----------
-    kinds, claim
-        The scenarios, and what they are held to.
-    own_seconds, seconds, left
-        Seconds of a round on the app's own model, and on a small one; and seconds that all processes have together.
-    wanted, is_free, is_quick
-        Rounds of a trial, at best, whether it may have fewer, and whether fewer trials are wanted.
+    kinds
+        The scenarios to plan.
+    claim
+        The claim against which the scenarios are tested.
+    own_seconds
+        Seconds that a round takes on the app's own model.
+    seconds
+        Seconds that a round takes on a small model.
+    left
+        Seconds of computing that remain for all processes together.
+    wanted
+        Number of rounds of a trial if the time allows it.
+    is_free
+        Whether a trial may have fewer rounds than `wanted`.
+    is_quick
+        Whether the reviewer asked for fewer trials.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
     budgets = {"the usual number of trials": _USUAL, "fewer trials": _FEWER, "the fewest trials": fewest(claim)}
@@ -290,8 +310,10 @@ def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[Leak, ..
 
     Parameters
     ----------
-    results, kinds
-        Trials of the model, and of the numbers beside it, and the scenarios that were planned, by name.
+    results
+        Audits of the released model, and of the numbers that are released beside it.
+    kinds
+        Names of the scenarios that were planned.
     """
 
     def is_about(aside: SideChannel, kind: Scenario) -> bool:

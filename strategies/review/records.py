@@ -65,8 +65,10 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[OfRecords, ..
 
     Parameters
     ----------
-    file, config
-        The app's `pyproject.toml`, and its settings by their full names.
+    file
+        Path of the app's `pyproject.toml`.
+    config
+        Settings of the app, keyed by their full names.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
     found = list[OfRecords]()

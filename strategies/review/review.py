@@ -60,7 +60,7 @@ class Review:
     buffers: int | None = None  # number of buffers of its own model; None if the model was not seen
     of_records: tuple[OfRecords, ...] = ()  # places where its code names something for the privacy of records
     reported: tuple[str, ...] = ()  # names of the numbers that clients report in trials, beside that of examples
-    asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
+    asked_for: tuple[str, ...] = ()  # names of the reported numbers that the app's own code looks up in replies
     # Parts of the mechanism and its claims that could not be loaded or read, with reasons: nothing is certain then.
     unseen: tuple[str, ...] = ()
     inside: "OfClients | None" = None  # assessment of its clients' training; None if nothing names their privacy
@@ -69,14 +69,19 @@ class Review:
 def review(
     directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
 ) -> Review:
-    """Review the app in a directory, or report in one line why it cannot be; its code runs here, in its own directory.
+    """Review the app in a directory, or raise `InputError` if it cannot be reviewed; its code runs in this process.
 
     Parameters
     ----------
-    directory, wishes, tell
-        Directory of the app, what is asked of the review, and who is told how far it is.
+    directory
+        Directory of the app.
+    wishes
+        Options of the review.
+    tell
+        Function that receives messages on progress.
     keep
-        Takes what is to be said if the review can go on no further, before the trials and after every distinguisher.
+        Function that receives the review so far, before the trials and after every distinguisher, for the case that the
+        review cannot go on.
     """
     began = time.monotonic()
     read = _read(directory, wishes)
@@ -279,7 +284,7 @@ def _claimed(
     """Return the app's names for the privacy of records, and those claims that could not be loaded or read.
 
     Settings that name privacy belong to the claim where there is one, and to records where the code names something for
-    them. Alone they may be about clients as well, and nobody saw them at work.
+    them. Without either they may be about clients as well, and their effect was not observed.
     """
     if stated.claim is not None:
         return found, caught.unseen

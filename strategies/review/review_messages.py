@@ -115,7 +115,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return the line on clients that were not seen in training, with the reason; empty where nobody tried."""
+    """Return the line on clients that were not observed in training, with the reason; empty where none was tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)

@@ -25,14 +25,16 @@ def name_of(mod: Mod) -> str:
 
 
 def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
-    """Return in a line how the first message of secure aggregation fails in modifiers around it; empty if it does not.
+    """Return one line on the failure of the first message of secure aggregation in outer mods; empty if it succeeds.
 
-    Flower puts the first modifier of a list outermost: it sees messages of the protocol, and masked vectors alone.
+    Flower puts the first mod of a list outermost: this mod sees the protocol's messages, and only masked vectors.
 
     Parameters
     ----------
-    outer, agreeing
-        Modifiers before that of secure aggregation in the list of a client app, and that one.
+    outer
+        Mods that come before the one of secure aggregation in the list of a client app.
+    agreeing
+        The mod of secure aggregation.
     """
     make_messages_for(RUN_ID, _SERVER)
     message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")

@@ -92,8 +92,12 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
 
     Parameters
     ----------
-    app, nodes, stand_ins
-        The app, how many clients it sees, and stand-ins for what is missing.
+    app
+        The app.
+    nodes
+        Number of clients that the app sees.
+    stand_ins
+        Import finder that provides stand-ins, modules without function, for packages that are missing.
 
     Raises
     ------
@@ -200,9 +204,12 @@ def _noted_mods() -> Iterator[_NotedMods]:
 def _client_mods(
     app: App, stand_ins: StandIns, noted: _NotedMods
 ) -> tuple[tuple[PlayedMod, ...], list[str], list[str]]:
-    """Return the modifiers of an app's clients that can be played, remarks on the others, and what is not observed.
+    """Return the client mods of an app that trials can call, and remarks on all others.
 
-    They apply to all messages, or to those of one of the functions of the client app.
+    The result has three parts: the mods that trials call; remarks, one line each, on mods that trials need not call;
+    and one line for mods that could not be loaded, whose effect trials do not observe.
+
+    A mod applies to all messages, or to those of one function of the client app.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []

@@ -40,11 +40,11 @@ class KnowledgeComparison(NamedTuple):
     """Two adversaries at one federation."""
 
     name: str  # the additional knowledge of the first
-    # `more`, `less`: the federation as each sees it; the releases are the same.
-    more: Combination
-    less: Combination
+    more: Combination  # the federation as the adversary with more knowledge sees it; the releases are the same
+    less: Combination  # the federation as the adversary with less knowledge sees it
     noise_multiplier: float  # z
-    colluders: tuple[int, int] | None = None  # of the first and of the second; as the combinations say where None
+    # Numbers of colluders of the first and of the second adversary; None takes those of the combinations.
+    colluders: tuple[int, int] | None = None
     subtracts: bool = True  # whether the second subtracts its own share of the noise
 
 
@@ -52,9 +52,8 @@ class Compared(NamedTuple):
     """The result of a comparison."""
 
     comparison: KnowledgeComparison  # the comparison
-    # `more`, `less`: mean probability of being right of the one who knows more, and of the other.
-    more: float
-    less: float
+    more: float  # mean probability of being right of the adversary that knows more
+    less: float  # mean probability of being right of the adversary that knows less
     difference: MeanInterval  # mean of the paired differences, with its interval
     refuted_high: float  # upper end of the interval that would prove that more knowledge hurts
 
@@ -87,8 +86,10 @@ def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
 
     Parameters
     ----------
-    comparison, trials
-        The federation with its adversaries, and how many trials.
+    comparison
+        The federation and the adversaries that are compared.
+    trials
+        Number of trials.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -141,8 +142,10 @@ def knowledge_table(compared: list[Compared], trials: int) -> Table:
 
     Parameters
     ----------
-    compared, trials
-        The comparisons, and the number of trials.
+    compared
+        The comparisons.
+    trials
+        Number of trials of each comparison.
     """
     title = f"What more knowledge is worth: probability of being right, {trials} trials, the same for both"
     columns = ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference")

@@ -56,10 +56,8 @@ class Trained:
     labels: Integers  # of the targets, shape (targets,)
     is_in: Flags  # targets that each trial used, shape (trials, targets)
     shadows: Flags  # trials that Shokri's attack learns from, shape (trials,)
-    # `confidences`, `log_p`: confidence in the label on the scale of log-odds, and its logarithm, shape (trials,
-    # targets).
-    confidences: Floats
-    log_p: Floats
+    confidences: Floats  # confidence in the label on the scale of log-odds, shape (trials, targets)
+    log_p: Floats  # logarithm of the confidence in the label, shape (trials, targets)
     population_log_p: Floats  # logarithm of the confidence in the labels of as many records that no trial used
 
     @property
@@ -73,15 +71,21 @@ def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) 
 
     Parameters
     ----------
-    data, trials, targets
-        The source of records, twice as many as there are targets; numbers of models and of targets.
-    steps, seed
-        Number of steps, and the seed of records, coins and initial weights.
+    data
+        Source of the records, which has at least twice as many records as there are targets.
+    trials
+        Number of models.
+    targets
+        Number of targets of each model.
+    steps
+        Number of steps.
+    seed
+        Seed of records, coins and initial weights.
 
     Raises
     ------
     InputError
-        If there are fewer records than that.
+        If the source has fewer records.
     """
     pool, draw = load_source(data).pool, np.random.default_rng(seed)
     records, needed = len(pool.labels), 2 * targets
@@ -223,9 +227,8 @@ class AttackRow:
 
     package: str  # package of the other one
     comparison: PackageComparison  # the comparison
-    # `ours`, `theirs`: AUC, mean over attacked trials.
-    ours: float
-    theirs: float
+    ours: float  # AUC of our attack, mean over attacked trials
+    theirs: float  # AUC of the package's attack, mean over attacked trials
     error: float  # standard error of our AUC over trials
     # Largest difference of scores that must be equal, relative to 1 + the larger of both; None where none must.
     apart: float | None
@@ -246,8 +249,14 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
 
     Parameters
     ----------
-    package, comparison, trained, theirs
-        The package's name, the comparison, the models and targets that both attack, and the package's scores.
+    package
+        Name of the package.
+    comparison
+        The compared attack and its counterpart in the package.
+    trained
+        The models and targets that both attack.
+    theirs
+        Scores by the package.
     """
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
@@ -274,8 +283,12 @@ def compare(
 
     Parameters
     ----------
-    trained, interpreters, packages
-        The outputs of the models; interpreters by the package's option, None skips it; and the packages.
+    trained
+        The outputs of the models.
+    interpreters
+        Path of an interpreter for each package, keyed by the package's option; None skips the package.
+    packages
+        The packages.
     """
     rows = list[AttackRow]()
     for package in packages:

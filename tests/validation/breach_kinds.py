@@ -33,9 +33,8 @@ class NoiseRound:
     """The values from which a mechanism may draw the noise of one round."""
 
     normals: Callable[[int], Floats]  # the honest draws of a round from 1, float64 (trials, parameters)
-    # `number`, `rounds`: the round, and how many there are.
-    number: int
-    rounds: int
+    number: int  # number of the round
+    rounds: int  # number of rounds of the run
     members: Flags  # whether the trials hold D, bool (trials,): no honest mechanism looks at it
     sigma: Floats  # the claimed noise of each trial, (trials,)
     sizes: tuple[int, ...]  # sizes of the parameter tensors
@@ -73,9 +72,8 @@ class Breach:
     multiplier: float | None = None  # the claimed noise multiplier; left out, that of the other breaches
     spares_sum: bool = False  # whether the noise along the sum of all contributions is left out
     below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
-    # `trials`, `parameters`: trials, and parameters of the model, of a made-up run.
-    trials: int = 20
-    parameters: int = 650
+    trials: int = 20  # number of trials of a synthetic run
+    parameters: int = 650  # number of parameters of the model of a synthetic run
 
     def drawn(self, at: NoiseRound) -> Floats:
         """Return its noise of a round, in the units of the sum, (trials, parameters)."""
@@ -86,8 +84,10 @@ class Breach:
 
         Parameters
         ----------
-        at, noise
-            The round with the target's contributions, and its noise.
+        at
+            The round with the target's contributions.
+        noise
+            Noise of the round, (trials, parameters).
         """
         return noise if self.target is None else self.target(at, noise)
 

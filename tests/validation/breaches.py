@@ -40,9 +40,8 @@ class BreachStudy(NamedTuple):
     """Runs of one breach."""
 
     breach: Breach | OpenedBreach  # the breach
-    # `runs`, `found`: how many runs there were, and in how many of them any test found it.
-    runs: int
-    found: int
+    runs: int  # number of runs with the breach
+    found: int  # number of runs in which any test found the breach
     # Number of runs in which each of the tests made for it found it, or any other where none of those did; the most
     # frequent first.
     by_test: tuple[tuple[str, int], ...]
@@ -83,8 +82,10 @@ def synthetic_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasuremen
 
     Parameters
     ----------
-    breach, number
-        The breach, and the number that seeds the run.
+    breach
+        The breach.
+    number
+        Number of the run, from which it is seeded.
     """
     if isinstance(breach, OpenedBreach):
         return breach.made_up(number)

@@ -51,13 +51,11 @@ class Training:
 
     canaries: int  # clients whose coin decides in every round, at least 1
     agreement: float = 0.0  # cosine between the updates of any two other clients, from 0 to 1
-    # `rounds`, `clients`, `dimension`, `noise_multiplier`, `decoys`: as named; decoys are directions a round that
-    # nobody sent.
-    rounds: int = 100
-    clients: int = 50
-    dimension: int = 5000
-    noise_multiplier: float = 1.0
-    decoys: int = 20
+    rounds: int = 100  # number of rounds
+    clients: int = 50  # number of clients
+    dimension: int = 5000  # number of parameters
+    noise_multiplier: float = 1.0  # noise multiplier of the training
+    decoys: int = 20  # number of directions in a round that no client sent
 
     @property
     def claim(self) -> Claim:
@@ -90,9 +88,8 @@ class CanaryLine(NamedTuple):
     training: Training  # the setting
     method: str  # by name
     share: float  # mean lower bound of a round's mu over the truth
-    # `runs`, `held`: trainings, and those whose bound held.
-    runs: int
-    held: int
+    runs: int  # number of trainings
+    held: int  # number of trainings whose bound held
     epsilon: float  # mean epsilon over the training
     needed: float | None  # requirement on `share`; None where there is none
 
@@ -111,8 +108,12 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
 
     Parameters
     ----------
-    training, runs, seed
-        The setting, how many trainings, and their seed.
+    training
+        Setting of the trainings.
+    runs
+        Number of trainings.
+    seed
+        Seed of the trainings.
     """
     methods = {
         "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),

@@ -91,10 +91,14 @@ def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Gen
 
     Parameters
     ----------
-    number, around
-        Number of the run, and where it is played, with what may befall that.
-    place, draw
-        The directory of its configuration and of the run; the generator that chooses the faults and their times.
+    number
+        Number of the run.
+    around
+        Cluster on which the run is played, and the faults that may be injected into it.
+    place
+        Directory of the run and of its configuration.
+    draw
+        Generator of the faults and their times.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -188,9 +192,14 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
     Parameters
     ----------
-    out, kills, seed, minutes
-        The directory of the counts, the number of kills and partitions, the seed of the faults, and the minutes after
-        which no run begins.
+    out
+        Directory to which the counts are written.
+    kills
+        Number of kills and partitions after which the campaign ends.
+    seed
+        Seed of the faults.
+    minutes
+        Minutes after which no further run begins.
 
     Raises
     ------

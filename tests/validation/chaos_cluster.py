@@ -67,8 +67,10 @@ class ChaosEnvironment(Protocol):
 
         Parameters
         ----------
-        config, run
-            File of its configuration, and its directory.
+        config
+            File of the run's configuration.
+        run
+            Directory of the run.
         """
 
     def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
@@ -76,9 +78,12 @@ class ChaosEnvironment(Protocol):
 
         Parameters
         ----------
-        blow, draw, driver
-            The fault, the generator that chooses the victim, and the process that plays the run, or looks on while
-            another does.
+        blow
+            The fault to inject.
+        draw
+            Generator that chooses the victim.
+        driver
+            Process that plays the run, or waits while another process does.
         """
 
     def left_of(self, driver: int) -> int:
@@ -89,8 +94,10 @@ class ChaosEnvironment(Protocol):
 
         Parameters
         ----------
-        status, run
-            The exit status of its command, and its directory.
+        status
+            Exit status of the command that played the run.
+        run
+            Directory of the run.
         """
 
     def fall(self) -> None:

@@ -171,14 +171,12 @@ STATEMENTS = (
 class CoverageLine:
     """The measured coverage of a statement in one of its settings."""
 
-    # `statement`, `setting`: which, and in which setting of how many.
-    statement: str
-    setting: str
+    statement: str  # name of the statement
+    setting: str  # setting with the worst coverage
     settings: int  # number of settings that were searched
     nominal: float | None  # the confidence that is printed; None where none is
-    # `runs`, `covered`: runs played, and how many of them covered the truth.
-    runs: int
-    covered: int
+    runs: int  # number of runs
+    covered: int  # number of runs in which the interval covered the truth
 
     @property
     def coverage(self) -> float:
@@ -205,8 +203,12 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
 
     Parameters
     ----------
-    statement, runs, search_runs
-        The statement, the number of runs of its worst settings, and the number of runs of every setting in the search.
+    statement
+        The statement.
+    runs
+        Number of runs of the settings with the worst coverage.
+    search_runs
+        Number of runs of every setting in the search.
     """
     plays, key = statement.plays(), list(statement.name.encode())
     numbered = dict(enumerate(plays))

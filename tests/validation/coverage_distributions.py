@@ -81,8 +81,10 @@ def at_least(low: float, truth: float) -> PrintedStatement:
 
     Parameters
     ----------
-    low, truth
-        The bound that is printed, and the number that it is about.
+    low
+        The printed bound.
+    truth
+        True value of the number that is bounded.
     """
     return PrintedStatement(low, math.inf, truth)
 

@@ -131,8 +131,10 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
 
     Parameters
     ----------
-    method, kind
-        The bound, and what of it, "epsilon" or "mu".
+    method
+        Method of the bound.
+    kind
+        Bounded number, "epsilon" or "mu".
     """
     distributions = [
         (releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)

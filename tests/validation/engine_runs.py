@@ -42,8 +42,10 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
 
     Parameters
     ----------
-    seed, changes
-        Seed of the run, and what differs, by section of the configuration.
+    seed
+        Seed of the run.
+    changes
+        Settings that differ, by section of the configuration.
     """
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
@@ -103,8 +105,12 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
     Parameters
     ----------
-    count, directory, seed
-        The number of plans, the path of the nasty records, and a number: another one gives other plans.
+    count
+        The number of plans.
+    directory
+        Directory to which the nasty records are written.
+    seed
+        Seed of the plans.
     """
     nasty = directory / "nasty.npz"
     _write_nasty_records(nasty)
@@ -131,8 +137,10 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> NoiseMeasurement
 
     Parameters
     ----------
-    plan, parties
-        The plan, and the programs of the parties.
+    plan
+        The plan.
+    parties
+        The programs of the parties.
     """
     torch.set_num_threads(1)
     return measured_in(played(plan, parties).run)

@@ -57,8 +57,12 @@ def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
 
     Parameters
     ----------
-    file, only, with_ray
-        The file of the digests, a text that the names of the cases have to contain, and whether Ray is started.
+    file
+        Path of the file of digests.
+    only
+        Text that the names of the cases have to contain.
+    with_ray
+        Whether Ray is started.
     """
     torch.set_num_threads(1)
     cases: dict[str, Callable[[Path], Any]] = {**AUDITS, **OTHERS, **(ON_RAY if with_ray else {})}
@@ -127,8 +131,12 @@ def differences(
 
     Parameters
     ----------
-    old, new, renames
-        Digests by case and key, and the names that were changed in between, old to new.
+    old
+        Earlier digests, by case and key.
+    new
+        New digests, by case and key.
+    renames
+        Names that were changed in between, from old to new; None if none were.
 
     Examples
     --------

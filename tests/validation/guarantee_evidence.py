@@ -92,17 +92,15 @@ class ShownLoss(_Shown):
 class Scored(_Shown):
     """The evidence on a combination whose insider has scores, and no likelihood ratio."""
 
-    # `advantage_low`, `advantage_high`: the interval of the advantage of guessing by the sign of the score.
-    advantage_low: float
-    advantage_high: float
+    advantage_low: float  # lower end of the interval of the advantage of guessing by the sign of the score
+    advantage_high: float  # upper end of the same interval
     advantage_most: float  # the most that the guarantee allows anybody
     # Probability of winning as often or more often with the most that is allowed: exact, for bits are fair coins.
     advantage_p: float
-    # `epsilon_rdp`, `epsilon_opacus`: what the clients guarantee, each its own records, by our accountant `rdp` and by
-    # that of Opacus which they kept.
-    epsilon_rdp: tuple[float, ...]
+    epsilon_rdp: tuple[float, ...]  # epsilon that each client guarantees to its own records, by our accountant `rdp`
+    # Epsilon that each client guarantees to its own records, by the accountant of Opacus that it kept.
     epsilon_opacus: tuple[float, ...]
-    epsilon_of_clients: float  # largest of what they guarantee by the accountant of the guarantee
+    epsilon_of_clients: float  # largest epsilon of the clients by the accountant of the guarantee
 
     def p_values(self) -> dict[str, float]:
         """Return the p-value of every test, by name."""
@@ -128,8 +126,10 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
 
     Parameters
     ----------
-    plan, contents
-        The plan, and the finished run.
+    plan
+        Plan of the run.
+    contents
+        The finished run.
     """
     return _found(plan, contents.run) if plan.public.mechanism.has_exact_llr else _scored(plan, contents)
 

@@ -83,13 +83,11 @@ RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in pr
 class Combination:
     """One combination of the parts of a mechanism and of its adversary, by their names in the tables above."""
 
-    # `strategy`, `adjacency`, `participation`, `noise`, `clipping`: the parts of the mechanism; with the participation
-    # stands whether the adversary sees it.
-    strategy: str
-    adjacency: Adjacency
-    participation: str = "everybody"
-    noise: str = "central"
-    clipping: str = "fixed"
+    strategy: str  # name of the strategy
+    adjacency: Adjacency  # relation between neighbours
+    participation: str = "everybody"  # name of the participation, which says as well whether the adversary sees it
+    noise: str = "central"  # name of the noise
+    clipping: str = "fixed"  # name of the clipping
     adversary: str = "client"  # the adversary
     release: str = "sums, sgd"  # the view of a release, and the server's optimizer
 
@@ -187,8 +185,14 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
 
     Parameters
     ----------
-    combination, records, trials, seed
-        The combination, the file that `write_records` wrote, the number of trials, and the challenger's seed.
+    combination
+        The combination.
+    records
+        Path of the file that `write_records` wrote.
+    trials
+        The number of trials.
+    seed
+        Seed of the challenger.
     target
         The target, such as `{"epsilon": 2.0}`.
 

@@ -131,13 +131,19 @@ def study(combination: Combination, records: Path, trials: int, seed: int) -> Co
 
     Parameters
     ----------
-    combination, records, trials, seed
-        The combination, the data, as `write_records` writes it, the number of trials, and the challenger's seed.
+    combination
+        The combination.
+    records
+        Path of the file that `write_records` wrote.
+    trials
+        Number of trials.
+    seed
+        Seed of the challenger.
 
     Returns
     -------
     Row or None
-        None where it is offered and says what another combination says.
+        None where the combination is offered and equals another one.
     """
     began = time.monotonic()
     try:

@@ -55,8 +55,10 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
 
     Parameters
     ----------
-    rate, sigma
-        q, in (0, 1], and s, positive.
+    rate
+        Sampling rate q, in (0, 1].
+    sigma
+        Standard deviation s of the noise, positive.
     """
 
     def ratio(x: Floats) -> Floats:

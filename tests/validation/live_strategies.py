@@ -31,14 +31,12 @@ class Case(NamedTuple):
     """A strategy and its expected verdict."""
 
     name: str  # in words
-    # `rounds`, `canaries`: of a training.
-    rounds: int
-    canaries: int
+    rounds: int  # number of rounds of a training
+    canaries: int  # number of canaries of a training
     added: float = 1.0  # noise that is added, over the noise that is claimed
     down: int = 0  # hospitals that never come
-    # `least`, `most`: share of trainings that are to be violated.
-    least: float = 0.0
-    most: float = 0.0
+    least: float = 0.0  # smallest share of trainings that has to be violated
+    most: float = 0.0  # largest share of trainings that may be violated
 
 
 CASES = (

@@ -61,8 +61,10 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
 
     Parameters
     ----------
-    setting, data_dir
-        Name of the setting, and where data sets lie; None is the default place.
+    setting
+        Name of the setting, and where data sets lie.
+    data_dir
+        Directory of the data sets; None is the default place.
     overrides
         Settings that differ, each `section.key=value`.
     """
@@ -94,10 +96,14 @@ def study(
 
     Parameters
     ----------
-    plan, wrong_trials
-        The setting, and how many trials the wrong insiders read, for which its releases are kept; None means all.
-    directory, progress
-        The directory of the run, which must be new, and the progress display of the run.
+    plan
+        Plan of the setting.
+    wrong_trials
+        Number of trials that the wrong insiders read, whose releases are kept; None means all.
+    directory
+        The directory of the run, which must be new.
+    progress
+        The progress display of the run.
     """
     kept = min(plan.config.audit.trials, wrong_trials or plan.config.audit.trials)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})

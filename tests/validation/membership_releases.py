@@ -63,8 +63,12 @@ class CoinMechanism:
 
         Parameters
         ----------
-        draw, trials, targets
-            The generator of coins, places and noise; numbers of trials and of targets, at least 1.
+        draw
+            Generator of coins, places and noise.
+        trials
+            Number of trials, at least 1.
+        targets
+            Number of targets of each trial, at least 1.
         shared
             Standard deviation of a shift of all of a trial's confidences together: it makes records of one trial
             depend on each other and tells nothing of any coin.
@@ -109,8 +113,10 @@ def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0, and from 0 to 1.
+    epsilon
+        Epsilon of the response, at least 0.
+    delta
+        Probability with which the coin is revealed, from 0 to 1.
     """
     up = np.exp(epsilon)
 
@@ -235,11 +241,17 @@ def rates_without_leak(
 
     Parameters
     ----------
-    attack, apart
-        One of `MADE_UP_AUDITS`; where a target has too few shadows for the attack, another trial is played.
-    targets, confidence, draw
-        Number of targets of each trial (one attack learns from half of them, and gets 40 at least), the confidence of
-        all intervals together, and the generator.
+    attack
+        Name of the attack, one of `MADE_UP_AUDITS`.
+    apart
+        Whether some trials are kept apart from the shadows. If a target then has too few shadows for the attack,
+        another trial is played.
+    targets
+        Number of targets of each trial. One attack learns from half of them and gets at least 40.
+    confidence
+        Confidence of all intervals together.
+    draw
+        Generator of coins and releases.
     """
     targets = max(targets, 40) if attack == "white-box" else targets
     shadows = np.arange(48) >= 24 if apart else None

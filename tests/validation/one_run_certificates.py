@@ -122,14 +122,12 @@ def _laplace_tpr(rate: Floats) -> Floats:
 class CertificateLine(NamedTuple):
     """The rate of false certificates of one kind on one mechanism."""
 
-    # `mechanism`, `certificate`: which.
-    mechanism: str
-    certificate: str
+    mechanism: str  # name of the mechanism
+    certificate: str  # name of the certificate
     truth: float  # the value that must not be certified to be exceeded
     holds: bool  # whether the method's assumption holds for the mechanism
-    # `runs`, `false`: how many there were, and how many were false.
-    runs: int
-    false: int
+    runs: int  # number of runs
+    false: int  # number of runs with a false certificate
 
 
 def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:

@@ -62,8 +62,12 @@ def measured_of(
 
     Parameters
     ----------
-    rng, setting, change
-        The source of everything, how much is opened, and what a breach changes; left out, nothing is broken.
+    rng
+        Generator of all draws.
+    setting
+        Numbers of the values that are opened.
+    change
+        Function that alters the draws as a breach does; by default nothing is broken.
     """
     measured = play(rng, replace(_SMALL, trials=setting.trials, rounds=setting.rounds))
     drawn = draw(rng, setting)

@@ -114,8 +114,12 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
 
     Parameters
     ----------
-    count, directory, first
-        The number of runs, the directory of the records, and the number of the first run.
+    count
+        The number of runs.
+    directory
+        The directory of the records.
+    first
+        Number of the first run.
     """
     visits = directory / "visits.csv"
     _write_visits(visits)

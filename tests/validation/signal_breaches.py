@@ -58,8 +58,10 @@ def counted(times: float, share: float = 1.0) -> Altered:
 
     Parameters
     ----------
-    times, share
-        The number of times, and the share, from 0 to 1.
+    times
+        Number of times that the target counts.
+    share
+        Share of the trials in which it does so, from 0 to 1.
     """
     return lambda at, noise: noise + (times - 1) * at.own * at.some(share)
 
@@ -69,8 +71,10 @@ def counted_in_round(times: float, number: int) -> Altered:
 
     Parameters
     ----------
-    times, number
-        The number of times, and the round, from 1.
+    times
+        Number of times that the target counts.
+    number
+        Number of the round, from 1.
     """
     return lambda at, noise: noise + ((times - 1) * at.own if at.number == number else 0.0)
 
@@ -90,8 +94,10 @@ def copied(copies: int, likeness: float) -> Altered:
 
     Parameters
     ----------
-    copies, likeness
-        The number of copies, and the cosine, from -1 to 1.
+    copies
+        The number of copies.
+    likeness
+        Cosine of each copy to the target, from -1 to 1.
     """
 
     def altered(at: TargetRound, noise: Floats) -> Floats:

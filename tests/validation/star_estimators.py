@@ -62,8 +62,10 @@ class LossDistribution(Protocol):
 
         Parameters
         ----------
-        size, random_state
-            The number of draws, and their generator.
+        size
+            The number of draws.
+        random_state
+            Generator of the draws.
         """
 
 
@@ -103,8 +105,10 @@ class MixtureDistribution:
 
         Parameters
         ----------
-        size, random_state
-            The number of draws, and their generator.
+        size
+            The number of draws.
+        random_state
+            Generator of the draws.
         """
         one, other = (part.rvs(size=size, random_state=random_state) for part in self.parts)
         return np.where(random_state.random(size) < math.exp(self.weights[1]), other, one)
@@ -167,8 +171,12 @@ def true_epsilon_star(pair: DistributionPair, delta: float, cut: float) -> float
 
     Parameters
     ----------
-    pair, delta, cut
-        The distributions; above 0 and below 1; from 0 to below 1/2.
+    pair
+        Distributions of the losses of members and of the population.
+    delta
+        Delta of Epsilon*, above 0 and below 1.
+    cut
+        Stability cut, from 0 to below 1/2.
     """
     distributions = (pair.members, pair.population)
     p = np.geomspace(math.exp(-_FARTHEST), 0.5, _GRID)
@@ -213,8 +221,12 @@ def estimates(members: Floats, population: Floats, draw: np.random.Generator) ->
 
     Parameters
     ----------
-    members, population, draw
-        Losses, and what seeds the fits of mixtures and the check of the fit.
+    members
+        Losses of members.
+    population
+        Losses of the population sample.
+    draw
+        Generator that seeds the fits of mixtures and the check of the fit.
     """
     scores = scores_of_pair(members, population)
     distributions: list[NormalMixture] = [choose_mixture(each, draw) for each in scores]
@@ -239,8 +251,10 @@ def study(repetitions: int, losses: int) -> pd.DataFrame:
 
     Parameters
     ----------
-    repetitions, losses
-        Draws from each pair, and losses of members in each.
+    repetitions
+        Number of draws from each pair.
+    losses
+        Number of members' losses in each draw.
     """
     rows = []
     for number, pair in enumerate(track(pairs(), "pairs of distributions", console=Console(stderr=True))):

@@ -32,9 +32,8 @@ class NoiseSetting:
     """A synthetic federation."""
 
     tensors: _Tensors = (("weight", 640), ("bias", 10))
-    # `trials`, `rounds`: how many.
-    trials: int = 20
-    rounds: int = 30
+    trials: int = 20  # number of trials
+    rounds: int = 30  # number of rounds
     replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
     local: bool = False  # whether the noise follows the sensitivity of each round
     multiplier: float = 8.0  # noise multiplier of the claim
@@ -50,8 +49,12 @@ def draw_sums(rng: np.random.Generator, setting: NoiseSetting, breach: Breach) -
 
     Parameters
     ----------
-    rng, setting, breach
-        Source of the gradients, what is played, and the breach.
+    rng
+        Generator of the gradients.
+    setting
+        Setting of the federation.
+    breach
+        The breach.
 
     Returns
     -------
@@ -86,8 +89,12 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
 
     Parameters
     ----------
-    rng, setting, breach
-        Source of sums and bits, what is played, and the breach; left out, nothing is broken.
+    rng
+        Generator of sums and secret bits.
+    setting
+        Setting of the federation.
+    breach
+        The breach; by default nothing is broken.
     """
     sums = draw_sums(rng, setting, breach)
     members = rng.random(setting.trials) < 0.5
@@ -122,14 +129,19 @@ def released(
 
     Parameters
     ----------
-    rng, setting, breach
-        Source of noise, what is played, and the breach.
+    rng
+        Generator of the noise.
+    setting
+        Setting of the federation.
+    breach
+        The breach.
     sums
         The sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters), and
         the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters).
-    members, key
-        Whether the trials hold D, (trials,); and of the draws that a breach makes beside the noise, None for a fresh
-        one.
+    members
+        Whether the trials hold D, (trials,).
+    key
+        Key of the draws that a breach makes beside the noise; None for a fresh one.
     """
     clipped, made, present, absent = sums
     sensitivity = np.linalg.norm(present - absent, axis=-1)
@@ -182,9 +194,8 @@ class OddFeature:
     normality calls honest runs violated. Innovations and residuals keep their distribution.
     """
 
-    # `trials`, `rounds`: how many.
-    trials: int = 100
-    rounds: int = 30
+    trials: int = 100  # number of trials
+    rounds: int = 30  # number of rounds
     mu: float = 5.0  # sqrt(rounds) / z of the claim
 
     @property
@@ -198,8 +209,10 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> NoiseMeas
 
     Parameters
     ----------
-    rng, setting
-        Source of records, bits and noise, and what is played.
+    rng
+        Generator of records, bits and noise.
+    setting
+        Setting of the federation.
     """
     records = rng.standard_normal((_ODD_RECORDS - 1, _ODD_FEATURES))
     records[:, -1] = 0.0

@@ -20,9 +20,8 @@ from fl_audit.verdict.opened import RESIDUAL, LastBits, Opened, Samples, Shares
 class OpenedSetting:
     """The opened values of a synthetic federation."""
 
-    # `trials`, `rounds`: how many.
-    trials: int = 40
-    rounds: int = 30
+    trials: int = 40  # number of trials
+    rounds: int = 30  # number of rounds
     units: int = 60  # units of which samples are drawn, the target being the first
     rate: float = 0.2  # the claimed rate
     batch: int = 20  # trials of a batch
@@ -50,8 +49,10 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
 
     Parameters
     ----------
-    rng, setting
-        The source of everything, and how much there is of it.
+    rng
+        Generator of all draws.
+    setting
+        Numbers of the values that are opened.
     """
     shape = setting.trials, setting.rounds
     nothing = np.zeros(shape)

@@ -18,7 +18,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train as many rounds as claimed; `added` is the noise that is really added, over the noise that is claimed."""
+    """Train for the claimed number of rounds; `added` is the noise that is really added, over the claimed noise."""
     config = context.run_config
     rounds, hospitals, noise = int(config["rounds"]), int(config["hospitals"]), float(config["noise-multiplier"])
     out, answering = Path(str(config["out"])), int(config["answering"])

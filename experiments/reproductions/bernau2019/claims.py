@@ -114,7 +114,7 @@ def trade(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def above_half_on_purchases(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield the claim that both attacks stay above one half under less noise than section 5.2 names."""
+    """Yield the claims that the AUC of either attack stays above 1/2 under less noise than section 5.2 names."""
     if played.data.study is not MembershipStudy.PURCHASES:
         return
     for attack in played.attacks:
@@ -148,12 +148,14 @@ def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def first_at_chance(played: PlayedData, method: Method) -> MembershipSetting | None:
-    """Return the setting with the least noise at which section 6 has attacks at chance; None if none is played.
+    """Return the setting with the least noise at which section 6 has attacks at chance; None if it was not run.
 
     Parameters
     ----------
-    played, method
-        The runs of a data set; the kind of privacy.
+    played
+        The runs of one data set.
+    method
+        The kind of privacy, local or central DP, whose settings are searched.
     """
     return next((run.setting for run in played.of(method) if run.setting.is_at_chance), None)
 
@@ -327,8 +329,10 @@ def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
 
     Parameters
     ----------
-    claims, titles
-        The claims, those that cannot be tested among them; titles of the data sets.
+    claims
+        The claims of the paper, including those that cannot be tested.
+    titles
+        Titles of the data sets on which the claims were tested.
     """
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "

@@ -19,8 +19,10 @@ def purchases(directory: Path | None, *, classes: int = 100) -> Source:
 
     Parameters
     ----------
-    directory, classes
-        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes; one of these numbers.
+    directory
+        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes.
+    classes
+        Number of classes: 10, 20, 50 or 100.
 
     Raises
     ------
@@ -35,8 +37,10 @@ def texas(directory: Path | None, *, classes: int = 100) -> Source:
 
     Parameters
     ----------
-    directory, classes
-        Directory with `texas150.npz` and so on, or with the published archive for 100 classes; one of these numbers.
+    directory
+        Directory with `texas150.npz` and so on, or with the published archive for 100 classes.
+    classes
+        Number of classes: 100, 150, 200 or 300.
 
     Raises
     ------

@@ -106,7 +106,7 @@ class _Reader:
         return matrix
 
     def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
-        """Return where the list of each node's partners starts, and how long it is."""
+        """Return the start and the length of the list of each node's partners."""
         starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
         for node in range(nodes):
             degree = self.view[self.at + 1]

@@ -52,8 +52,10 @@ def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -
 
     Parameters
     ----------
-    part, extent
-        The run; the full or the quick form.
+    part
+        The run whose configuration is wanted.
+    extent
+        Whether the reproduction is the full or the quick form.
     data_dir
         Directory of the data sets; None is the default place.
     """

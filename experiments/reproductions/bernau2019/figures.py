@@ -63,8 +63,10 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
 
     Parameters
     ----------
-    study, played
-        The data set of the paper; what was played for it, in one or several forms.
+    study
+        The data set of the paper.
+    played
+        The runs that were carried out on this data set, in one or several forms of the data.
     """
     rows = 8 if study is MembershipStudy.SKEWED else 7
     figure = new_figure(2.86 * rows)
@@ -145,7 +147,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _forms(
     played: Sequence[PlayedData], method: Method
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
-    """Yield for each form of a data set its runs on one side, their positions, their look and the name of the form."""
+    """Yield for each form of a data set its runs on one side, their positions, their style and the form's name."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title

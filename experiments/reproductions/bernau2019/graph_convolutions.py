@@ -36,8 +36,10 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
 
     Parameters
     ----------
-    feature_shape, classes
-        Shape of a packed graph; number of classes.
+    feature_shape
+        Shape of the features of one example, a packed graph.
+    classes
+        Number of classes that the network tells apart.
     sorted_nodes
         k, number of nodes that sort pooling keeps, see `GraphNetwork`; 130 if None, or as many as a graph can have
         where these are fewer. For another number, name a function of your own as the model, which calls this one.
@@ -45,7 +47,7 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
     Raises
     ------
     InputError
-        If examples are no packed graphs.
+        If the shape is not that of a packed graph.
     """
     shape = tuple(feature_shape)
     require(is_packed_shape(shape), f"dgcnn: examples have shape {shape}: accepted are graphs, as of COLLAB")

@@ -18,8 +18,10 @@ def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape, classes
-        Channels, height and width of an image; number of people.
+    feature_shape
+        Channels, height and width of one image.
+    classes
+        Number of people, each of whom is a class.
     """
     convolved = nn.Sequential(
         nn.Conv2d(feature_shape[0], _CHANNELS, _KERNEL, stride=_STRIDE), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()

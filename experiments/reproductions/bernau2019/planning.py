@@ -41,8 +41,10 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
 
     Parameters
     ----------
-    data, context
-        The data sets; where the runs are kept, how much is computed, and within how many minutes.
+    data
+        The data sets of the paper that are available.
+    context
+        Directory of the runs, amount of computing, and limit of time in minutes.
     adding
         Whether trials are added: where all claims are asked for. Trials that were added before are read in any case.
 
@@ -138,7 +140,7 @@ def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> li
 
 
 def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
-    """Return the duration of the first part of each setting; 0 before it was played."""
+    """Return the duration of the first part of each setting; 0 if it has not run yet."""
     found = {one.name: seconds_of(context.runs / TrialPart(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 

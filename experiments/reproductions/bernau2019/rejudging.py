@@ -121,8 +121,10 @@ def wider(row: ItemRow, confidence: float) -> Interval:
 
     Parameters
     ----------
-    row, confidence
-        A row of a figure, whose interval has the usual confidence; the confidence that is wanted.
+    row
+        A row of a figure; its interval has the usual confidence of published rows.
+    confidence
+        Confidence of the interval that is returned, above 0 and below 1.
     """
     ends = ((1 + level) / 2 for level in (confidence, PUBLISHED_CONFIDENCE))
     wanted, printed = (float(stdtrit(row.repetitions - 1, end)) for end in ends)

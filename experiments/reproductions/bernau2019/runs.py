@@ -52,7 +52,7 @@ class MembershipFindings:
     areas_of_trials: Mapping[str, Floats]  # AUC of each attack in each trial, (trials,), by its name
     rocs: Mapping[str, RocCurve]  # ROC of each attack, its TPR as the mean over parts at each FPR of `_RATES`
     train_accuracy: Floats  # share of each trial's members whose true record its model classifies right, (trials,)
-    test_accuracy: Floats  # the same of the test records, (trials,)
+    test_accuracy: Floats  # share of the test records that the model of each trial classifies right, (trials,)
     chosen_epoch: Floats  # after how many passes each trial's model was taken, (trials,)
     confidence: Floats  # mean over targets of the model's largest confidence in their true records, (trials,)
     called: Called | None  # None without the black-box attack
@@ -123,8 +123,10 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
 
     Parameters
     ----------
-    data, runs
-        The data set; what was found in all runs, in any order.
+    data
+        The data set whose runs are wanted.
+    runs
+        Findings of the runs on all data sets, in any order.
     """
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
     local, central = (tuple(run for run in own if run.setting.method is one) for one in (Method.LOCAL, Method.CENTRAL))

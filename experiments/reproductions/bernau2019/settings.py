@@ -48,14 +48,11 @@ class Size:
     """The size of a data set in a form of the reproduction."""
 
     records: int  # targets, of which half are members on average
-    # `epochs`, `central_epochs`: largest number of passes over the members, without and with central DP.
-    epochs: int
-    central_epochs: int
+    epochs: int  # largest number of passes over the members without central DP
+    central_epochs: int  # largest number of passes over the members with central DP
     trials: int = 24  # target models of a part, which are each other's shadow models
-    # `test_records`, `population_records`: largest numbers of records for accuracy, and for the loss that ends training
-    # early.
-    test_records: int = 1000
-    population_records: int = 500
+    test_records: int = 1000  # largest number of records for test accuracy
+    population_records: int = 500  # largest number of records for the loss by which training ends early
     levels: tuple[int, ...] = (0, 1, 2, 3, 4)  # indices of the played values among the five epsilon_i and the five z
 
 
@@ -245,8 +242,10 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
 
     Parameters
     ----------
-    data, extent
-        The data set; full or quick.
+    data
+        The data set of the paper.
+    extent
+        Whether the reproduction is the full or the quick form.
     """
     size = data.size(extent)
     if size is None:

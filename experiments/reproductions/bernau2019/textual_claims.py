@@ -74,8 +74,14 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
 
     Parameters
     ----------
-    attack, where, found, trials
-        The attack; the data; the smallest AUC below the noise that the section names; trials of each run.
+    attack
+        Name of the attack.
+    where
+        Title of the data set.
+    found
+        The smallest AUC, with its interval, among the runs whose noise is weaker than the noise that section 5.2 names.
+    trials
+        Number of trials of each run.
     """
     return PaperClaim("5.2", f"the {ATTACK_NAMES[attack]} stays above .5 until z is {UNTIL_Z[attack]:g}",
                       f"{where}, CDP", f"smallest {ATTACK_NAMES[attack]} over smaller z", found, 0.5,
@@ -87,8 +93,12 @@ def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> Pa
 
     Parameters
     ----------
-    where, found, trials
-        The data; the AUC without privacy and at every level; trials of each run.
+    where
+        Title of the data set.
+    found
+        The AUC of the black-box attack with its interval: first without privacy, then at every level of noise.
+    trials
+        Number of trials of each run.
     """
     farthest = max(found, key=lambda one: abs(one.value - 0.5))
     return PaperClaim("5.3", BASELINE_ON_COLLAB, where, "black-box AUC, of all levels the farthest from .5", farthest,
@@ -100,8 +110,12 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
 
     Parameters
     ----------
-    setting, found, trials
-        A setting at which attacks are at chance; phi there; its trials.
+    setting
+        A setting of the paper at which attacks are at chance.
+    found
+        Phi at this setting, with its interval.
+    trials
+        Number of trials that were run at this setting.
     """
     printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is Method.CENTRAL]
     if printed is None:

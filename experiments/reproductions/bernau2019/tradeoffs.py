@@ -23,10 +23,10 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 class Curve:
     """The AUC of an attack on several runs, and the accuracy of their models: once as found, and in each resample."""
 
-    # `auc`, `accuracy`: mean over trials of the AUC and of the test accuracy; the first row as found, then one row a
-    # resample of trials. Shape (1 + resamples, runs).
+    # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
+    # each resample of trials.
     auc: Floats
-    accuracy: Floats
+    accuracy: Floats  # mean over trials of the test accuracy of each run, in the shape of `auc`
 
     def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
         """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.
@@ -35,8 +35,10 @@ class Curve:
 
         Parameters
         ----------
-        statistic, confidence
-            The statistic of AUCs and accuracies, each (runs,); confidence of its interval.
+        statistic
+            Function of AUCs and test accuracies, arrays of shape (runs,) each.
+        confidence
+            Confidence of the interval of the statistic, above 0 and below 1.
         """
         values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
         drawn = values[1:][np.isfinite(values[1:])]
@@ -66,8 +68,10 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     ----------
     runs
         The runs; the trials of each are drawn again by themselves.
-    attack, random
-        Name of the attack; source of the resamples.
+    attack
+        Name of the attack.
+    random
+        Generator from which the resamples are drawn.
 
     Notes
     -----
@@ -94,8 +98,14 @@ def phi(
 
     Parameters
     ----------
-    original, private, attack, confidence
-        The run without privacy; the run with it; name of the attack; confidence of the interval.
+    original
+        Findings of the run without privacy.
+    private
+        Findings of the run with privacy.
+    attack
+        Name of the attack whose AUC is compared.
+    confidence
+        Confidence of the interval of phi, above 0 and below 1.
     """
     random = resampling(f"phi {private.setting.name} {attack}")
     found, classes = curve((original, private), attack, random), original.setting.data.classes
@@ -107,8 +117,12 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
     Parameters
     ----------
-    auc, accuracy, classes
-        The values of every run, in [0, 1], (..., runs); number of classes, whose chance level counts as no accuracy.
+    auc
+        AUC of every run, in [0, 1], shape (..., runs); the original model comes first.
+    accuracy
+        Test accuracy of every run, in [0, 1], shape (..., runs), in the order of `auc`.
+    classes
+        Number of classes; an accuracy of 1 / `classes`, the chance level, counts as no accuracy.
     """
     return [
         relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
@@ -124,9 +138,12 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
 
     Parameters
     ----------
-    auc, accuracy, split
-        The values of the original model, then of central DP, then of local DP, (runs,); how many of them come before
-        local DP.
+    auc
+        AUC of the original model, then of the runs with central DP, then of those with local DP; shape (runs,).
+    accuracy
+        Test accuracy of the same runs in the order of `auc`; shape (runs,).
+    split
+        Number of runs that stand before the first one with local DP.
     near
         An accuracy that lies so far beyond the smallest or the largest one that central DP reaches counts as that one.
     """
@@ -143,8 +160,10 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
 
     Parameters
     ----------
-    values, confidence
-        The value of each trial, (trials,); confidence of the interval.
+    values
+        One value for each trial, shape (trials,).
+    confidence
+        Confidence of the interval, above 0 and below 1.
     shadows_of_each_other
         Whether trials are each other's shadow models: the interval is then wider by the square root of 2
         (`fl_audit.audits.membership.rates`).
@@ -159,8 +178,12 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 
     Parameters
     ----------
-    run, attack, confidence
-        The run; name of the attack; confidence of the interval.
+    run
+        Findings of the run.
+    attack
+        Name of the attack.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     found = mean_interval(run.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
@@ -177,8 +200,14 @@ def gain(
 
     Parameters
     ----------
-    runs, stronger, weaker, confidence
-        The runs; names of the attacks whose AUC is taken, and taken away; confidence of the interval.
+    runs
+        Findings of the runs over which the excess is averaged.
+    stronger
+        Name of the attack whose AUC is the minuend.
+    weaker
+        Name of the attack whose AUC is subtracted.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     each = [run.areas_of_trials[stronger] - run.areas_of_trials[weaker] for run in runs]
     value = float(np.mean([one.mean() for one in each]))

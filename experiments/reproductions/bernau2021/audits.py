@@ -58,8 +58,10 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
 
     Parameters
     ----------
-    rows, data
-        The rows of every setting by quantity, as `audit_rows` returns them; the data set.
+    rows
+        The rows of every setting, keyed by the name of their quantity, as `audit_rows` returns them.
+    data
+        The data set whose panels are drawn.
     """
     settings = tuple(rows)
     figure = new_figure(7.6)

@@ -160,8 +160,14 @@ def exceedance(where: str, counted: Interval, delta: float, trials: int) -> Pape
 
     Parameters
     ----------
-    where, counted, delta, trials
-        The data; the share of beliefs above rho_beta; the delta that is claimed; trials.
+    where
+        Title of the data set.
+    counted
+        Share of beliefs above rho_beta, with its interval.
+    delta
+        Delta of the guarantee, the largest share that is claimed.
+    trials
+        Number of trials over which beliefs were counted.
     """
     return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
                       trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
@@ -212,17 +218,21 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderFindings) -> str:
-    """Return the name of a run's insider advantage, which tells a closed form from a measurement."""
+    """Return the name of a run's insider advantage, which shows whether it is a closed form or a measurement."""
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
 def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -> PaperClaim:
-    """Return the claim that trials are won as often as rho_alpha says.
+    """Return the claim that the share of trials that the adversary wins agrees with rho_alpha.
 
     Parameters
     ----------
-    setting, counted, trials
-        A setting with noise by the local sensitivity; its advantage as trials were won, with its interval; its trials.
+    setting
+        A setting whose noise is scaled by the local sensitivity.
+    counted
+        Advantage by the number of trials that the adversary won at this setting, with its interval.
+    trials
+        Number of trials that were run at this setting.
     """
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
     off = Interval(counted.value - bound, counted.low - bound, counted.high - bound)
@@ -316,8 +326,10 @@ def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
 
     Parameters
     ----------
-    tested, titles
-        The claims about runs; titles of the data sets.
+    tested
+        The claims that were tested on runs.
+    titles
+        Titles of the data sets of the runs.
     """
     return claims_table(
         [*closed_forms(), *tested, *UNTESTED],

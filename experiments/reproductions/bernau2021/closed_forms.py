@@ -50,9 +50,8 @@ _LOOKS_OF_TABLE_3 = {0.01: ("-", "#12426e"), 0.001: ("--", "#b35806")}  # by del
 class NoisyQuery:
     """The query of Figures 1 to 3 under noise N(0, sigma^2 I)."""
 
-    # `epsilon`, `delta`: what Eq. (1) is given; with the sensitivity sqrt(dimensions) it yields sigma.
-    epsilon: float
-    delta: float
+    epsilon: float  # epsilon in Eq. (1), which with the sensitivity sqrt(dimensions) yields sigma
+    delta: float  # delta in Eq. (1)
     dimensions: int = 1  # length of the answer
 
     @property
@@ -320,8 +319,10 @@ def calibrated(belief: float, delta: float) -> Guarantee:
 
     Parameters
     ----------
-    belief, delta
-        The largest belief that is kept, in (1/2, 1); the probability to pass it.
+    belief
+        The largest belief that the adversary may reach, in (1/2, 1).
+    delta
+        Probability with which a belief may exceed this bound.
     """
     # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)

@@ -83,8 +83,10 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
 
     Parameters
     ----------
-    sizes, seconds
-        At least three sizes; the time at each, above 0.
+    sizes
+        At least three sizes, above 0.
+    seconds
+        Time in seconds at each size, above 0.
     """
     fitted = stats.linregress(np.log(sizes), np.log(seconds))
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(sizes) - 2)) * float(fitted.stderr)

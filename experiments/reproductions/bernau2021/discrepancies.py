@@ -127,8 +127,10 @@ def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
 
     Parameters
     ----------
-    keys, stands_in
-        The keys of the explanations; whether a stand-in data set is used.
+    keys
+        The keys of the explanations.
+    stands_in
+        Whether a stand-in was used, a freely available data set in the place of the paper's own.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

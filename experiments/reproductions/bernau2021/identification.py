@@ -44,8 +44,10 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
 
     Parameters
     ----------
-    rows, data
-        Two rows a setting, as `identified` returns them; the data sets.
+    rows
+        Two rows for each setting, as `identified` returns them.
+    data
+        The data sets of the table, in its order.
     """
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
@@ -119,7 +121,7 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
 
 
 def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the difference of two advantages in [-1, 1], each measured over so many trials, in its standard errors."""
+    """Return the difference of two advantages in [-1, 1] in its standard errors, from their numbers of trials."""
     variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 

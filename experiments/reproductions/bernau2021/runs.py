@@ -34,11 +34,10 @@ class InsiderFindings:
     """The results of one run, read from its directory."""
 
     setting: InsiderSetting  # the setting that was run
-    config: RunConfig  # its configuration
+    config: RunConfig  # configuration of the run
     summary: Mapping[str, Any]  # contents of `summary.json`
-    # `trials`, `rounds`: the tables of the run.
-    trials: pd.DataFrame
-    rounds: pd.DataFrame
+    trials: pd.DataFrame  # table of the trials of the run
+    rounds: pd.DataFrame  # table of the rounds of the run
     pair: NeighbourPair  # difference of D and D'
 
     @property

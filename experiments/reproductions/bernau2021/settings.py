@@ -101,9 +101,8 @@ class InsiderSetting:
     scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
     relation: Adjacency  # relation of D and D'
     belief: float = MAIN_BELIEF  # rho_beta, the claimed bound on the insider's belief
-    # `neighbour`, `rank`: which neighbour: the `rank`-th most or least dissimilar one.
-    neighbour: str = "most-dissimilar"
-    rank: int = 1
+    neighbour: str = "most-dissimilar"  # kind of neighbour, such as `most-dissimilar` or `least-dissimilar`
+    rank: int = 1  # rank of the neighbour among those of its kind, from 1
 
     @property
     def name(self) -> str:
@@ -166,9 +165,11 @@ def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) ->
 
     Parameters
     ----------
-    setting, extent
-        The setting; full or quick. The quick form has fewer trials and fewer test records, and another measure of
-        dissimilarity where a search by the paper's takes minutes. Nothing else differs.
+    setting
+        The setting of the paper.
+    extent
+        Whether the reproduction is the full or the quick form. The quick form has fewer trials and fewer test records,
+        and another measure of dissimilarity where a search by the paper's takes minutes. Nothing else differs.
     data_dir
         Data directory; None means that of the environment.
     """
@@ -247,8 +248,10 @@ def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str,
 
     Parameters
     ----------
-    data, relation
-        The data set and the neighbouring relation of the panel.
+    data
+        The data set of the panel.
+    relation
+        The neighbouring relation of the panel.
     """
     three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

@@ -47,12 +47,10 @@ _LOST = (
 class Simulated:
     """Two simulations: one with the paper's ten repetitions, and one with more."""
 
-    # `settings`, `many`: settings of the first and of the second simulation.
-    settings: SimulationSettings
-    many: SimulationSettings
-    # `ten`, `more`: their tables, see `simulate`.
-    ten: pd.DataFrame
-    more: pd.DataFrame
+    settings: SimulationSettings  # settings of the first simulation
+    many: SimulationSettings  # settings of the second simulation
+    ten: pd.DataFrame  # table of the first simulation, see `simulate`
+    more: pd.DataFrame  # table of the second simulation, see `simulate`
 
     @property
     def played(self) -> str:
@@ -72,7 +70,7 @@ class Simulated:
 
 
 def _simulated(extent: Extent, separations: int | None = None) -> Simulated:
-    """Simulate the first separations, as many as the number says; None simulates all.
+    """Simulate the given number of first separations; None simulates all of them.
 
     It is always the first ones, since the random stream of a separation depends on its place.
     """

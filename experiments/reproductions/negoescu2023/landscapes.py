@@ -68,13 +68,15 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
 
     Parameters
     ----------
-    task, context
-        The task; the directory of the data sets.
+    task
+        The classification task of the paper.
+    context
+        The reproduction; of it the directory of the data sets and the engine are used.
 
     Raises
     ------
     NoDataError
-        If none of them is.
+        If none of its data sets is available.
     InputError
         If an engine was chosen: the models are trained by a sweep, which always runs on Ray.
     """

@@ -29,12 +29,13 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 @dataclass(frozen=True)
 class Curves:
-    """The first two log ratios of definition 2, which the paper calls quantities, over thresholds."""
+    """The first two of the four log ratios in definition 2 of the paper, as functions of the threshold."""
 
-    # `fpr`, `fnr`: error rates, shape (..., thresholds).
-    fpr: Floats
-    fnr: Floats
-    values: Floats  # both quantities, shape (2, ..., thresholds), in nats; NaN where an error rate is below the cut
+    fpr: Floats  # false-positive rates, shape (..., thresholds)
+    fnr: Floats  # false-negative rates, shape (..., thresholds)
+    # Log ratios of TNR to FNR and of TPR to FPR, shape (2, ..., thresholds), in nats; NaN where a rate is below the
+    # cut.
+    values: Floats
 
 
 def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> Curves:

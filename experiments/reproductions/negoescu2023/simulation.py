@@ -70,8 +70,10 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
 
     Parameters
     ----------
-    settings, seed
-        The settings; the seed of the samples: each separation and size has a random stream of its own.
+    settings
+        Separations, sizes, estimators and number of repetitions.
+    seed
+        Seed of the samples; each pair of separation and size has a random stream of its own.
     """
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []
@@ -115,8 +117,10 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, Errors]:
 
     Parameters
     ----------
-    table, truth
-        A table of `simulate` with at least two repetitions; the column to compare with: `truth` or `narrow_truth`.
+    table
+        A table of `simulate` with at least two repetitions.
+    truth
+        The column to compare with: `truth` or `narrow_truth`.
     """
     found = {}
     for key, cell in cells(table).items():

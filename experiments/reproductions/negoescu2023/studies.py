@@ -23,7 +23,7 @@ CLIENTS = 2  # the paper trains in one place; this is the smallest number of cli
 
 
 class EpsilonStarTask(StrEnum):
-    """A task of the paper, by the paper's name."""
+    """A classification task of the paper; its value is the name that the paper gives it."""
 
     PURCHASE = "Purchase-100"
     ADULT = "Adult"
@@ -37,18 +37,15 @@ class EpsilonStarStudy:
     title: str  # name as shown, which says so if the data set stands in for another
     data: str  # name in the catalogue of data sets
     model: str  # name of the network
-    # `records`, `test_records`, `population_records`: sizes of the training set, of the test set and of the population
-    # sample.
-    records: int
-    test_records: int
-    population_records: int
+    records: int  # number of records of the training set
+    test_records: int  # number of records of the test set
+    population_records: int  # number of records of the population sample
     batches: tuple[int, ...]  # expected batch sizes of private training; baselines use the first of them
     baseline_epochs: tuple[int, ...]  # epochs of the models without privacy
     private_epochs: int  # epochs of the private models
     delta: float  # delta of the guarantee and of Epsilon*, less than one over the number of records
-    # `epsilons`, `clipping_norms`: the claimed epsilons and the clipping norms of private training.
-    epsilons: tuple[float, ...] = (1.0, 3.0, 10.0, 100.0)
-    clipping_norms: tuple[float, ...] = (1.0, 10.0, 30.0)
+    epsilons: tuple[float, ...] = (1.0, 3.0, 10.0, 100.0)  # claimed epsilons of private training
+    clipping_norms: tuple[float, ...] = (1.0, 10.0, 30.0)  # clipping norms of private training
     repetitions: int = 5  # number of models of each setting
 
     @property

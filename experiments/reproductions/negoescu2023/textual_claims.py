@@ -76,8 +76,10 @@ def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
 
     Parameters
     ----------
-    claims, titles
-        The claims, those that cannot be tested among them; titles of the data sets.
+    claims
+        The claims of the paper, including those that cannot be tested.
+    titles
+        Titles of the data sets on which the claims were tested.
     """
     said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
     return claims_table(claims, _SECOND_LOOKS, (said,), titles)

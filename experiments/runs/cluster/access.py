@@ -1,4 +1,4 @@
-"""Access to Ray as a run starts or joins it: nobody else gets into a Ray that a run has started.
+"""Access to Ray as a run starts or joins it: only the run gets into a Ray that it has started.
 
 Ray's ports listen on all interfaces of a machine, and whoever may speak to them runs code as the user. Ray's token
 authentication closes them: the token of an embedded Ray is drawn for one block, and stands nowhere but in the
@@ -75,8 +75,10 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
     Parameters
     ----------
-    nodes, is_over
-        Ray's names of the machines, and whether nobody waits for the answers any more.
+    nodes
+        Ray's names of the machines.
+    is_over
+        Function that returns whether the answers are not needed any more.
     """
     asked = {node: [_ask(node, *one) for one in _VERSIONS] for node in nodes}
     every = [one for answers in asked.values() for one in answers]
@@ -144,8 +146,10 @@ class RayOptions:
 
         Parameters
         ----------
-        run, address
-            The settings, and the address of a running cluster, or None.
+        run
+            The settings of the run.
+        address
+            Address of a running cluster, or None.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 
@@ -166,7 +170,7 @@ class RayOptions:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use; where the system does not tell, the number of cores."""
+    """Return the number of cores that this process may use; where the system does not state it, all cores."""
     process = psutil.Process()
     return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
@@ -188,7 +192,7 @@ def private_directory() -> Path:
 
 
 def close_a_ray_to_come() -> Path | None:
-    """Close a Ray that this process starts later by itself to everybody but its own processes.
+    """Restrict a Ray that this process starts later by itself to its own processes.
 
     It asks for a token that only they know, unless the user has chosen how Ray authenticates. Its sockets and logs are
     in a directory of this user alone, which is returned. Nothing is changed where the user names a cluster that already
@@ -298,7 +302,7 @@ def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
 
 
 def _join(options: RayOptions) -> None:
-    """Join the cluster at an address, and report if it admits anybody."""
+    """Join the cluster at an address, and warn if the cluster admits any user."""
     assert options.address is not None
     _read_environment_anew()
     if not _asks_for_token(options.address):

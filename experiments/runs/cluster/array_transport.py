@@ -73,8 +73,10 @@ def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable
 
         Parameters
         ----------
-        holes, large
-            The empty arrays, each with the place of its bytes, and the bytes, as arrays of numpy.
+        holes
+            The empty arrays, each with the position of its bytes in `large`.
+        large
+            The bytes of the arrays, as NumPy arrays.
         """
         content = [values.tobytes() for values in large]
         for hole, place in holes:

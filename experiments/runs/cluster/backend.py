@@ -43,8 +43,10 @@ class PoolBackend(raybackend.RayBackend):
 
     Parameters
     ----------
-    backend_config, built
-        The configuration, as Flower's backend takes it, and what is told of the pool, or of why there is none.
+    backend_config
+        Configuration as Flower's backend takes it.
+    built
+        Function that receives the pool, or the reason why there is none.
     """
 
     def __init__(self, backend_config: BackendConfig, built: Callable[[ClientPool | Exception], None]) -> None:
@@ -117,8 +119,10 @@ class PoolInPlace:
 
         Parameters
         ----------
-        num_nodes, state_factory
-            As in Flower.
+        num_nodes
+            Number of nodes to register, as in Flower.
+        state_factory
+            Factory of Flower's store, as in Flower.
         """
         found = _REGISTER(num_nodes, state_factory)
         self._note_nodes(found)
@@ -134,17 +138,21 @@ class PoolInPlace:
         return {node: partition for partition, node in enumerate(self._nodes or ())}
 
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
-        """Record the nodes, and hand nothing over, because Flower's store has no messages.
+        """Record the nodes, and pass no messages on, because Flower's store has none.
 
         Flower's own command registers the nodes before it imports the module that replaces the pool; they become known
         here.
 
         Parameters
         ----------
-        state, queue, nodes_mapping
-            The store, where messages wait for a client process, and the partition of every node.
+        state
+            Flower's store.
+        queue
+            Queue in which messages wait for a client process.
+        nodes_mapping
+            Partition of every node.
         f_stop
-            Set when the run ends.
+            Event that is set when the run ends.
         """
         self._note_nodes(nodes_mapping)
         f_stop.wait()
@@ -177,8 +185,10 @@ class PoolInPlace:
 
         Parameters
         ----------
-        grid, context
-            The values that Flower's runtime passes to the server's app.
+        grid
+            The grid that Flower's runtime passes to the server's app.
+        context
+            The context that Flower's runtime passes to the server's app.
         """
         # Kept here: what it refers to in Ray must not be let go, in another thread, while Ray is being shut down.
         self._grids.append(PoolGrid(grid, self, self._retries, context))
@@ -195,8 +205,14 @@ class PoolGrid(GridAround):
 
     Parameters
     ----------
-    grid, pool, retries, context
-        Flower's own, the pool, how often a call is made again whose process died, and the context of the server.
+    grid
+        Flower's own grid.
+    pool
+        Pool of client processes.
+    retries
+        Number of times that a call is repeated whose process died.
+    context
+        Context of the server.
     """
 
     def __init__(self, grid: InMemoryGrid, pool: PoolInPlace, retries: int, context: Context) -> None:
@@ -240,7 +256,7 @@ class PoolGrid(GridAround):
             return [self._replies.pop(identity) for identity in list(self._replies) if identity in asked]
 
     def wait_for_replies(self, seconds: float) -> None:
-        """Wait until there is a reply that nobody has pulled, or until the time is over."""
+        """Wait until there is a reply that has not been pulled, or until the time is over."""
         with self._changed:
             is_there = self._changed.wait_for(lambda: self._replies, seconds)
         if not is_there and self._calls is not None:
@@ -251,8 +267,10 @@ class PoolGrid(GridAround):
 
         Parameters
         ----------
-        messages, timeout
-            The messages, and seconds, or None to wait for all.
+        messages
+            Messages to send.
+        timeout
+            Seconds to wait for replies; None waits for all.
         """
         waiting, found = set(self.push_messages(messages)), list[Message]()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -306,8 +324,10 @@ def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGr
 
     Parameters
     ----------
-    grid, context
-        The values that Flower's runtime passes to the server's app.
+    grid
+        The grid that Flower's runtime passes to the server's app.
+    context
+        The context that Flower's runtime passes to the server's app.
     """
     return _IN_PLACE[-1].grid(grid, context) if _IN_PLACE else grid
 

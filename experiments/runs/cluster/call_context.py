@@ -50,8 +50,10 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
 
     Parameters
     ----------
-    message, context
-        The call, and the context of the client that is called.
+    message
+        Message of the call.
+    context
+        Context of the client that is called.
     """
     if (text := _federation_of_message(message)) is None:
         return []
@@ -71,8 +73,10 @@ def weight_of(message: Message, context: Context) -> int:
 
     Parameters
     ----------
-    message, context
-        The call, and the context of the client that is called.
+    message
+        Message of the call.
+    context
+        Context of the client that is called.
     """
     if (text := _federation_of_message(message)) is None:
         return 1
@@ -102,8 +106,10 @@ class CallContext:
 
         Parameters
         ----------
-        calls, has
-            The calls, and what call context their process was given before.
+        calls
+            Message and context of each call.
+        has
+            Keys of the parts of the context that the process has from earlier calls.
         """
         needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
         own = [packed() for key, packed in needed.items() if _is_own(key)]

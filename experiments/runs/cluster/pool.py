@@ -90,8 +90,10 @@ class ClientPool:
 
     Parameters
     ----------
-    app, read_ahead
-        The client app, and what is told of the calls that follow in its thread, or None, both as Ray can send them.
+    app
+        The client app.
+    read_ahead
+        Function that is told the calls that follow in its thread, or None; a process receives it through Ray.
     share
         The share of a node that one client takes: `num_cpus` and `num_gpus`.
 
@@ -169,8 +171,8 @@ class ClientPool:
     def call(self, process: ClientProcess, load: Load) -> CallReplies:
         """Make calls in a process, one after the other, and return the results of the first of them.
 
-        It ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`: then
-        some calls may still be under way, for which `rest` waits, and later ones are not made.
+        The method ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`.
+        In the last case some calls may still be under way, for which `rest` waits, and later ones are not made.
 
         Raises
         ------
@@ -181,8 +183,10 @@ class ClientPool:
 
         Parameters
         ----------
-        process, load
-            The process that `take` returned, and the calls with their context.
+        process
+            The process that `take` returned.
+        load
+            The calls with their contexts.
         """
         with room_is_told():
             large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
@@ -203,8 +207,10 @@ class ClientPool:
 
         Parameters
         ----------
-        process, under_way
-            The process, and how many there are.
+        process
+            The process that works on the calls.
+        under_way
+            Number of calls that are under way.
         """
         return self._outcome(process, process.handle.rest.remote(SECONDS_OF_A_CALL if under_way > 1 else None))
 
@@ -213,8 +219,10 @@ class ClientPool:
 
         Parameters
         ----------
-        process, is_last_chance
-            The process, and whether much hangs on the answer: Ray is given time to notice then.
+        process
+            The process that died.
+        is_last_chance
+            Whether the answer decides about the end of the run; Ray is then given time to notice the loss of a node.
         """
         self._forget(process)
         return not self._is_alive(process.node, is_last_chance)

@@ -1,9 +1,9 @@
 """A client's process on Ray, which makes the calls of several clients in one call of Ray.
 
-A call that lasts long holds nobody up who is called after it. The process answers after a while with what is done,
-tells how many calls are still under way, and leaves the others to other processes. Under way is what it is at, and what
-was announced together with that: the contributions of all of these may be worked out already. If they still are when as
-much time has passed again, it leaves all but the first of them to others, too.
+A long call does not delay the calls after it. After a while the process returns its finished results with the number of
+calls that are still under way, and leaves the other calls to other processes. Under way are the current call and those
+that were announced together with it, since the contributions of all of them may be computed already. If these calls are
+still under way after as much time again, the process leaves all but the first of them to other processes as well.
 """
 
 import pickle

@@ -1,9 +1,9 @@
 """Scheduling of client calls that share calls of Ray: the next calls of each process, and the repetition of lost calls.
 
 A process that has nothing to do takes its part of the calls that wait, by the records of their clients, and first those
-whose shards it has. What it does not get to comes back to the others, so nobody is idle while clients wait. Every call
-has its own reply, failure and retries. Calls whose process died while they shared it are made again alone, so that it
-becomes known who ends processes, and nobody fails for another's fault.
+whose shards it has. Calls that it has not begun in time go back to the other processes, so that none is idle while
+clients wait. Every call has its own reply, failure and retries. Calls whose process died while they shared it are made
+again alone, which shows the call that ends processes, so that no other call fails because of it.
 """
 
 import threading
@@ -70,7 +70,7 @@ class _Line:
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record the duration of the first of some calls."""
+        """Record the seconds per unit of work of calls that were made together, by which later calls are planned."""
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
@@ -80,12 +80,15 @@ class SharedCalls:
 
     Parameters
     ----------
-    pool, retries
-        The processes, and how often a call is made again whose process has died on a node that has not.
+    pool
+        Pool of client processes.
+    retries
+        Number of times that a call is repeated whose process has died on a node that has not.
     contexts
         The state of nodes between calls, which the context after a call replaces.
     settle
-        Told what became of some messages, by their identities, in a thread that it should not hold up.
+        Function that receives the outcomes of some messages, by their identities, in a thread that it should not hold
+        up.
     """
 
     def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:

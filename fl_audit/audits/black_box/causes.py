@@ -1,4 +1,4 @@
-"""Causes of a leak: explanations of why D and D' were told apart, with lines of the transcript as evidence."""
+"""Causes of a leak: explanations of the difference between D and D', with lines of the transcript as evidence."""
 
 import itertools
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _LINES = 4  # most lines that are shown of a scenario
 
 
 class LeakCause(NamedTuple):
-    """The cause for which trials were told apart."""
+    """The cause of a leak by which trials with D and with D' were told apart."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
     fix: str = ""  # the fix, as a sentence; empty where it follows from the scenario
@@ -35,12 +35,16 @@ _ONE_VECTOR = "Clip all tensors of a client together, and give each of them nois
 
 
 def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return the cause for which trials were told apart.
+    """Return the cause of the leak by which trials with D and with D' were told apart.
 
     Parameters
     ----------
-    trials, present, group
-        Trials of one kind; whether D was played, shape (trials,); the group of features that told.
+    trials
+        Transcripts of the trials of one scenario.
+    present
+        Whether D was used in each trial, shape (trials,).
+    group
+        Name of the group of features that told the trials apart.
     """
     refused = trials.refused[present].mean() - trials.refused[~present].mean()
     if abs(refused) > 0.5:
@@ -157,8 +161,12 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
     Parameters
     ----------
-    trials, present, group
-        As for `cause_of`: a number that bears the name of the group comes first.
+    trials
+        Transcripts of the trials, as for `cause_of`.
+    present
+        Whether D was used in each trial, shape (trials,).
+    group
+        Name of the group of features that told the trials apart; a value that bears this name comes first.
     """
     columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))

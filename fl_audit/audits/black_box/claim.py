@@ -99,7 +99,7 @@ class StatedClaim:
 
     @property
     def words(self) -> str:
-        """The claim in words."""
+        """The claim as words for a sentence: its epsilon and delta, or its noise, and its neighbours."""
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         if self.epsilon is not None:
             return f"epsilon {self.epsilon:g} at delta {self.delta:g} over {over}, {self.adjacency}"

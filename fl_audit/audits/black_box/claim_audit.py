@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 
 class OutOfTimeError(Exception):
-    """Raised by a function that plays trials if the time is over: the audit then ends with the trials that it has."""
+    """Raised by a function that plays trials when the time is over: the audit then ends with the trials so far."""
 
 
 FEWEST_OF_EACH = 10
@@ -41,7 +41,8 @@ class Budget:
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the level that every stage has; they add up to 1
     tried: int = 3  # distinguishers that are tried at least, each of another scenario, in the first stage
     most: int = 6  # distinguishers that are tried at most, if so many seem to break the claim
-    # Of them, those that are tried in the second stage, if they break nothing; half of these in the next, and so on.
+    # Number of distinguishers that are tried in the second stage, if none breaks the claim; half as many in the next
+    # stage, and so on.
     deep: int = 2
     # Whether the audit ends with the first distinguisher that breaks the claim, and says nothing of the others.
     until_broken: bool = False
@@ -169,10 +170,24 @@ def attempt_of(
 
     Parameters
     ----------
-    distinguisher, bound, ceiling, confidence, right, scores
-        As in `DistinguisherTest`; whether each counted trial was guessed right, and its score, shape (trials,).
-    trials, present, lessons
-        All trials, whether D was played, and how many of them, at the beginning, do not count.
+    distinguisher
+        The distinguisher that was tested, see `DistinguisherTest`.
+    bound
+        Lower bound that the trials prove, see `DistinguisherTest`.
+    ceiling
+        Bound that the trials would have proved if every guess had been right, see `DistinguisherTest`.
+    confidence
+        Confidence of the bound, see `DistinguisherTest`.
+    right
+        Whether the distinguisher guessed right in each trial that counts, shape (trials,).
+    scores
+        Score of each trial that counts, shape (trials,).
+    trials
+        Transcripts of all trials, including those that do not count.
+    present
+        Whether D was used in each trial, also in those that do not count, shape (all trials,).
+    lessons
+        Number of trials at the beginning that do not count, since the rule was learned from them.
     """
     counted = trials.taken(slice(lessons, None))
     return DistinguisherTest(

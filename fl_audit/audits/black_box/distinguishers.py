@@ -35,14 +35,16 @@ _FLOOR = 1e-9
 
 
 def learned_rule(features: Floats, present: Flags) -> Rule:
-    """Learn the linear rule that tells D from D' best if both are normal with the same spread (Fisher's).
+    """Learn the linear rule that best separates D from D' if both are normal with the same spread (Fisher's).
 
-    It scores new trials; where no column varies it gives zeros.
+    The rule gives a score to each new trial; where no column varies, all scores are 0.
 
     Parameters
     ----------
-    features, present
-        Shape (trials, columns), finite; whether D was played, (trials,), where both have to appear.
+    features
+        Features of each trial, finite, shape (trials, columns).
+    present
+        Whether D was used in each trial, shape (trials,); both cases have to occur.
     """
     one, zero = features[present], features[~present]
     within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
@@ -63,7 +65,10 @@ def _signs(columns: Floats, present: Flags) -> Floats:
 
 
 def _weights(columns: Floats, present: Flags) -> Floats:
-    """Return Fisher's weights of columns whose spread within the groups is 1."""
+    """Return the weights of Fisher's linear discriminant for columns with standard deviation 1 within each group.
+
+    `present` says for each row whether D was used, and so to which of the two groups it belongs.
+    """
     if columns.shape[1] == 1:
         return _signs(columns, present)
     # With few trials for so many columns their correlations are hardly known, and are drawn towards none.
@@ -91,16 +96,21 @@ def find_distinguishers(
 ) -> list[Distinguisher]:
     """Return the best distinguisher over all groups of features, and the best of those that use low bits alone.
 
-    Half of the trials teach the rules and the other half ranks them, after which the best are learned on all of them.
-    The distinguisher with the larger margin comes first.
+    The rules are learned from half of the trials and ranked on the other half; then the best are learned from all
+    trials. The distinguisher with the larger margin comes first.
 
     Parameters
     ----------
-    kind, trials, present
-        Name of the scenario; trials of this kind; whether D was played, shape (trials,).
-    limits, fresh
-        The inequalities that follow from the claim; the number of fresh trials that may test a distinguisher, since few
-        trials prove little at a small delta.
+    kind
+        Name of the scenario.
+    trials
+        Transcripts of the trials of this scenario.
+    present
+        Whether D was used in each trial, shape (trials,).
+    limits
+        The inequalities that follow from the claim.
+    fresh
+        Number of fresh trials that may test a distinguisher; few trials prove little at a small delta.
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)
@@ -120,12 +130,12 @@ def find_distinguishers(
 
 
 def every_second(present: Flags) -> Flags:
-    """Return a mask of every second trial of each truth.
+    """Return a mask of every second trial with D, and of every second one with D'.
 
     Parameters
     ----------
     present
-        Whether D was played, shape (trials,).
+        Whether D was used in each trial, shape (trials,).
     """
     chosen = np.zeros(len(present), dtype=bool)
     for side in (True, False):
@@ -138,10 +148,14 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
     Parameters
     ----------
-    scores, truth
-        The score of each trial, and whether D was played in it, (trials,); trials of both kinds have to be there.
-    limits, fresh
-        The inequalities that follow from the claim; the number of fresh trials of each truth.
+    scores
+        Score of each trial, shape (trials,).
+    truth
+        Whether D was used in each trial, shape (trials,); both cases have to occur.
+    limits
+        The inequalities that follow from the claim.
+    fresh
+        Number of fresh trials with D, and as many with D'.
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
@@ -194,13 +208,16 @@ def least_shift(limit: Limit, trials: int, level: float) -> float:
     """Return the smallest shift, in spreads of normal releases, with which fresh trials mostly refute a limit.
 
     Mostly means in about nine of ten audits that follow it (simulated in `tests/black_box`). The shift is infinite
-    where none does.
+    where no shift refutes the limit.
 
     Parameters
     ----------
-    limit, trials, level
-        The inequality that follows from the claim; the number of fresh trials, of which four fifths measure, half of
-        each truth; and 1 - confidence of the bound, in (0, 0.5).
+    limit
+        An inequality that follows from the claim.
+    trials
+        Number of fresh trials. Four fifths of them measure, half with D and half with D'.
+    level
+        One minus the confidence of the bound, above 0 and below 0.5.
     """
     quantile = float(ndtri(1 - level / 2)) + _POWER
     fresh = max(1, int(0.4 * trials))

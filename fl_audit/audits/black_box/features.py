@@ -1,4 +1,4 @@
-"""Features of a transcript: groups of numbers that may tell D from D', each ready for a learned rule.
+"""Features of a transcript: groups of numbers that may separate D from D', each ready for a learned rule.
 
 A group is one idea of where a leak may hide. Every rule is learned on trials that are used for nothing else, so a group
 that tells nothing costs time and no validity. Leaks that are no shift of a mean (a spread, a rounding, a missing value)
@@ -119,7 +119,7 @@ def _grains(released: Floats) -> Floats:
 
 
 def _coarse(trials: Transcripts) -> Floats:
-    """Return released values rounded to a power of two about a thousandth of the usual step, which anybody may do."""
+    """Return released values rounded to a power of two about a thousandth of the usual step, as any observer can do."""
     # The grid of a trial follows from what was released in it alone.
     sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
         len(trials), -1

@@ -58,7 +58,7 @@ class Finding:
 
     @property
     def cause(self) -> str:
-        """The cause for which trials were told apart, in a sentence or two."""
+        """The cause for which trials with D and with D' were told apart, in a sentence or two."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
@@ -89,11 +89,15 @@ def findings(
 
     Parameters
     ----------
-    result, words, fixes
-        The audit; what happens in a scenario, and what usually fixes a leak, by its name, plainest kinds first.
+    result
+        Result of the audit.
+    words
+        Description of each scenario, keyed by its name, the plainest scenarios first.
+    fixes
+        Usual remedy for a leak in each scenario, keyed by the name of the scenario.
     provisos
-        By name, for scenarios with a message that not every client can send: the condition under which it can occur;
-        None for no such scenarios.
+        Condition under which the message of a scenario can occur, keyed by the name of the scenario, for messages that
+        not every client can send; None if there are no such scenarios.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -138,8 +142,10 @@ def untried_words(result: ClaimAudit, most: int = 3) -> str:
 
     Parameters
     ----------
-    result, most
-        The trial, and how many scenarios are named for each reason; the others are counted.
+    result
+        Result of the audit.
+    most
+        Largest number of scenarios that are named for each reason; the rest are only counted.
     """
     said = []
     for why, kinds in not_tried(result).items():
@@ -297,8 +303,10 @@ def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any
 
     Parameters
     ----------
-    result, found
-        A claim and the trials that were played about it, and what they showed.
+    result
+        Result of the audit, with the claim and its trials.
+    found
+        Findings of the audit.
     """
     worst, claim = result.worst, result.claim
     limits = [limit._asdict() for limit in claim.limits]

@@ -1,9 +1,9 @@
 """Online test of a claim with few trials: each trial is guessed from the ones before it, and right guesses are counted.
 
-Whoever plays a whole app a few hundred times cannot afford trials that only look for distinguishers. So every trial is
-guessed before it teaches anything: the guess follows from earlier trials alone, and an independent fair coin decides
-whether D is played. Under (epsilon, delta)-DP no guess is then right with a probability above (e^epsilon + delta) /
-(e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is, in
+With a few hundred trials of a whole app, none can be spent only on the search for distinguishers. So every trial is
+guessed before the rule learns from it: the guess follows from earlier trials alone, and an independent fair coin
+decides whether D is used. Under (epsilon, delta)-DP no guess is then right with a probability above (e^epsilon + delta)
+/ (e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is, in
 distribution, at most binomial. Nothing else is assumed.
 """
 
@@ -43,19 +43,24 @@ def audit_online(
 
     Parameters
     ----------
-    claim, kind
-        The claim, and the name of the scenario.
-    trials, present
-        All trials that were planned, in order, more than `LESSONS`, since a number that depends on how they went would
-        void the confidence; whether D was played, shape (trials,): fair coins, independent of everything else.
+    claim
+        The claim under audit.
+    kind
+        Name of the scenario.
+    trials
+        Transcripts of all trials that were planned, in order, more than `LESSONS`. Their number must not depend on how
+        the trials went, which would void the confidence.
+    present
+        Whether D was used in each trial, shape (trials,): fair coins, independent of everything else.
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
     knows_others
-        Whether the claim covers an observer who knows what all others sent. If not, what only such a one can tell
-        refutes nothing: clients may add the noise in shares, and then theirs are known too.
+        Whether the claim covers an observer who knows what all others sent. If not, evidence that only such an observer
+        has refutes nothing: clients may add the noise in shares, and such an observer knows these shares as well.
     void
-        Trials that say nothing of the claim, shape (trials,), None for none: no guess of theirs counts as right. The
-        number of right guesses becomes smaller, and so the confidence holds whatever makes a trial void.
+        Whether each trial says nothing about the claim, shape (trials,); None if all say something. No guess on such a
+        trial counts as right. The number of right guesses becomes smaller, and so the confidence holds whatever makes a
+        trial void.
     """
     require_number("trials are", len(trials), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
@@ -85,12 +90,14 @@ def audit_online(
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
-    """Return the index of the variant that tells most, from trials that are not counted; the first of equals.
+    """Return the index of the variant that best tells D from D' in pilot trials, the first of equals.
 
     Parameters
     ----------
-    pilots, claim
-        Trials of every way and whether D was played, and the claim.
+    pilots
+        For each variant, transcripts of its pilot trials and whether D was used in each.
+    claim
+        The claim under audit.
     """
 
     def margin(trials: Transcripts, present: Flags) -> float:
@@ -103,16 +110,20 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
     """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 proves nothing.
 
-    The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
-    epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or more are right than there
-    are.
+    The Clopper-Pearson lower bound of the share of right guesses is put into the limit on this share under (epsilon,
+    delta)-DP: epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or `right` exceeds
+    `guesses`.
 
     Parameters
     ----------
-    right, guesses
-        The number of right guesses, at least 0, and the number of guesses, at least 1 and at least `right`.
-    delta, confidence
-        The delta of the bound, at least 0 and below 1; and its confidence, above 0.5 and below 1.
+    right
+        Number of right guesses, from 0 to `guesses`.
+    guesses
+        Number of guesses, at least 1.
+    delta
+        Delta of the bound, at least 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
 
     Examples
     --------
@@ -133,8 +144,10 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
 
     Parameters
     ----------
-    claim, confidence
-        The claim; above 0.5, below 1.
+    claim
+        The claim under audit.
+    confidence
+        Confidence of the audit, above 0.5 and below 1.
 
     Examples
     --------

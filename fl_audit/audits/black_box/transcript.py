@@ -43,12 +43,11 @@ class Transcript:
 class Transcripts:
     """Many trials of the same scenario, stacked."""
 
-    # `steps`, `released`, `direction`, `others`, `own`: as of `Transcript`, with a leading axis of trials.
-    steps: Floats
-    released: Floats
-    direction: Floats
-    others: Floats
-    own: Floats
+    steps: Floats  # steps of the model, see `Transcript`, with a leading axis of trials
+    released: Floats  # released models, see `Transcript`, with a leading axis of trials
+    direction: Floats  # direction of the difference, see `Transcript`, with a leading axis of trials
+    others: Floats  # contributions of the others, see `Transcript`, with a leading axis of trials
+    own: Floats  # contribution of the observing client, see `Transcript`, with a leading axis of trials
     contributed: Flags  # as of `Transcript`, bool (trials,)
     has_release: Flags  # as of `Transcript`, bool (trials,)
     numbers: Floats  # shape (trials, names); NaN where a number was missing
@@ -62,8 +61,8 @@ class Transcripts:
     def share_of_trials(self, present: Flags) -> float:
         """Return the share of trials in which the claim could have been broken, under D or under D', the smaller one.
 
-        A trial in which no model was released, or in which what D adds never arrived, says nothing of a mechanism.
-        `present` says whether D was played, shape (trials,), at least one trial.
+        A trial is no evidence on a mechanism if no model was released, or if the contribution that D adds did not
+        arrive. `present` is true where D was used, shape (trials,), at least one trial.
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
@@ -77,14 +76,16 @@ class Transcripts:
 def stacked(
     seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
 ) -> Transcripts:
-    """Stack trials.
+    """Stack the transcripts of several trials as arrays.
 
     Parameters
     ----------
-    seen, tensors
-        At least one trial, all with arrays of the same shape; the name and slice of every tensor.
+    seen
+        Transcripts of at least one trial, all with arrays of the same shape.
+    tensors
+        Name and slice of every tensor within the vector of all parameters.
     names
-        Numbers to keep; None for every name that appears in any trial.
+        Names of the numbers to keep; None for every name that appears in any trial.
     """
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))
@@ -126,8 +127,11 @@ class Sketch:
 
         Parameters
         ----------
-        vectors, difference
-            Shape (rounds, parameters), and what differs between D and D', likewise; zeros where it is not known.
+        vectors
+            Vectors to reduce, shape (rounds, parameters).
+        difference
+            Difference between the contributions under D and under D', shape (rounds, parameters); zeros where it is not
+            known.
         """
         products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
         lengths = np.stack(self._lengths(difference))

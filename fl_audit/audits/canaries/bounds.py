@@ -85,11 +85,14 @@ def bound_of_guesses(
 
     Parameters
     ----------
-    guesses, method
-        The counts, whose number of guesses was fixed beforehand; and a method that counts guesses.
-    delta, confidence
-        The delta of the bound, at least 0 and below 1, above 0 for `order-statistic`; and its confidence, above 0.5 and
-        below 1.
+    guesses
+        Counts of guesses; the number of guesses was fixed before the scores were seen.
+    method
+        A method that counts guesses and needs no scores.
+    delta
+        Delta of the bound, at least 0 and below 1, and above 0 for `order-statistic`.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
 
     Raises
     ------
@@ -122,15 +125,18 @@ def one_run_bound(
     Parameters
     ----------
     scores
-        Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
+        Scores of the canaries, higher for a likelier member, no NaN, any shape; of one training, or of several that are
+        counted as one run.
     coins
-        The canaries that were in, bool or 0 and 1, same shape: independent fair coins.
-    delta, confidence
-        The bound is on epsilon at this delta, at least 0 and below 1, above 0 for all but `trade-off` and `steinke`; it
-        holds with this confidence, above 0.5 and below 1.
+        Whether each canary was in, by independent fair coins, bool or 0 and 1, of the shape of `scores`.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for all methods but `trade-off` and
+        `steinke`.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     method
-        `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
-        leaks coins together breaks them.
+        `trade-off` and `steinke` hold whatever the mechanism; the others hold only under an assumption on the
+        mechanism, which is false if it leaks several coins together.
     guessed
         Number of coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
         It must be fixed before the scores are seen.

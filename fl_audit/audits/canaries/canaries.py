@@ -1,7 +1,7 @@
 """Canaries of a simulated training: the contributions of their clients, and the scores that an observer computes.
 
-Directions follow from the public seed, trial, round and canary; coins are the challenger's. Beside the canaries stand
-decoys, directions that nobody sends, wherever what is out is nothing: they tell how scores are spread without a canary.
+Directions follow from the public seed, trial, round and canary; coins are the challenger's. Where a canary that is out
+sends nothing, there are decoys as well: directions that no client sends, whose scores show the spread without a canary.
 """
 
 from dataclasses import dataclass
@@ -39,10 +39,18 @@ def canary_contribution(
 
     Parameters
     ----------
-    federation, canary, server_round, trials
-        The federation, the number of the canary, from 0, the round, from 1, and the numbers of the trials.
-    coins, norms
-        Whether the canary is in, (trials,); clipping norms of the round where they are adaptive, float64 (trials,).
+    federation
+        The federation with its canary clients.
+    canary
+        Number of the canary, from 0.
+    server_round
+        Number of the round, from 1.
+    trials
+        Numbers of the trials in the batch.
+    coins
+        Whether the canary is in, for each trial, shape (trials,).
+    norms
+        Clipping norms of the round, float64, shape (trials,), where clipping is adaptive; None otherwise.
     """
     mechanism, size = federation.public.mechanism, federation.model.layout.size
     lengths = np.full(len(trials), mechanism.clipping_norm) if norms is None else norms.cpu().numpy()
@@ -62,8 +70,12 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
 
     Parameters
     ----------
-    federation, server_round, trials
-        As for `canary_contribution`.
+    federation
+        The federation with its canary records.
+    server_round
+        Number of the round, from 1.
+    trials
+        Numbers of the trials in the batch.
     """
     seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
     drawn = ([canary_direction(seed, server_round, one, size, trial) for one in canaries] for trial in trials)
@@ -75,8 +87,12 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
     Parameters
     ----------
-    federation, seen, trials
-        The federation, what the observer saw of the round, and the numbers of the trials.
+    federation
+        The federation with its canaries.
+    seen
+        The observer's view of the round.
+    trials
+        Numbers of the trials in the batch.
     """
     public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
     observed = seen.side.contribution if at_server else seen.sums(public.mechanism)
@@ -96,9 +112,11 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
     Parameters
     ----------
     public
-        The federation.
-    steps, times
-        Steps of the canaries' client in a round, and in how many of them each canary was taken, of any shape.
+        The public facts of the federation.
+    steps
+        Number of local steps of the canaries' client in a round.
+    times
+        Number of these steps in which each canary was used, of any shape.
     """
     return times / sqrt(steps) if isinstance(public.mechanism.contribution, PrivateTraining) else np.ones_like(times)
 

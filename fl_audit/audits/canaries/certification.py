@@ -31,7 +31,7 @@ class OneRunCertificate:
     # Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
     # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
     epsilon_lower: float
-    epsilon_claimed: float  # the same for the claim as it stands
+    epsilon_claimed: float  # epsilon at `delta` of the whole training by the claim as it stands
     delta: float  # the bounds are on epsilon at this delta
     confidence: float  # probability with which the bounds hold where the assumption does
     method: OneRunMethod  # of the bound; `method.assumption` says what it rests on
@@ -58,11 +58,13 @@ def certify(
     scores
         <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
         of whole rounds in which the canary's client took part.
-    coins, claim
-        The canaries that were in, bool, same shape; the claim of the training, whose first event is the noisy sum of a
-        round: Gaussian, with or without sampling.
+    coins
+        Whether each canary was in, bool, of the shape of `scores`.
+    claim
+        Claim of the training. Its first event is the noisy sum of a round, with Gaussian noise and with or without
+        sampling.
     confidence
-        Above 0.5, below 1.
+        Confidence of the bounds, above 0.5 and below 1.
     method
         Any but `steinke`, which knows no mu; declared before the scores are seen. The default asks for scores along
         random directions under Gaussian noise.
@@ -112,7 +114,9 @@ def over_the_training(claim: Claim, excess: float) -> float:
 
     Parameters
     ----------
-    claim, excess
-        The claim of the training; the excess is at least 0.
+    claim
+        Claim of the training.
+    excess
+        Factor by which mu of each round is multiplied, at least 0.
     """
     return 0.0 if excess == 0 else account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

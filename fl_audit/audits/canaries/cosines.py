@@ -47,11 +47,14 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 
     Parameters
     ----------
-    cosines, dimension
-        The cosines, from -1 to 1, shape (canaries,), at least two of them; and d, the number of parameters, at least
-        1000.
-    delta, confidence
-        The delta of the bound, above 0 and below 1; and its confidence, above 0.5 and below 1.
+    cosines
+        Cosines of the sent canaries with the release, from -1 to 1, shape (canaries,), at least two.
+    dimension
+        Number of parameters d, at least 1000.
+    delta
+        Delta of the bound, above 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     """
     seen = _scaled(cosines, dimension, confidence, axes=1)
     require_delta(delta)
@@ -70,11 +73,16 @@ def from_all_iterates(
 
     Parameters
     ----------
-    cosines, unsent
-        The cosines of the canaries, from -1 to 1, shape (rounds, canaries), at least two canaries; and those of
-        directions that nobody sent, shape (rounds, any number from two).
-    dimension, delta, confidence
-        As for `from_final_model`.
+    cosines
+        Cosines of the canaries with the releases, from -1 to 1, shape (rounds, canaries), at least two canaries.
+    unsent
+        Cosines of directions that no client sent, from -1 to 1, shape (rounds, directions), at least two directions.
+    dimension
+        Number of parameters d, at least 1000.
+    delta
+        Delta of the bound, above 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     """
     seen, other = (_scaled(one, dimension, confidence, axes=2) for one in (cosines, unsent))
     require_delta(delta)
@@ -93,10 +101,12 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
     Parameters
     ----------
-    mean, spread
-        The mean of the second normal distribution, finite, and its standard deviation, above 0 and finite.
+    mean
+        Mean of the second normal distribution, finite.
+    spread
+        Standard deviation of the second normal distribution, above 0 and finite.
     delta
-        Above 0, below 1.
+        Delta at which epsilon is taken, above 0 and below 1.
 
     Examples
     --------

@@ -29,9 +29,14 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
 
     Parameters
     ----------
-    seed, round, canary, dimension
-        The canaries' secret, from 0 to 2**64 - 1; the number of the round and that of the canary, each at least 0; and
-        how many parameters there are, at least 1.
+    seed
+        Secret seed of the canaries, from 0 to 2**64 - 1.
+    round
+        Number of the round, at least 0.
+    canary
+        Number of the canary, at least 0.
+    dimension
+        Number of parameters of the model, at least 1.
     trial
         Number of the simulated training.
     """
@@ -48,8 +53,14 @@ def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
 
     Parameters
     ----------
-    seed, round, canary, trial
-        As for `canary_direction`.
+    seed
+        Secret seed of the canaries, as for `canary_direction`.
+    round
+        Number of the round, at least 0.
+    canary
+        Number of the canary, at least 0.
+    trial
+        Number of the simulated training.
     """
     return bool(generator(seed, Purpose.CANARY_COIN, trial=trial, round=round, client=canary).random() < 0.5)
 
@@ -59,8 +70,12 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
     Parameters
     ----------
-    seed, rounds, canaries
-        As for `canary_direction`; the numbers of the rounds, (rounds,), and the number of canaries.
+    seed
+        Secret seed of the canaries, as for `canary_direction`.
+    rounds
+        Numbers of the rounds, shape (rounds,).
+    canaries
+        Number of canaries.
     """
     tossed = [[canary_coin(seed, int(number), one) for one in range(canaries)] for number in np.asarray(rounds)]
     return np.array(tossed, dtype=np.bool_).reshape(len(tossed), canaries)
@@ -74,9 +89,11 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
 
     Parameters
     ----------
-    direction, clipping_norm
-        Norm 1, shape (dimension,); the norm to which updates of this round are clipped, above 0: the one of the
-        settings, or with adaptive clipping the one that the server has announced.
+    direction
+        Direction of the canary with norm 1, shape (dimension,).
+    clipping_norm
+        Norm to which updates of this round are clipped, above 0: the one of the settings, or with adaptive clipping the
+        one that the server has announced.
     """
     require_number("clipping norm is", clipping_norm, "positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
@@ -89,9 +106,10 @@ def canary_score(release: ArrayLike, direction: Floats) -> float:
 
     Parameters
     ----------
-    release, direction
-        The release of the round, or the difference of two successive models, finite, on any scale; and the canary's
-        direction. Both have shape (dimension,).
+    release
+        Release of the round, or the difference of two successive models, finite, on any scale, shape (dimension,).
+    direction
+        Direction of the canary, shape (dimension,).
     """
     seen = np.asarray(release, dtype=np.float64)
     require(seen.shape == direction.shape, f"release has shape {seen.shape}: accepted is {direction.shape}")

@@ -67,8 +67,10 @@ def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
 
     Parameters
     ----------
-    run, confidence
-        A finished run with canaries, and the confidence, above 0.5 and below 1.
+    run
+        A finished run with canaries.
+    confidence
+        Confidence of the bounds, above 0.5 and below 1.
     """
     table, facts = run.tables.canaries, run.facts.find(CanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"

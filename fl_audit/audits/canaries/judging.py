@@ -43,7 +43,7 @@ class CanaryJudging:
         return judge_canaries(run)
 
     def covers(self, facts: RunFacts) -> str:
-        """Return which training and seed a verdict covers, and what canaries do not show."""
+        """Return the training and seed that a verdict covers, and the facts that canaries do not show."""
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
@@ -58,8 +58,10 @@ class CanaryJudging:
 
         Parameters
         ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        planned
+            The run that is planned.
+        parameters
+            Number of parameters of the model; None where the noise in all of them cannot be measured.
         """
         return
 

@@ -1,10 +1,11 @@
 """Audit of a running or finished training by its canaries, valid however often it is evaluated.
 
-Bounds are read off all whole rounds, and hold for one look that is chosen beforehand. The verdict is not: whoever looks
-after every round would once in a while see a breach that is none. It is passed at looks that are declared beforehand,
-after 5, 10, 20, 40, ... whole rounds and after the last one, each with an equal share of the family's level, and of
-what the bounds there may err (Bonferroni); what one of them has found stays found. Rounds after the last claimed one
-are in the bounds and in no look: there are no more looks to pay for.
+Bounds are computed from all complete rounds, and hold for one analysis that is chosen beforehand. The verdict must hold
+for repeated analyses: after every round, one of them would sooner or later find a breach by chance. So the verdict is
+given at interim analyses that are declared beforehand, after 5, 10, 20, 40, ... complete rounds and after the last one.
+Each has an equal share of the level of the family, and of the error probability of the bounds (Bonferroni); a breach
+that one of them has found stays found. Rounds after the last claimed one enter the bounds but no interim analysis,
+since no share of the level is left for one.
 """
 
 from dataclasses import dataclass, replace
@@ -56,7 +57,8 @@ class InterimAnalysis:
     """The result after a number of complete rounds."""
 
     rounds: int  # number of rounds
-    finding: OneRunCertificate  # their certificate; the bounds of all declared looks hold together, with the confidence
+    # Certificate of these rounds; the bounds of all declared analyses hold together, with the confidence.
+    finding: OneRunCertificate
     is_violated: bool  # whether they break the guarantee at this look's share of the level
 
 
@@ -81,8 +83,8 @@ class LiveFinding:
     # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
     is_conclusive: bool
     dilution: Dilution  # the updates that hide it
-    knows_others: bool  # whether it was kept of every whole round how many others answered
-    knows_weights: bool  # the same of what the replies of canaries weigh
+    knows_others: bool  # whether the number of other clients that answered was stored for every complete round
+    knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
     weights: tuple[float, ...]  # least weight of each canary over rounds, relative to the heaviest client; from 0 to 1
     level: float  # share of the level that a look has
     # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
@@ -90,10 +92,10 @@ class LiveFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the looks so far; more rounds than claimed are a violation by themselves.
+        """The verdict by the interim analyses so far; more rounds than claimed are a violation by themselves.
 
-        Looks are no evidence where canaries that should send nothing seem to send their opposite, and so stand out
-        more, nor where models were seen that are not those that the rounds went on from.
+        The analyses do not count as evidence in two cases: canaries that should send nothing seem to send their
+        opposite, which makes them easier to see; or rounds start from other models than the previous rounds released.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -147,18 +149,19 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
 
     Parameters
     ----------
-    directory, coins
-        The directory of its rounds, which may still grow in number; and the seed of the coins, which the clients have
-        too.
+    directory
+        Directory of the stored rounds, to which further rounds may be added.
+    coins
+        Seed of the canaries' coins, which the clients have too.
     confidence
         Confidence of the bounds, above 0.5, below 1.
     is_over
-        Whether no round will follow though the last claimed one is missing: then the last look takes place.
+        Whether no round will follow though the last claimed one is missing: then the last planned analysis takes place.
 
     Raises
     ------
     InputError
-        If nothing whole was kept there, or a number is out of its range.
+        If no complete round was stored there, or a number is out of its range.
     """
     kept = stored_guarantee(directory)
     claim = kept.terms.claim(kept.delta)
@@ -218,7 +221,7 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return the certificate of the first complete rounds; without canaries on both sides it proves nothing."""
+    """Return the certificate of the first complete rounds; it proves nothing unless canaries are both in and out."""
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)

@@ -1,8 +1,9 @@
 """Checks of a running training: reasons to give no verdict, and the effect of other updates that hide missing noise.
 
-A doubt never makes a guarantee broken, and where it says that scores are of something else, they are no evidence. The
-three that rest on scores come up by chance in at most 1 in 1,000 trainings each, at one look, whose noise is the
-claimed one; rounds are uneven also where updates of others lie over it, and shrink as the model learns.
+An inconsistency never makes a guarantee broken, and where it shows that scores do not belong to the canaries, these
+scores are no evidence. Each of the three inconsistencies that rest on scores arises by chance in at most 1 in 1,000
+trainings with the claimed noise, at one analysis. Rounds also differ in spread where updates of other clients add to
+the noise, and shrink as the model learns.
 
 **How updates of others hide missing noise.** In units of the sensitivity D, the score of a canary is c + <X, v> / D +
 z' N(0, 1): its own part, which its coin decides, the sum X of what all others send along its direction v, and noise of
@@ -14,10 +15,10 @@ variance |X|^2 / d. Scores are spread by sqrt(z'^2 + s^2), s = |X| / (D sqrt(d))
 A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it finds nothing, not even noise that was
 left out.
 
-s and z' are not told apart by scores: of both only the sum of squares shows. What is known of s is a bound, where D is
-the sensitivity of the heaviest client, of which c may be a part: n others, each clipped to C and weighing no more than
-that one, send |X| <= n C together; the other canaries lie along directions of their own, and add C^2 for each that is
-sent. Where more than this spreads the scores, that is seen.
+Scores do not separate s from z': they show only the sum of squares of both. There is a bound on s, where D is the
+sensitivity of the heaviest client and c may be a part of it: n others, each clipped to C and with no larger weight than
+the heaviest client, send |X| <= n C together. The other canaries lie along directions of their own, and add C^2 for
+each that is sent. A larger spread of the scores is noticed.
 """
 
 from collections.abc import Sequence
@@ -60,32 +61,41 @@ class Dilution:
 
 
 def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
-    """Return the bound on s^2 of a round.
+    """Return an upper bound on s^2, the variance that other updates add to the scores of a round.
 
     Parameters
     ----------
-    others, canaries
+    others
         The number of clients that answered besides those that send canaries, or their weight in units of the heaviest
-        client; and the number of canaries: half of them are sent, or all where one is replaced by its opposite.
-    size, is_replaced
-        The number of parameters d, at least 1; and whether the guarantee is about a client that is replaced, so that
-        the sensitivity is 2 C, and not C.
+        client.
+    canaries
+        Number of canaries. Half of them are sent, or all of them where a canary is replaced by its opposite.
+    size
+        Number of parameters d, at least 1.
+    is_replaced
+        Whether the guarantee is about a client that is replaced, so that the sensitivity is 2 C instead of C.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
     return (others**2 + sent) / size / unit**2
 
 
 def dilution(squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]) -> Dilution:
-    """Return the spread that other updates add to the noise of the scores.
+    """Return the spread that updates of other clients add to the noise of the scores.
 
-    They are taken as seen where the estimate of mu is so low that this happens in at most 1 in 1,000 trainings whose
-    noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu leaves beside the claimed
-    noise.
+    These updates count as visible in the scores where the estimate of mu is so low that this happens in at most 1 in
+    1,000 trainings whose noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu
+    leaves beside the claimed noise.
 
     Parameters
     ----------
-    squared, claimed, found, low
-        The bound on s^2; the claimed mu of a round, above 0; the estimate of mu and its lower bound, at least 0.
+    squared
+        Upper bound on s^2, the variance that other updates add.
+    claimed
+        Claimed mu of a round, above 0.
+    found
+        Estimate of mu of a round, at least 0.
+    low
+        Lower confidence bound of mu of a round, at least 0.
     sizes
         Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
         `detectable_slope`.
@@ -133,11 +143,18 @@ def doubts_about(
 
     Parameters
     ----------
-    every, whole, opened
-        All rounds that were kept, those that count, and scores, coins and decoys of these that are judged.
-    guarantee, hidden, weights
-        The guarantee; the known updates that lie over the noise; and the weight of each canary relative to the heaviest
-        client, (canaries,), from 0 to 1.
+    every
+        All rounds that were stored.
+    whole
+        The rounds that count, in which every canary answered once.
+    opened
+        Scores, coins and decoys of the rounds that count.
+    guarantee
+        The guarantee of the training.
+    hidden
+        Spread of the updates of other clients, which may hide missing noise.
+    weights
+        Weight of each canary relative to the heaviest client, from 0 to 1, shape (canaries,).
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
@@ -158,7 +175,7 @@ def doubts_about(
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
-    """Return whether canaries that are out do not look like the alternative of the relation.
+    """Return whether canaries that are out differ from the alternative of the relation.
 
     Updates along other directions have mean 0 along theirs. So the mean score of a canary that is out is 0 if nothing
     is sent, and half of the observable mu below 0 if its opposite is sent; Student's t tests this at 1 in 1,000.
@@ -207,7 +224,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: TrainingTerms) -> bool:
-    """Return whether canaries took part more often than the claimed sampling allows, or nobody saw how often."""
+    """Return whether canaries took part more often than the claimed sampling allows, or their number is unknown."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

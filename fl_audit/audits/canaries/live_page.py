@@ -28,12 +28,14 @@ def live_lines(numbers: LiveFinding) -> list[str]:
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:
-    """Write the page, and return its path.
+    """Write the page of a live audit, and return its path.
 
     Parameters
     ----------
-    numbers, path
-        The current finding, and the path of the page.
+    numbers
+        The current finding of the live audit.
+    path
+        Path of the HTML file.
     """
     facts = "\n".join(map(fact_html, _facts(numbers)))
     body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
@@ -99,8 +101,8 @@ def _opening(numbers: LiveFinding) -> str:
 def _reading(numbers: LiveFinding) -> Reading:
     """Return the reading of the certified mu relative to the claim, from which all numbers of the page follow.
 
-    Readers of this page look whenever they like. So the word "broken" rests on the declared looks, each at its level,
-    and only where they are evidence.
+    Readers open this page at any time. So the word "broken" rests on the declared interim analyses, each at its level,
+    and only where these are evidence.
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
@@ -212,7 +214,7 @@ def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries
 
 
 def _table(numbers: LiveFinding) -> str:
-    """Return a table of the finding at each declared look."""
+    """Return a table of the finding at each declared interim analysis."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [

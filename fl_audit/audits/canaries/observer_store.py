@@ -70,19 +70,22 @@ class TrainingObserver:
         ----------
         server_round
             The round, from 1.
-        before, after
-            Tensors of the model before the round and after it, in their order. They are read only here, where failing
-            ends nothing.
+        before
+            Tensors of the model before the round, in their order. They are read only here, where a failure does not end
+            the training.
+        after
+            Tensors of the model after the round, in the order of `before`.
         present
             The canaries whose clients answered.
         others
             The number of other clients that answered: their updates may hide missing noise. None where it is not seen,
             and `others` of the observer counts.
-        norm, run
-            The norm to which the strategy clips in this round, and the number of Flower's run; None where that is not
-            known.
+        norm
+            Norm to which the strategy clips in this round; None where it is not known.
+        run
+            Number of Flower's run; None where it is not known.
         models_only
-            Whether a client watches, who sees the models alone.
+            Whether the observer is a client, which sees the models alone.
         """
         with ends_nothing(f"round {server_round}"):
             models = list(before), list(after)

@@ -42,8 +42,10 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 
     Parameters
     ----------
-    guesses, mu
-        The counts; and mu of Gaussian DP, at least 0.
+    guesses
+        Counts of guesses.
+    mu
+        Mu of Gaussian DP under the hypothesis, at least 0.
 
     Examples
     --------
@@ -72,9 +74,10 @@ def order_statistic_mu(guesses: Guesses, level: float) -> float:
 
     Parameters
     ----------
-    guesses, level
-        The counts, whose number of guesses was fixed beforehand (half of the coins is a good one); 1 - confidence,
-        below 0.5.
+    guesses
+        Counts of guesses; the number of guesses was fixed beforehand (half of the coins is a good one).
+    level
+        One minus the confidence, above 0 and below 0.5.
 
     Examples
     --------

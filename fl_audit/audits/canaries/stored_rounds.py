@@ -56,8 +56,10 @@ def read_note(said: object, node: str | None = None) -> CanaryNote | None:
 
     Parameters
     ----------
-    said, node
-        The entry of its reply, and who sent it.
+    said
+        The entry of the client's reply that may hold the note.
+    node
+        Identifier of the node that sent the reply; None where it is not known.
     """
     text = str(said)
     if len(text) > _LONGEST:
@@ -182,13 +184,15 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
     Parameters
     ----------
-    path, what
-        The file, and what it should hold.
+    path
+        Path of the file.
+    what
+        Name of the thing that the file should hold, for the error message.
 
     Raises
     ------
     InputError
-        If it cannot be read, or the block cannot make of it what it should.
+        If the file cannot be read, or the block fails on the values.
     """
     try:
         yield json.loads(path.read_text(encoding="utf-8"))
@@ -224,8 +228,10 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 
     Parameters
     ----------
-    directory, canaries
-        The directory of the rounds, and the number of canaries, at least 1.
+    directory
+        Directory of the stored rounds.
+    canaries
+        The number of canaries, at least 1.
     """
     found, every = _kept_rounds(directory), tuple(range(canaries))
     whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
@@ -245,8 +251,12 @@ def fitting_rounds(
 
     Parameters
     ----------
-    rounds, terms, coin_seed
-        The stored rounds, the guarantee of the training, and the secret of the clients that carry canaries.
+    rounds
+        The stored rounds.
+    terms
+        Terms of the training, which name the guarantee.
+    coin_seed
+        Secret seed of the clients that carry canaries.
     """
     coins = fingerprint(coin_seed)
     each = [(one, _misfits(one, terms, coins)) for one in rounds]
@@ -262,8 +272,10 @@ def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
 
     Parameters
     ----------
-    rounds, canaries
-        The stored rounds, and the number of expected canaries, numbered from 0.
+    rounds
+        The stored rounds.
+    canaries
+        Number of expected canaries, which are numbered from 0.
     """
     named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
     return tuple(sorted(set(named)))
@@ -277,8 +289,10 @@ def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
 
     Parameters
     ----------
-    directory, rounds
-        The directory of the rounds, and the rounds that were not set aside.
+    directory
+        Directory of the stored rounds.
+    rounds
+        The rounds that were not set aside.
     """
     chain, added = list(rounds), 0
     aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
@@ -302,8 +316,12 @@ def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Fl
 
     Parameters
     ----------
-    rounds, coin_seed, canaries
-        The rounds of one training; the secret of the clients that carry canaries, and the number of canaries.
+    rounds
+        The rounds of one training.
+    coin_seed
+        Secret seed of the clients that carry canaries.
+    canaries
+        Number of canaries.
     """
     scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)

@@ -78,12 +78,17 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 
     Parameters
     ----------
-    scores, is_in
-        The scores, higher for a likelier member, no NaN, any shape, of one trial, or of several that are counted as one
-        run; and the coins, bool, same shape.
-    positive, negative
-        The numbers of scores to call members, and not members, at least 0 and together at most the number of scores.
-        They must be chosen before the scores are seen: the best of several choices gives no valid bound.
+    scores
+        Scores, higher for a likelier member, no NaN, any shape, of one trial, or of several that are counted as one
+        run.
+    is_in
+        Whether each canary was in, bool, of the shape of `scores`.
+    positive
+        Number of scores that are called members, at least 0. It must be chosen before the scores are seen, since the
+        best of several choices gives no valid bound.
+    negative
+        Number of scores that are called nonmembers, at least 0, together with `positive` at most the number of scores.
+        It must be chosen before the scores are seen.
 
     Examples
     --------
@@ -115,8 +120,10 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
 
     Parameters
     ----------
-    scores, is_in
-        Numbers of one shape: scores, larger where "in" is likelier, and the coins, bool or 0 and 1.
+    scores
+        Scores, larger where a canary is likelier to be in, of any shape.
+    is_in
+        Whether each canary was in, bool or 0 and 1, of the shape of `scores`.
     """
     given, tossed = in_one_axis(scores), in_one_axis(is_in)
     values, coins = np.asarray(given, dtype=np.float64).ravel(), tossed.ravel()
@@ -136,7 +143,7 @@ _STEPS = 50
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Return a bound on the probability of at least so many right guesses under (epsilon, delta)-DP, from 0 to 1.
+    """Return a bound on the probability, under (epsilon, delta)-DP, of at least this number of right guesses.
 
     Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
     and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is min(1, beta + 2 m delta alpha).
@@ -145,8 +152,12 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    guesses, epsilon, delta
-        The counts; and the tested guarantee: epsilon, at least 0, and delta, at least 0 and below 1.
+    guesses
+        Counts of guesses.
+    epsilon
+        Epsilon of the tested guarantee, at least 0.
+    delta
+        Delta of the tested guarantee, at least 0 and below 1.
     """
     require_number("epsilon is", epsilon, "numbers from 0")
     require_number("delta is", delta, "numbers from 0 to below 1")
@@ -165,8 +176,12 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    guesses, delta, level
-        The counts; as for `tradeoff_epsilon`.
+    guesses
+        Counts of guesses.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    level
+        One minus the confidence, above 0 and below 0.5.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
@@ -185,8 +200,10 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
     Parameters
     ----------
-    epsilon, delta
-        Both at least 0, and delta below 1.
+    epsilon
+        Epsilon of the guarantee, at least 0.
+    delta
+        Delta of the guarantee, at least 0 and below 1.
     """
     up, down = math.exp(epsilon), math.exp(-epsilon)
     return lambda y: max(0.0, (y - delta) * down, 1 - delta - up * (1 - y))
@@ -197,9 +214,12 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
 
     Parameters
     ----------
-    guesses, tail, inverse
-        The counts, with m, r and v of the module's text; from 0 to 1; F^-1 of a symmetric trade-off function: convex,
-        increasing, at most its argument.
+    guesses
+        The counts, with m, r and v of the module's text.
+    tail
+        Probability with which the event is compared, from 0 to 1.
+    inverse
+        Inverse F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
     """
     m, r, v = guesses.coins, guesses.guessed, guesses.right
     a, b = tail * v / m, tail * (r - v) / m
@@ -223,8 +243,10 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
     Parameters
     ----------
-    guesses, level
-        The counts of `guesses_of_scores`; 1 - confidence, above 0 and below 0.5.
+    guesses
+        The counts of `guesses_of_scores`.
+    level
+        One minus the confidence, above 0 and below 0.5.
 
     Examples
     --------
@@ -241,8 +263,12 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    guesses, delta, level
-        As for `tradeoff_mu`; delta is at least 0 and below 1.
+    guesses
+        Counts of `guesses_of_scores`.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    level
+        One minus the confidence, above 0 and below 0.5.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), _LARGEST_EPSILON, level)

@@ -265,11 +265,15 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
     Parameters
     ----------
-    of_first, of_second
-        Log-odds of the first record against the second in trials where the first was randomised, and in as many where
-        the second was, (trials,), at least one.
+    of_first
+        Log-odds of the first record against the second in trials where the first was randomised, shape (trials,), at
+        least one.
+    of_second
+        Log-odds of the first record against the second in as many trials where the second was randomised, shape
+        (trials,).
     confidence
-        Above 0 and below 1. Either share has an interval that misses with half of the rest.
+        Confidence of the interval, above 0 and below 1. The interval of either share misses with half of the error
+        probability.
 
     Raises
     ------
@@ -318,8 +322,10 @@ def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval |
 
     Parameters
     ----------
-    run, confidence
-        A finished run whose records are randomised, and the confidence, above 0 and below 1.
+    run
+        A finished run whose records are randomised.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     table = run.tables.trials
     if not all(column in table for column in _COLUMNS):

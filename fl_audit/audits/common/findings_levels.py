@@ -39,8 +39,10 @@ def measure_levels(run: FinishedRun, findings: Findings) -> LevelFinding | None:
 
     Parameters
     ----------
-    run, findings
-        A finished run, and what was found before: what it shows of epsilon.
+    run
+        A finished run.
+    findings
+        Earlier findings of the run, of which those on epsilon are used.
     """
     facts, sizes = run.facts, run.facts.group_sizes
     guarantee = facts.guarantee

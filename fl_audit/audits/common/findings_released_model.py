@@ -63,7 +63,8 @@ class ModelFinding:
 
     test_accuracy: float  # share of right predictions on test records, mean over trials
     test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
-    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
+    # Results of the same training without privacy; None where no such run was named.
+    unprotected: Unprotected | None = None
     commonest: float | None = None  # accuracy of always naming the most frequent class; None where it is not known
 
     def to_json(self) -> dict[str, Any]:
@@ -177,8 +178,8 @@ class ClientGuarantee:
     records: int  # size of its shard
     sampling_rate: float  # probability with which a record was in a step, as its accountant counted
     steps: int  # steps that its accountant counted
-    epsilon: float  # its guarantee, by the accountant of the run
-    epsilon_rdp: float  # the same by `rdp`
+    epsilon: float  # epsilon of the client's guarantee by the accountant of the run
+    epsilon_rdp: float  # epsilon of the client's guarantee by `rdp`
     epsilon_opacus: float  # the report of its own accountant of Opacus
 
 

@@ -57,7 +57,7 @@ class PairAudit(AuditKind):
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return which neighbour was chosen."""
+        """Return the choice of the neighbour, in words."""
         pair, which = public.pair, "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} "
         which = which and f"{which}{public.pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"

@@ -54,7 +54,10 @@ class TargetsAudit(AuditKind):
         )
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return true: each target has an insider of its own, who knows the participation of all others."""
+        """Return True: insiders see in which samples the target of the pair takes part.
+
+        Every target has an insider of its own, and this insider knows the participation of all other targets.
+        """
         return True
 
     def not_weighed_again(self, public: "Federation") -> str:

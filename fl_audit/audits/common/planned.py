@@ -15,8 +15,10 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimit
 
     Parameters
     ----------
-    planned, parameters
-        The run, and how many parameters its model has, where the noise is measured on all of them.
+    planned
+        The run that is planned.
+    parameters
+        Number of parameters of the model; None where the noise in all of them cannot be measured.
     """
     public = planned.public
     if not public.with_insider:
@@ -29,12 +31,14 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimit
 
 
 def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | None:
-    """Return how often a target could count unnoticed; None without an insider with the exact likelihood ratio.
+    """Return the limit of detection for a target that counts more than once; None without an exact likelihood ratio.
 
     Parameters
     ----------
-    planned, is_always_in
-        The run, and whether some target is in in every trial, and not in half of them.
+    planned
+        The run that is planned.
+    is_always_in
+        Whether some target is in in every trial, instead of in half of the trials.
     """
     public, mechanism = planned.public, planned.public.mechanism
     if not public.with_insider or not mechanism.has_exact_llr:

@@ -16,8 +16,10 @@ def require_clients(public: Federation, fewest: int) -> None:
 
     Parameters
     ----------
-    public, fewest
-        The federation, and how many clients there have to be.
+    public
+        The public facts of the federation.
+    fewest
+        Smallest number of clients that is accepted.
     """
     who = "" if fewest == 1 else " (a victim and an insider)"
     require(public.clients >= fewest, f"clients is {public.clients}: accepted are {fewest} and more{who}")
@@ -47,8 +49,10 @@ def require_targets(public: Federation, kind: str) -> None:
 
     Parameters
     ----------
-    public, kind
-        The federation, and the name of the audit.
+    public
+        The public facts of the federation.
+    kind
+        Name of the audit kind, for the error message.
     """
     mechanism, federation = public.mechanism, f"kind = '{kind}'"
     accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)

@@ -16,7 +16,7 @@ _LARGE = 100.0  # nats, from which on a guarantee says nothing
 
 
 def _follows(level: UnitLevel, claimed: Unit) -> str:
-    """Return how the epsilon of a level follows from the guarantee."""
+    """Return the derivation of a level's epsilon from the guarantee, in words."""
     if level.is_claimed:
         return "claimed"
     if level.size is None:
@@ -48,8 +48,10 @@ def beyond(numbers: LevelFinding, claimed: Unit) -> str:
 
     Parameters
     ----------
-    numbers, claimed
-        The three levels, and the unit of the guarantee.
+    numbers
+        The guarantee at the levels of record, user and client.
+    claimed
+        The unit of the guarantee that is claimed.
     """
     order = list(Unit)
     larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]

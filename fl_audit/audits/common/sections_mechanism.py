@@ -184,8 +184,10 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
 
     Parameters
     ----------
-    provenance, records
-        The recorded origin, and the number of training records.
+    provenance
+        The recorded origin of the run; None where none was recorded.
+    records
+        Number of training records.
     """
     if provenance is None:
         return NOT_NOTED
@@ -253,8 +255,10 @@ def drawn_text(records: int, pool: int) -> str:
 
     Parameters
     ----------
-    records, pool
-        Records of the training set, and of the data set that they were drawn from.
+    records
+        Number of records in the training set.
+    pool
+        Number of records in the data set from which the training set was drawn.
 
     Examples
     --------

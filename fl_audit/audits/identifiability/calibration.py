@@ -47,12 +47,14 @@ class Calibration:
 def calibration(
     log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
 ) -> Calibration:
-    """Return how well the insider's beliefs agree with the truth.
+    """Return statistics of the agreement between the insider's beliefs and the truth.
 
     Parameters
     ----------
-    log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used; both of shape (trials,), at least one trial.
+    log_odds
+        Log-odds of D against D' in each trial, without a prior, shape (trials,), at least one trial.
+    members
+        Whether D was used in each trial, bool, shape (trials,).
     confidence
         Confidence of the intervals of the bins, above 0 and below 1.
     prior

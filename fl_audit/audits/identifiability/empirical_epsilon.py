@@ -24,7 +24,7 @@ class EpsilonInterval:
 
     epsilon: float  # the point value, at least 0; infinite for an advantage of 1
     low: float  # lower end of the interval, at least 0
-    high: float  # its upper end, which may be infinite
+    high: float  # upper end of the interval, which may be infinite
     confidence: float  # least probability of the interval; 1 where nothing is random
     note: str  # the meaning of the interval, in words
 
@@ -34,8 +34,10 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
     Parameters
     ----------
-    advantage, delta
-        The measured advantage, from -1 to 1, where 1 gives infinity; and delta, above 0 and below 1.
+    advantage
+        The measured advantage, from -1 to 1; an advantage of 1 gives infinity.
+    delta
+        Delta at which epsilon is taken, above 0 and below 1.
 
     Raises
     ------
@@ -107,9 +109,10 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
     Parameters
     ----------
-    log_odds, confidence
-        Log-odds of the dataset that was really used, without a prior, shape (trials,), finite; and the confidence,
-        above 0 and below 1.
+    log_odds
+        Log-odds of the dataset that was really used, without a prior, shape (trials,), finite.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     mu
         Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every trial (local scaling), else None.
 
@@ -151,10 +154,14 @@ def advantage_interval(wins: int, trials: int, delta: float, confidence: float) 
 
     Parameters
     ----------
-    wins, trials
-        Trials that the insider won, and trials that were played.
-    delta, confidence
-        Delta of Eq. (6), and the confidence of the interval, both above 0 and below 1.
+    wins
+        Number of trials that the insider won, from 0 to `trials`.
+    trials
+        Number of trials, at least 1.
+    delta
+        Delta of Eq. (6), above 0 and below 1.
+    confidence
+        Confidence of the interval, above 0 and below 1.
 
     Raises
     ------

@@ -25,11 +25,11 @@ from fl_audit.verdict.verdict import Judgement
 class EmpiricalFinding:
     """The findings of a run on epsilon."""
 
-    # `from_sensitivity`, `from_belief`, `from_advantage`: the three estimates of section 5.3 of Bernau et al. 2021,
-    # with their intervals; the first is None where the insider cannot work out what it sees.
+    # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021, with its interval; None where the
+    # insider cannot compute the sensitivities.
     from_sensitivity: EpsilonInterval | None
-    from_belief: EpsilonInterval
-    from_advantage: EpsilonInterval
+    from_belief: EpsilonInterval  # estimate by the largest belief, variant (ii), with its interval
+    from_advantage: EpsilonInterval  # estimate by the advantage, variant (iii), with its interval
     decisive: Judgement  # the judgement behind the verdict
     bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no trial
 
@@ -57,8 +57,10 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
 
     Parameters
     ----------
-    run, findings
-        A finished run, and what was found before, of which the verdict is read.
+    run
+        A finished run.
+    findings
+        Earlier findings of the run, of which the verdict is used.
     """
     guarantee, verdict = run.facts.guarantee, findings.find(VerdictFinding)
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
@@ -155,8 +157,10 @@ def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
 
     Parameters
     ----------
-    run, alarms
-        A finished run with an insider, and shares of false alarms from 0 to 1, shape (points,).
+    run
+        A finished run with an insider.
+    alarms
+        Shares of false alarms, from 0 to 1, shape (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
 
@@ -166,8 +170,12 @@ def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float,
 
     Parameters
     ----------
-    run, alarms, confidence
-        A finished run with an insider, a share of false alarms from 0 to 1, and the confidence, above 0 and below 1.
+    run
+        A finished run with an insider.
+    alarms
+        A share of false alarms, from 0 to 1.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     band = tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], np.array([alarms]), confidence)
     return float(band.low[0]), float(band.high[0])

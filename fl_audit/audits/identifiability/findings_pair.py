@@ -62,8 +62,10 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
 
     Parameters
     ----------
-    run, findings
-        A finished run, and what was found of it before.
+    run
+        A finished run.
+    findings
+        Earlier findings of the run.
     """
     guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
@@ -85,8 +87,10 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
 
     Parameters
     ----------
-    run, confidence
-        A finished run whose beliefs are exact, and the confidence, above 0 and below 1.
+    run
+        A finished run whose beliefs are exact.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     found = likelihood_estimates.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
     return found.low, found.high
@@ -97,9 +101,10 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
 
     Parameters
     ----------
-    run, confidence
-        A finished run with a guarantee and both kinds of trials, whose beliefs are exact; and the confidence, above 0
-        and below 1.
+    run
+        A finished run with a guarantee and both kinds of trials, whose beliefs are exact.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     assert run.facts.guarantee is not None, "only a guarantee names a delta"
     found = likelihood_estimates.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
@@ -123,7 +128,7 @@ class CraftedFinding:
 
     initial: CraftedMeasures  # at the initial weights
     first: float | None  # local sensitivity over the global one, mean over trials, in round 1; None where unmeasured
-    mean: float | None  # the same over all rounds
+    mean: float | None  # local sensitivity over the global one, mean over trials and rounds; None where unmeasured
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `crafted`."""

@@ -5,12 +5,12 @@ It knows every record but one, sees each release, and compares D with its neighb
 time.
 
 **Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
-training, and the release is where their steps have led. The distribution of that nobody can write down, so what this
-insider computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the
-direction in which the differing record would have pushed it: higher where the record rather was in. It is the log-odds
-of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as
-if they were independent of each other: the true release departs from both, for a step depends on the noise of those
-before it, and on who was sampled.
+training, and the release is the result of their steps. Its distribution is not known in closed form, so this insider's
+score is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the direction in
+which the differing record would have pushed it: higher where the record rather was in. It is the log-odds of a Gaussian
+release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as if they were
+independent of each other: the true release departs from both, since a step depends on the noise of earlier steps, and
+on the records that were sampled.
 """
 
 from dataclasses import dataclass, replace
@@ -54,10 +54,13 @@ def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int
 
     Parameters
     ----------
-    federation, seen
-        The federation, with D and D', and what clients saw.
+    federation
+        The federation with the data sets D and D'.
+    seen
+        The insider's view of the round.
     batch_trials
-        Trial count of the original batch, when only its first trials are weighed again; see `StackedModel.clipped_sum`.
+        Trial count of the original batch, when likelihood ratios are computed again for its first trials only; see
+        `StackedModel.clipped_sum`.
     """
     mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
     question = question_of(federation, seen, batch_trials)
@@ -77,11 +80,14 @@ def weigh(
 
     Parameters
     ----------
-    federation, hypotheses
-        The federation, whose mechanism names the noise, and what the sums are made of under D and under D'.
-    release, norms
-        r_i, float32 or float64 (trials, parameters); the clipping norms of the round where they are adaptive, float64
-        (trials,).
+    federation
+        The federation, whose mechanism names the noise.
+    hypotheses
+        The contributions to the sums under D and under D'.
+    release
+        The noisy sums R_i, float32 or float64, shape (trials, parameters).
+    norms
+        Clipping norms of the round, float64, shape (trials,), where clipping is adaptive; None otherwise.
     """
     sensitivity = hypotheses.sensitivity
     scale = federation.public.mechanism.noise_scale(sensitivity, federation.public.threat_model, norms)
@@ -104,12 +110,14 @@ def weigh(
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
     """Return the score of a round for the differing record's membership, float64 (trials,); scores of rounds add up.
 
-    Raises `InputError` if something that the insider needs was not shown.
+    Raises `InputError` if the view lacks something that the insider needs.
 
     Parameters
     ----------
-    federation, seen
-        The federation, whose clients train privately, and what was seen of the round.
+    federation
+        The federation, whose clients train privately.
+    seen
+        The insider's view of the round.
     insider
         The insider's client: it knows its own update and those of its colluders, including their noise.
     """

@@ -43,8 +43,10 @@ class IdentifiabilityJudging:
 
         Parameters
         ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        planned
+            The run that is planned.
+        parameters
+            Number of parameters of the model; None where the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, parameters)
 
@@ -59,8 +61,10 @@ def pairs_covered(these: str, facts: RunFacts) -> str:
 
     Parameters
     ----------
-    these, facts
-        The pairs, as `this pair`; and the facts of the run.
+    these
+        Words for the pairs, such as `this pair`.
+    facts
+        The facts of the run.
     """
     return (
         f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "

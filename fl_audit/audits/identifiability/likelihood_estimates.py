@@ -65,11 +65,15 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
 
     Parameters
     ----------
-    log_odds, prior, coin
-        As for `chance_of_being_right`. With an even prior the expectation is the total variation distance of the two
-        distributions; with another, the advantage of an insider who guesses by it.
+    log_odds
+        Log-odds of D against D' in each trial, as for `chance_of_being_right`.
+    prior
+        The insider's prior belief in D. With an even prior the advantage is the total variation distance of the two
+        distributions; with another prior it is that of an insider who guesses by this prior.
+    coin
+        Probability with which the challenger uses D, as for `chance_of_being_right`.
     confidence
-        Above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
 
     Raises
     ------
@@ -93,11 +97,14 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
     Parameters
     ----------
-    log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used, both of shape (trials,), with at least one
-        trial of each kind.
-    epsilon, confidence
-        Epsilon is finite and at least 0, the confidence above 0 and below 1: half of the rest is for each direction.
+    log_odds
+        Log-odds of D against D' in each trial, without a prior, shape (trials,).
+    members
+        Whether D was used in each trial, bool, shape (trials,), with at least one trial of each kind.
+    epsilon
+        Epsilon at which delta is taken, at least 0 and finite.
+    confidence
+        Confidence of the interval, above 0 and below 1. Either direction has half of the error probability.
 
     Raises
     ------
@@ -119,8 +126,14 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
 
     Parameters
     ----------
-    log_odds, members, epsilon, confidence
-        As for `delta_from_beliefs`, which documents the exceptions.
+    log_odds
+        Log-odds of D against D' in each trial, as for `delta_from_beliefs`, which documents the exceptions.
+    members
+        Whether D was used in each trial, bool, shape (trials,).
+    epsilon
+        Epsilon at which delta is taken, at least 0 and finite.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     require_epsilon(epsilon)
     # If e^eps overflows, a single false alarm already makes the difference negative, so any large factor will do.
@@ -147,11 +160,15 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
 
     Parameters
     ----------
-    log_odds, members, confidence
-        As for `delta_from_beliefs`, which documents the exceptions.
+    log_odds
+        Log-odds of D against D' in each trial, as for `delta_from_beliefs`, which documents the exceptions.
+    members
+        Whether D was used in each trial, bool, shape (trials,).
+    confidence
+        Confidence of the interval, above 0 and below 1.
     delta
-        Above 0 and below 1. Where it is smaller than a few over the number of trials, nothing bounds epsilon from above
-        and `high` is infinite.
+        Delta at which epsilon is taken, above 0 and below 1. Where it is smaller than a few divided by the number of
+        trials, nothing bounds epsilon from above and `high` is infinite.
     """
     require_delta(delta)
     each = (1 + confidence) / 2

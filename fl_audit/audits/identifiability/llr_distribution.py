@@ -34,8 +34,8 @@ class InnovationGroup:
     variance: float  # of all innovations; 1 expected
     serial_correlation: float  # between consecutive rounds of the same trial; 0 expected
     mean_z: float  # distance of the mean from what is expected, in standard errors
-    variance_z: float  # the same of the variance
-    serial_correlation_z: float  # the same of the serial correlation
+    variance_z: float  # distance of the variance from the expected one, in standard errors
+    serial_correlation_z: float  # distance of the serial correlation from the expected one, in standard errors
     ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
 
     @property
@@ -61,7 +61,7 @@ class InnovationCheck:
 
 
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
-    """Return how well numbers follow N(0, 1) and independence, separately for each bit.
+    """Return statistics of the fit of numbers to N(0, 1) and to independence, separately for each bit.
 
     Parameters
     ----------
@@ -129,12 +129,16 @@ def belief_density(
 
     Parameters
     ----------
-    belief, distributions
-        The beliefs to evaluate at, strictly between 0 and 1; and the distributions of the final log-odds of D against
-        D', where D was used (1) and where it was not (0).
-    prior, share
-        Belief in D before the first release; and the share of the trials that used D, which matters only where the two
-        distributions are no mirror images or the prior is not 1/2.
+    belief
+        Beliefs at which the density is evaluated, strictly between 0 and 1.
+    distributions
+        Distribution of the final log-odds of D against D' for each secret bit: 1 where D was used, and 0 where D' was
+        used.
+    prior
+        Belief in D before the first release.
+    share
+        Share of the trials that used D. It matters only where the two distributions are not mirror images or the prior
+        is not 1/2.
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, distributions[1])
@@ -150,9 +154,14 @@ def belief_grid(
 
     Parameters
     ----------
-    distributions, prior, points, tail
-        Distributions of the log-odds of D, by the secret bit; the prior probability of D; how many beliefs; and the
-        probability that may lie beyond each end.
+    distributions
+        Distribution of the log-odds of D against D' for each secret bit.
+    prior
+        Belief in D before the first release.
+    points
+        Number of beliefs that are returned.
+    tail
+        Probability that may lie beyond either end.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
@@ -166,11 +175,16 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
 
     Parameters
     ----------
-    mu, rounds, bit
-        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds); the number of rounds; and
-        the secret bit, 1 where D was used and 0 where D' was.
-    prior, level
-        Belief in D before the first release, and share of the trials inside the band at each round.
+    mu
+        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds).
+    rounds
+        Number of rounds, at least 1.
+    bit
+        The secret bit, 1 where D was used and 0 where D' was.
+    prior
+        Belief in D before the first release.
+    level
+        Share of the trials that lie inside the band at each round.
     """
     variance = mu**2 * np.arange(rounds + 1) / rounds
     centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)

@@ -51,8 +51,10 @@ def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
 
     Parameters
     ----------
-    found, contents
-        The success of the insider, and the contents of the report.
+    found
+        The estimated advantage of the insider.
+    contents
+        The contents of the report.
     """
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,

@@ -51,10 +51,12 @@ def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random
 
     Parameters
     ----------
-    scores, membership
-        Of trials that were no other trial's shadows: scores without NaN, shape (trials, targets), and the membership.
+    scores
+        Scores of trials that served no other trial as shadows, no NaN, shape (trials, targets).
+    membership
+        Membership of the targets in the trials of `scores`.
     draw
-        Draws the targets; it must not depend on scores.
+        Generator that draws the targets; it must not depend on the scores.
 
     Raises
     ------
@@ -77,8 +79,16 @@ def epsilon_of_one_target(
 
     Parameters
     ----------
-    scores, membership, draw, delta, confidence
-        As for `one_target_scores`; at least 0, below 1; above 0.5, below 1.
+    scores
+        Scores of the trials, as for `one_target_scores`.
+    membership
+        Membership of the targets in the trials of `scores`.
+    draw
+        Generator that draws the targets, as for `one_target_scores`.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
 
     Raises
     ------
@@ -100,8 +110,10 @@ class AttackResults:
     # The epsilon that its scores prove, from one target of every trial; None where its trials were each other's shadows
     # and none were kept apart.
     bound: LowerBound | None
-    one_run: OneRunBound | None  # the epsilon that the first trial alone proves; None of who knows other coins of it
-    # The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
+    # Epsilon that the first trial alone proves; None for an adversary that knows other coins of this trial.
+    one_run: OneRunBound | None
+    # Epsilon that the same guesses prove by the whole trade-off curve of (epsilon, delta)-DP; each of both bounds holds
+    # by itself.
     by_tradeoff: OneRunBound | None = None
 
 
@@ -118,13 +130,17 @@ def achieved_by_attack(
     Parameters
     ----------
     scores
-        Higher for a likelier member, (trials, targets), each trial attacked with all others as shadows.
+        Scores, higher for a likelier member, (trials, targets), where each trial is attacked with all others as
+        shadows.
     apart
-        The same where some trials were shadows alone, which are NaN; all scores, if the attack has no shadows; None
-        where no trials were kept apart.
-    membership, delta, confidence
-        The membership of the targets in all trials; delta of the bounds, from 0 to below 1, and their confidence, above
-        0.5 and below 1.
+        Scores, (trials, targets), with NaN in trials that served only as shadows; all scores, if the attack has no
+        shadows; None where no trials were kept apart.
+    membership
+        Membership of the targets in all trials.
+    delta
+        Delta of the bounds, at least 0 and below 1.
+    confidence
+        Confidence of the bounds, above 0.5 and below 1.
     knows_coins
         Whether the attacker of a trial knows some of its coins, so that its guesses are no test of a single run.
     """
@@ -145,8 +161,14 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float,
 
     Parameters
     ----------
-    log_odds, membership, delta, confidence
-        Final log-odds of membership, (trials, targets); as for `achieved_by_attack`.
+    log_odds
+        Final log-odds of membership, shape (trials, targets).
+    membership
+        Membership of the targets in all trials.
+    delta
+        Delta of the bounds, at least 0 and below 1.
+    confidence
+        Confidence of the bounds, above 0.5 and below 1.
     """
     rates = rates_of(log_odds, membership, confidence, has_shadows=False, of_insiders=True)
     bound = bound_of_scores(log_odds, membership, delta, confidence)
@@ -160,10 +182,16 @@ def rates_of(
 
     Parameters
     ----------
-    scores, membership, confidence
-        As for `achieved_by_attack`.
-    has_shadows, of_insiders
-        Whether trials are each other's shadows, and whether scores are log-odds of insiders.
+    scores
+        Scores, higher for a likelier member, shape (trials, targets).
+    membership
+        Membership of the targets in all trials.
+    confidence
+        Confidence of the intervals, above 0.5 and below 1.
+    has_shadows
+        Whether the trials are each other's shadows.
+    of_insiders
+        Whether the scores are log-odds of insiders.
     """
     return membership_rates(
         scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows, of_insiders=of_insiders
@@ -175,8 +203,15 @@ def bound_of_scores(apart: Floats | None, membership: Membership, delta: float, 
 
     Parameters
     ----------
-    apart, membership, delta, confidence
-        As for `achieved_by_attack`; None where no trial was kept apart.
+    apart
+        Scores of the trials that served no other trial as shadows, shape (trials, targets), NaN for the other trials;
+        None where no trials were kept apart.
+    membership
+        Membership of the targets in all trials.
+    delta
+        Delta at which epsilon is bounded, at least 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     """
     if apart is None:
         return None
@@ -199,9 +234,14 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
 
     Parameters
     ----------
-    auc_without, auc, accuracy_without, accuracy
-        Area under the ROC of a membership attack on the model without differential privacy, and with it; and the test
-        accuracies of these models; all from 0 to 1.
+    auc_without
+        AUC of a membership attack on the model without differential privacy, from 0 to 1.
+    auc
+        AUC of the same attack on the model with differential privacy, from 0 to 1.
+    accuracy_without
+        Test accuracy of the model without differential privacy, from 0 to 1.
+    accuracy
+        Test accuracy of the model with differential privacy, from 0 to 1.
     classes
         Number of classes, at least 2; 1 / classes is the accuracy of guessing.
 

@@ -70,8 +70,10 @@ def attack_scores(
     ----------
     attack
         The attack; any other text is the name `package.module:name` of the user's own.
-    answers, membership
-        The outputs of the models, and the membership; no attack uses that of a trial's own targets.
+    answers
+        Outputs of the models on the targets.
+    membership
+        Membership of the targets in all trials. No attack on a trial uses the membership of this trial's own targets.
     shadows
         Trials that are shadow models alone, (trials,), whose scores are NaN; None attacks each trial with all others.
 

@@ -65,13 +65,15 @@ def attribute_guesses(
 
     Parameters
     ----------
-    losses, truth
-        Loss of each record with each possible value in its place, finite, shape (trials, targets, values); the true
-        values, from 0, shape (targets,).
-    prior, distribution
+    losses
+        Loss of each record with each possible value of the attribute, finite, shape (trials, targets, values).
+    truth
+        Index of the true value of each record, from 0, shape (targets,).
+    prior
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
-        it follows from what is known of the record. The distribution of a member's loss, None if the attacker does not
-        know it.
+        it follows from what is known of the record.
+    distribution
+        Distribution of a member's loss; None if the attacker does not know it.
     """
     values = np.asarray(losses, dtype=np.float64)
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (trials, targets, k)")
@@ -97,8 +99,12 @@ def attribute_guesses_with_shadows(
 
     Parameters
     ----------
-    losses, truth, prior
-        As for `attribute_guesses`.
+    losses
+        Loss of each record with each possible value of the attribute, as for `attribute_guesses`.
+    truth
+        Index of the true value of each record, as for `attribute_guesses`.
+    prior
+        Probability of every value among people, as for `attribute_guesses`.
     membership
         The membership. Trials of even number are attacked by the distribution of members' losses in the odd ones, and
         vice versa, so the attacker of a trial knows nothing of that trial's coins and losses.

@@ -28,8 +28,8 @@ def log_probabilities(logits: ArrayLike) -> Floats:
     Parameters
     ----------
     logits
-        Finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too, and come back as they
-        are.
+        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too,
+        and come back as they are.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 
@@ -39,8 +39,10 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    logits, labels
-        As for `scaled_confidence`.
+    logits
+        Logits of the records, as for `scaled_confidence`.
+    labels
+        Class of each record, as for `scaled_confidence`.
     """
     values = log_probabilities(logits)
     return np.asarray(np.take_along_axis(values, _places(labels, values), axis=-1)[..., 0], dtype=np.float64)
@@ -55,9 +57,10 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    logits, labels
-        As for `log_probabilities`; classes from 0, of a shape that broadcasts to that of the logits without its last
-        axis.
+    logits
+        Logits of the records, shape (..., classes), as for `log_probabilities`.
+    labels
+        Class of each record, from 0, of a shape that broadcasts to that of the logits without its last axis.
     """
     values = _checked(logits)
     places, others = _places(labels, values), values.copy()
@@ -105,9 +108,11 @@ class MovedImages:
 
         Parameters
         ----------
-        features, number
-            Shape (n, features) or (n, *shape), which what is yielded has, too, pixels that come in 0; and how many
-            queries, 1 to 50.
+        features
+            Features of the images, shape (n, features) or (n, *shape); the images that are yielded have the same shape.
+            Pixels that move in are 0.
+        number
+            Number of queries for each image, from 1 to 50.
         """
         images, steps = features.reshape(len(features), *self.shape), range(-_REACH, _REACH + 1)
         ways = sorted(product(steps, steps), key=lambda way: (abs(way[0]) + abs(way[1]), way))
@@ -138,8 +143,10 @@ class ResampledColumns:
 
         Parameters
         ----------
-        features, number
-            Shape (n, features), and how many queries, 1 or more.
+        features
+            Features of the rows, shape (n, features).
+        number
+            Number of queries for each row, at least 1.
         """
         yield features
         few = max(1, round(_RESAMPLED * len(self.columns)))
@@ -161,10 +168,14 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
 
     Parameters
     ----------
-    source, public
-        The data set, and features of records that no model is trained on, one or more.
-    seed, number
-        Public seed of the values that columns are filled with, and how many queries of each record are wanted.
+    source
+        The data set.
+    public
+        Features of at least one record on which no model is trained.
+    seed
+        Public seed of the values with which columns are filled.
+    number
+        Number of queries for each record.
     """
     if (shape := source.image_shape) is not None:
         accepted = f"accepted are 1 to {_IMAGE_QUERIES}: images are moved by up to {_REACH} pixels and mirrored"

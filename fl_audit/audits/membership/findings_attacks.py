@@ -49,7 +49,9 @@ class AttackFinding:
     largest_auc: (
         float | None
     )  # AUC that is allowed to an insider, who is compared over trials; None without a guarantee
-    largest_order: float | None  # the same of an attacker who is shown a member and another of the same trial
+    # AUC that is allowed to an attacker who is shown a member and a nonmember of the same trial; None without a
+    # guarantee.
+    largest_order: float | None
     # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the guarantee allows.
     largest_rates: tuple[float | None, float | None, float | None]
 
@@ -87,7 +89,7 @@ class Scores:
     """The scores of one attack, or the log-odds of the insiders, in all trials."""
 
     values: Floats  # higher for a likelier member, (trials, targets)
-    apart: Floats | None  # the same where some trials were shadows alone, which are NaN; None where none were kept so
+    apart: Floats | None  # scores with NaN in trials that served as shadows; None where no trials were kept apart
     membership: Membership  # the membership
     of_insiders: bool = False  # whether they are log-odds of insiders
 
@@ -102,8 +104,10 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
 
     Parameters
     ----------
-    run, name
-        A finished run of the membership audit, and the name of the attack, or `INSIDER`.
+    run
+        A finished run of the membership audit.
+    name
+        Name of the attack, or `INSIDER`.
     """
     table = run.tables.targets
     assert table is not None, "only the membership audit has targets"
@@ -127,8 +131,14 @@ def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tupl
 
     Parameters
     ----------
-    run, name, rate, confidence
-        As for `scores_of`; the name of the rate in `MembershipRates`; and the confidence, above 1/2 and below 1.
+    run
+        A finished run of the membership audit.
+    name
+        Name of the attack, or `INSIDER`.
+    rate
+        Name of the rate, a field of `MembershipRates`.
+    confidence
+        Confidence of the interval, above 1/2 and below 1.
     """
     # The four intervals share the level of the confidence.
     found = getattr(scores_of(run, name).rates(1 - _RATES * (1 - confidence)), rate)
@@ -140,8 +150,12 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
     Parameters
     ----------
-    run, name, confidence
-        As for `scores_of`; and the confidence, above 1/2 and below 1.
+    run
+        A finished run of the membership audit.
+    name
+        Name of the attack, or `INSIDER`.
+    confidence
+        Confidence of the bound, above 1/2 and below 1.
     """
     scores = scores_of(run, name)
     delta = float(run.facts.configuration["privacy"]["delta"])
@@ -261,9 +275,12 @@ def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[floa
 
     Parameters
     ----------
-    run, name, confidence
-        A finished run in which an attribute was guessed, the column of the guesses, and the confidence, above 0 and
-        below 1.
+    run
+        A finished run in which an attribute was guessed.
+    name
+        Name of the column with the adversary's guesses.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     assert run.tables.targets is not None, "an attribute is guessed of targets"
     found = _guesser(run.tables.targets, name, confidence).advantage
@@ -278,8 +295,10 @@ def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
     Parameters
     ----------
-    run, confidence
-        A finished run in which it played, and the confidence, above 0 and below 1.
+    run
+        A finished run with the membership adversary.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     found = mean_advantage(run.tables.trials[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
     return found.low, found.high
@@ -290,8 +309,10 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 
     Parameters
     ----------
-    run, confidence
-        A finished run with a guarantee and trials of both kinds; and the confidence, above 1/2 and below 1.
+    run
+        A finished run with a guarantee and trials of both kinds.
+    confidence
+        Confidence of the bound, above 1/2 and below 1.
     """
     assert run.facts.guarantee is not None, "only a guarantee names a delta"
     scores, method = run.tables.trials[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC
@@ -323,7 +344,7 @@ class MembershipFinding:
 
 
 def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
-    """Return the success of the membership adversary; None where it did not play."""
+    """Return the success of the membership adversary; None where the run has none."""
     trials, facts = run.tables.trials, run.facts
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None

@@ -2,15 +2,15 @@
 
 For each target there is an insider of its own, who knows all records, the membership of the other targets, and the
 rounds in which each of them takes part. It subtracts what the others add to a release, and the rest is x = n + b s g:
-the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and s, whether it takes part.
-Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders
-of a trial in one pass over the records.
+the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and its participation s, 0 or
+1. Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise computes the
+log-odds of all insiders of a trial in one pass over the records.
 
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
 models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
-In messages, too, each target has an insider of its own, and one client plays all of them: it gets all coins and the
+In messages, too, each target has an insider of its own, and one client acts as all of them: it gets all coins and the
 participation, computes the noise of the release, and of a target's own coin uses only the release, which the target's
 insider sees anyway.
 """
@@ -81,19 +81,27 @@ def increments(
 
     Parameters
     ----------
-    products, norms
-        <n, h> and ||h||, n the noise of the trial's release (the release less the true sum of clipped gradients) and h
-        the target's gradient before clipping; finite, (trials, targets). See `fl_audit.learning.record_gradients`.
-    clipping_norm, sigma
-        C, positive, or None for no clipping; noise standard deviation of each trial, positive, shape (trials,). Without
-        noise the insider is certain as soon as a target takes part, and there are no finite log-odds: 0 is refused.
-    is_in, takes_part
-        The targets that are in, and those that take part in the round if they are in, bool (trials, targets); None is
-        all of them. Coins of targets that are out count: under seen participation the insider sees them too.
-    sampling_rate, sees_participation
-        q, with which each target takes part by a secret coin, above 0 and up to 1, and whether the insider is shown
-        which do. At 1 there is no secret: a target that does not take part, say because its client is not in a public
-        cohort, is known not to.
+    products
+        Inner products <n, h>, finite, shape (trials, targets). n is the noise of the trial's release (the release less
+        the true sum of clipped gradients), and h the target's gradient before clipping; see
+        `fl_audit.learning.record_gradients`.
+    norms
+        Norms ||h|| of the targets' gradients before clipping, finite, shape (trials, targets).
+    clipping_norm
+        Clipping norm C, positive, or None for no clipping.
+    sigma
+        Standard deviation of the noise in each trial, positive, shape (trials,). Without noise the insider is certain
+        as soon as a target takes part, and there are no finite log-odds: 0 is refused.
+    is_in
+        Whether each target is in, bool, shape (trials, targets).
+    takes_part
+        Whether each target takes part in the round if it is in, bool, shape (trials, targets); None means that all take
+        part. Coins of targets that are out count: under seen participation the insider sees them too.
+    sampling_rate
+        Probability q with which each target takes part by a secret coin, above 0 and at most 1. At 1 there is no
+        secret: a target that does not take part, say because its client is not in a public cohort, is known not to.
+    sees_participation
+        Whether the insider sees which targets take part.
     """
     shape = np.shape(products)
     require_sampling_rate(sampling_rate)
@@ -168,12 +176,14 @@ def observe_targets(
 
     Parameters
     ----------
-    federation, membership
-        The federation, and which targets are in; None in the reconstruction audit, where exactly one is, and nobody
-        tells the insider which. There every candidate is weighed against there being none, which differs from its
-        log-likelihood by what is the same for all.
+    federation
+        The federation with its targets.
+    membership
+        Membership of the targets. None in the reconstruction audit, where exactly one candidate is in and the insider
+        does not know which: every candidate is then compared with none being in, which differs from its log-likelihood
+        by the same number for all.
     seen
-        The observation of clients; where rounds are sampled, with everybody's participation.
+        The observation of the clients, which contains everybody's participation where rounds are sampled.
     """
     public, trials = federation.public, len(seen.start)
     membership = membership or Membership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
@@ -349,8 +359,10 @@ def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
 
     Parameters
     ----------
-    federation, models
-        The federation, and the models at the start of the round, float32 (trials, parameters).
+    federation
+        The federation.
+    models
+        The models at the start of the round, float32 (trials, parameters).
     """
     asked, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
     return ascent(federation.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)

@@ -52,8 +52,10 @@ class MembershipJudging:
 
         Parameters
         ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        planned
+            The run that is planned.
+        parameters
+            Number of parameters of the model; None where the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, None)
 

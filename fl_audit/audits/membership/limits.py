@@ -11,8 +11,8 @@ and the supremum over epsilon is f itself where both deltas belong to one pair o
 and under secret sampling the curve is lower for it where many false alarms are allowed.
 
 The limits hold for every target by itself, and so for scores of all targets together, where units that come and go are
-claimed (add-remove): a target that is out is absent, and not replaced. They do not hold for who is shown one target
-that was in and one that was not, of the same training, and has to say which is which: there two units differ, and
+claimed (add-remove): a target that is out is absent, and not replaced. They do not hold for an attacker that is shown
+one target that was in and one that was out of the same training, and has to order them: there two units differ, and
 `largest_order` is the limit.
 """
 
@@ -37,8 +37,10 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    profile, fpr
-        The `profile` of a `Claim` over all rounds, whatever the accountant; rates from 0 to 1.
+    profile
+        Privacy profile of a `Claim` over all rounds, whatever its accountant.
+    fpr
+        False-positive rates, from 0 to 1.
 
     Raises
     ------

@@ -53,9 +53,11 @@ def lira_scores(
     confidences
         phi of every target under every trial's model, finite, shape (trials, targets), or (trials, targets, queries)
         where each target is asked about in several ways (augmentations).
-    membership, shadows
-        The membership, of which the attack on a trial uses the other trials' rows alone. The trials that may serve as
-        shadows, bool (trials,); all others but the attacked one if None.
+    membership
+        Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
+    shadows
+        Whether each trial may serve as a shadow, bool, shape (trials,). None lets all trials but the attacked one
+        serve.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard

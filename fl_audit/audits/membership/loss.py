@@ -52,9 +52,10 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses of the records that the model was trained on, and of others, finite, shape (..., n) and (..., m), n and m
-        at least 1.
+    member_losses
+        Losses of the records on which the model was trained, finite, shape (..., n), n at least 1.
+    population_losses
+        Losses of other records, finite, shape (..., m), m at least 1.
     """
     members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
     axes, accepted = members.shape[:-1], population.shape[:-1]
@@ -82,8 +83,10 @@ def chance_spread(members: int, others: int) -> float:
 
     Parameters
     ----------
-    members, others
-        Number of members, and of others, that the adversary is asked about, at least 1.
+    members
+        Number of members about which the adversary is asked, at least 1.
+    others
+        Number of other records about which the adversary is asked, at least 1.
     """
     require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
     return math.sqrt((1 / members + 1 / others) / 4)
@@ -97,14 +100,16 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
     the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
 
-    The guesses, shape (...), true where the adversary answers that x was used.
+    Returns the guesses, shape (...): True where the adversary answers that x was used.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
 
     Parameters
     ----------
-    record_loss, common_losses
-        Loss of x under each model, shape (...), and of the records in D and D' alike, (..., n) with n at least 1.
+    record_loss
+        Loss of x under each model, shape (...).
+    common_losses
+        Losses of the records that D and D' share, shape (..., n), n at least 1.
     """
     common, own = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
     require(bool(np.isfinite(own).all()), "record losses contain NaN or infinity: accepted are finite numbers")
@@ -134,10 +139,14 @@ def ascent(
 
     Parameters
     ----------
-    model, models
-        Any module, and the model last released in each trial, float32 (trials, parameters).
-    features, labels
-        Features of the targets, float32 (n, *shape), and their classes, int64 (n,).
+    model
+        The stacked model, of any module.
+    models
+        The model last released in each trial, float32 (trials, parameters).
+    features
+        Features of the targets, float32 (n, *shape).
+    labels
+        Classes of the targets, int64 (n,).
     rate
         The factor by which each target's gradient is subtracted, above 0. At 1 a member's own contribution of the round
         is undone; below 1 members still descend, and only targets that were not used ascend.

@@ -31,11 +31,14 @@ def quantile_scores(
 
     Parameters
     ----------
-    confidences, records
-        phi of every target under every trial's model, (trials, targets); and what is known of every target, its label
-        among it, (targets, features).
-    population_confidences, population
-        The same of records that no trial was trained on, (trials, p) and (p, features), p at least 30.
+    confidences
+        Confidence phi of every target under every trial's model, shape (trials, targets).
+    records
+        Known features of every target, its label among them, shape (targets, features).
+    population_confidences
+        Confidence phi of p records on which no trial was trained, shape (trials, p), p at least 30.
+    population
+        Known features of the p records on which no trial was trained, shape (p, features).
     """
     asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
     own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))

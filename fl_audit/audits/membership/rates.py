@@ -59,10 +59,10 @@ class MembershipRates:
     # Probability that a member's score is above that of another in the same trial, of insiders in another trial, ties
     # counting half; 1/2 without a leak. Over all such pairs, so that trials count by their number of pairs.
     auc: Interval
-    # `tpr_at_fpr_0001`, `tpr_at_fpr_001`: largest TPR of a threshold with a share of false alarms of at most 0.1 % and
-    # 1 %. Not interpolated: with fewer than 1000 (100) others no false alarm is allowed at all, and few allowed ones
-    # make a rough interval.
+    # Largest TPR of a threshold whose share of false alarms is at most 0.1 %, not interpolated: with fewer than 1000
+    # others no false alarm is allowed at all, and few allowed ones make a rough interval.
     tpr_at_fpr_0001: Interval
+    # Largest TPR of a threshold whose share of false alarms is at most 1 %, for which 100 others are enough.
     tpr_at_fpr_001: Interval
     # (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their trial's median, or for
     # insiders above 0. It is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
@@ -78,8 +78,10 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
 
     Parameters
     ----------
-    scores, membership
-        Higher for a likelier member, no NaN, shape (trials, targets); who was in.
+    scores
+        Scores, higher for a likelier member, no NaN, shape (trials, targets).
+    membership
+        Membership of the targets in all trials.
 
     Raises
     ------
@@ -119,10 +121,13 @@ def membership_rates(
     Parameters
     ----------
     scores
-        Higher for a likelier member, no NaN, shape (trials, targets); 2 trials or more.
-    membership, generator, resamples
-        The membership of the targets in all trials; the generator for the trials of each resample; and the number of
-        resamples, at least 100.
+        Scores, higher for a likelier member, no NaN, shape (trials, targets), at least 2 trials.
+    membership
+        Membership of the targets in all trials.
+    generator
+        Generator that draws the trials of each resample.
+    resamples
+        Number of resamples, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).

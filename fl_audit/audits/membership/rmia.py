@@ -58,12 +58,16 @@ def rmia_scores(
 
     Parameters
     ----------
-    log_probabilities, population
-        log p_y of every target under every trial's model, at most 0 and finite, shape (trials, targets); and of records
-        that no trial was trained on, shape (trials, records), one record at least.
-    membership, shadows
-        The membership, of which the attack on a trial uses the other trials' rows alone. The trials that may serve as
-        reference models, bool (trials,); all others but the attacked one if None.
+    log_probabilities
+        Log-probability log p_y of every target under every trial's model, at most 0 and finite, shape (trials,
+        targets).
+    population
+        Log-probability log p_y of at least one record on which no trial was trained, shape (trials, records).
+    membership
+        Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
+    shadows
+        Whether each trial may serve as a reference model, bool, shape (trials,). None lets all trials but the attacked
+        one serve.
     rule
         Form, gamma and a; `RmiaRule()` if None.
 

@@ -1,12 +1,12 @@
 """Sums over shadow trials: the values that a trial's attacker may use of all other trials, without a loop over trials.
 
-An attacker of trial w knows of the other trials which targets they used and what their models say. For each target that
-gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
+The attacker of trial w knows the targets that all other trials used, and the outputs of their models. For each target
+this gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
 trials; the attacked trial's own value is then taken out of the group it belongs to, which costs O(1) a value.
 
 **Which bounds may follow.** The scores of one trial rest on its own model and on other trials, whose coins tell nothing
 of its own: any bound that looks at one trial holds. Scores of several trials together do not have this property, for
-each has seen the others' coins. Where trials are pooled into one bound, name shadow trials that are attacked by nobody
+each has seen the others' coins. Where trials are pooled into one bound, name shadow trials that are not attacked
 (`shadows`), and use the scores of the others.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.

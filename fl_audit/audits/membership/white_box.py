@@ -256,10 +256,13 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
     Parameters
     ----------
-    trials, targets
-        Number of trials, at least 1, and of targets in each, at least 2.
+    trials
+        Number of trials, at least 1.
+    targets
+        Number of targets in each trial, at least 2.
     generator
-        Draws them, without a look at the membership: who is known must not tell who is a member.
+        Generator of the draws. They must not depend on the membership: knowing a target must not reveal whether it is a
+        member.
     """
     require_number("number of trials is", trials, "whole numbers from 1")
     require_number("number of targets is", targets, "whole numbers from 2")
@@ -290,12 +293,16 @@ def white_box_scores(
 
     Parameters
     ----------
-    features, rule
-        The features of each target, under one released model or several: the more an insider has seen, the more there
-        are. The inputs and the training of the networks; `WhiteBoxRule()` if None.
-    membership, known
-        The membership, of which a network gets the half of its own trial that it learns from. The halves, bool (trials,
-        targets), as `known_halves` draws them.
+    features
+        Features of each target under one released model or several; there are more of them the more releases an insider
+        has seen.
+    rule
+        Inputs and training of the networks; `WhiteBoxRule()` if None.
+    membership
+        Membership of the targets in all trials. A network learns from half of the membership of its own trial.
+    known
+        Whether each target belongs to the known half of its trial, bool, shape (trials, targets), as `known_halves`
+        draws it.
     """
     rule = rule or WhiteBoxRule()
     flags = _checked(features, membership, known)

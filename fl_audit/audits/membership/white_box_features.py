@@ -122,8 +122,12 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     model
         Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of
         several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
-    models, features, labels
-        Float32 (trials, parameters); features of the targets, float32 (n, *shape), and their classes, int64 (n,).
+    models
+        Parameters of the models, float32 (trials, parameters).
+    features
+        Features of the targets, float32 (n, *shape).
+    labels
+        Classes of the targets, int64 (n,).
     """
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[0], features[:1])

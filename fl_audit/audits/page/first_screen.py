@@ -310,7 +310,7 @@ def _of_verdict(numbers: VerdictFinding) -> str:
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Return where a breach begins, if the accountant guarantees more epsilon than the claimed noise gives away."""
+    """Return sentences on the epsilon at which a breach begins, and on the larger epsilon of the accountant."""
     how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
     return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."

@@ -22,9 +22,12 @@ def html_figure(picture: bytes | str, alternative: str, caption: str, name: str 
     ----------
     picture
         A PNG, or a drawing that stands in the page itself: an SVG element of `page.pictures`.
-    alternative, caption, name
-        A plain text description of the picture; HTML, escaped already; and the identifier that links lead to, plain
-        text, empty for none.
+    alternative
+        A plain text description of the picture.
+    caption
+        Caption as HTML that is escaped already.
+    name
+        Identifier to which links lead, plain text; empty for none.
     """
     label, identifier = escape(alternative), f' id="{escape(name)}"' if name else ""
     if isinstance(picture, bytes):
@@ -46,13 +49,18 @@ def page_table(
 
     Parameters
     ----------
-    columns, title, look
-        As for `fl_audit.notebook.html_table`.
+    columns
+        Names of the columns, see `fl_audit.notebook.html_table`.
+    title
+        Title of the table, see `fl_audit.notebook.html_table`.
+    look
+        CSS class of the table, see `fl_audit.notebook.html_table`.
     rows
         Cells, as many in each row as there are columns: plain text, numbers, or None for what was not determined.
-    numbers, links
-        Indices of columns whose text holds numbers; and where the first cell of each row leads to, relative to the
-        page, none where it leads nowhere.
+    numbers
+        Indices of the columns whose text holds numbers.
+    links
+        Address, relative to the page, to which the first cell of each row links; empty for a row without a link.
     """
     targets = list(links) or [""] * len(rows)
     cells = [[_cell(cell, place in (0, *numbers)) for place, cell in enumerate(row)] for row in rows]
@@ -75,8 +83,12 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
 
     Parameters
     ----------
-    value, is_share, digits
-        The value in a row, whether it is shown in percent, and the digits of a number that is no share.
+    value
+        The number to show.
+    is_share
+        Whether the number is shown in percent.
+    digits
+        Number of significant digits of a number that is not a share.
     """
     if value is None:
         return escape(MISSING)
@@ -145,10 +157,18 @@ def html_page(
 
     Parameters
     ----------
-    title, heading, subtitle, footer
-        Title of the window, heading, what the page is about in a line, and what follows at its end: plain text.
-    opening, step
-        First paragraph, empty where the body has one of its own, and what to do next, below it: plain text.
+    title
+        Title of the window.
+    heading
+        Heading of the page.
+    subtitle
+        One line that says what the page is about.
+    footer
+        Plain text at the end of the page.
+    opening
+        First paragraph; empty where the body has one of its own.
+    step
+        Plain text below the first paragraph that says what to do next.
     body
         HTML of everything below, escaped already.
     banner

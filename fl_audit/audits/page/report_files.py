@@ -35,8 +35,10 @@ def write_pdf(page: str, path: Path) -> None:
 
     Parameters
     ----------
-    page, path
-        HTML that loads nothing from elsewhere, and the file.
+    page
+        The page as HTML that loads nothing from elsewhere.
+    path
+        Path of the PDF file.
     """
     if hindrance():
         path.unlink(missing_ok=True)
@@ -59,10 +61,12 @@ def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool
 
     Parameters
     ----------
-    contents, directory
-        The contents of the report, and its directory, which is made if it is missing; an earlier report is replaced.
+    contents
+        Contents of the report.
+    directory
+        Directory of the report, which is made if it is missing. An earlier report in it is replaced.
     pdf_with_appendix
-        Whether the PDF holds the appendix too, and not the page alone.
+        Whether the PDF holds the appendix as well as the page.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)

@@ -160,10 +160,12 @@ def render_html(
 
     Parameters
     ----------
-    contents, pictures
-        The contents of the report, and the figures in their order.
+    contents
+        The contents of the report.
+    pictures
+        The drawn figures in the order of the report.
     on_paper
-        Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
+        Whether the page is made for paper: pictures instead of drawings, the configuration, and a place to sign.
     with_appendix
         Whether the appendix follows.
     """

@@ -21,9 +21,9 @@ class Success:
 
     guesses: int  # number of the attacker's guesses
     share: float  # share of the trials in which one of them is right, from 0 to 1
-    low: float  # lower end of its Clopper-Pearson interval
-    high: float  # upper end
-    chance: float  # the same share without a release
+    low: float  # lower end of the Clopper-Pearson interval of the share
+    high: float  # upper end of the Clopper-Pearson interval of the share
+    chance: float  # share of the trials in which one of them is right without a release
     bound: float  # the largest share that the guarantee allows
 
 
@@ -61,7 +61,7 @@ class ReconstructionFinding:
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
-    """Return how often the right candidate was guessed; None outside the reconstruction audit, or without insider."""
+    """Return the share of right first guesses; None outside the reconstruction audit, or without an insider."""
     ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or guarantee is None:
         return None

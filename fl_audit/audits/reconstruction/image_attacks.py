@@ -67,13 +67,18 @@ def descended(
 
     Parameters
     ----------
-    shared, seen, labels
-        The map from images to updates; the shared update of each owner, float32 (owners, parameters); and the labels of
-        its images, int64 (owners, images).
-    draw, descent
-        Draws the starts; how long and how far is searched.
+    shared
+        The map from images to updates.
+    seen
+        The shared update of each owner, float32 (owners, parameters).
+    labels
+        Labels of each owner's images, int64 (owners, images).
+    draw
+        Generator of the images from which the searches start.
+    descent
+        Number of starts and steps of the search.
     on_step
-        Is told how many iterations of all starts are done.
+        Function that is called with the number of finished iterations of all starts.
     """
     started, found = time.monotonic(), None
 
@@ -127,8 +132,12 @@ def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
 
     Parameters
     ----------
-    shape, least, most
-        Shape of one record, and the range of its numbers.
+    shape
+        Shape of one record.
+    least
+        Smallest number in the records.
+    most
+        Largest number in the records.
     """
     fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
     found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
@@ -153,13 +162,22 @@ def drawn_pictures(
 
     Parameters
     ----------
-    shared, seen
-        The map from images to updates, and the observation of each owner, float32 (owners, parameters).
-    count, noise, others
-        Number of images of each owner, at least 1; standard deviation of the noise in each coordinate, from 0; and the
-        attacker's own images, at least `count`.
-    draw, descent, on_step
-        As for `descended`.
+    shared
+        The map from images to updates.
+    seen
+        Observed noisy update of each owner, float32 (owners, parameters).
+    count
+        Number of images of each owner, at least 1.
+    noise
+        Standard deviation of the noise in each coordinate, from 0.
+    others
+        The attacker's own images, at least `count`.
+    draw
+        Generator of the images from which the searches start.
+    descent
+        Number of starts and steps of the search, as for `descended`.
+    on_step
+        Function that is called with the number of finished iterations of all starts.
     """
     if noise > 0:
         chosen = _together(others.labels[:MOST_OTHERS], count, draw)
@@ -254,8 +272,10 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
     Parameters
     ----------
-    model, classes
-        The model, and how many classes it has.
+    model
+        The model.
+    classes
+        Number of classes of the model.
     """
     name, shape = model.layout.names[-1], model.layout.shapes[-1]
     found = f"the last parameter of the model is {name} of shape {tuple(shape)}"

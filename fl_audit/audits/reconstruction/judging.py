@@ -51,8 +51,10 @@ class ReconstructionJudging:
 
         Parameters
         ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        planned
+            The run that is planned.
+        parameters
+            Number of parameters of the model; None where the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, None)
 
@@ -62,7 +64,7 @@ class ReconstructionJudging:
 
 
 def candidate_ranks(run: FinishedRun) -> Integers | None:
-    """Return the rank of the true candidate, (trials,); None outside this audit, or without insider."""
+    """Return the rank of the true candidate in each trial, (trials,); None in other audits, or without an insider."""
     return run.once(_ranks)
 
 

@@ -31,9 +31,11 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
 
     Parameters
     ----------
-    log_likelihood, truth
-        Log-likelihood of everything that was seen, for each candidate, up to a constant in each trial, (trials,
-        candidates); and the number of the true candidate, from 0, (trials,).
+    log_likelihood
+        Log-likelihood of the whole observation for each candidate, up to a constant in each trial, shape (trials,
+        candidates).
+    truth
+        Number of the true candidate, from 0, shape (trials,).
 
     Raises
     ------
@@ -72,17 +74,20 @@ def judge_hits(
 
     Parameters
     ----------
-    hits, trials
-        Trials in which the first guess was right, of how many, at least 1; they are independent.
-    chance, guarantee
-        The prior probability of the likeliest candidate: 1 / m for m equally likely ones; and the guarantee, for all
-        neighbours.
+    hits
+        Number of trials in which the first guess was right, from 0 to `trials`.
+    trials
+        Number of independent trials, at least 1.
+    chance
+        Prior probability of the likeliest candidate: 1 / m for m equally likely ones.
+    guarantee
+        The guarantee, which covers all neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution of the candidate that was in, in every trial; None where nobody can work it
-        out. How often the attack would be right under less noise depends on how candidates lie to each other, and is
-        not known: whether a breach would have been found is said by the noise.
+        The noise along the contribution of the candidate that was in, in every trial; None where it cannot be computed.
+        The hit rate under less noise depends on the distances between candidates, and is not known; so the limit of
+        detection is that of the noise.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"
@@ -109,11 +114,16 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
 
     Parameters
     ----------
-    hits, trials, chance
-        Trials in which the first guess was right, of how many; and how often the best guess is right where nothing is
-        released, 1 / m of m equally likely candidates; positive.
-    delta, confidence
-        Delta of (epsilon, delta)-DP, from 0 and below 1; and the confidence, above 0.5 and below 1.
+    hits
+        Number of trials in which the first guess was right, from 0 to `trials`.
+    trials
+        Number of trials, at least 1.
+    chance
+        Share of right best guesses where nothing is released, positive: 1 / m for m equally likely candidates.
+    delta
+        Delta of (epsilon, delta)-DP, at least 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     """
     low = clopper_pearson(hits, trials, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))
@@ -152,9 +162,12 @@ class Level:
 
         Parameters
         ----------
-        epsilon, mu, chance
-            Epsilon and mu as they are kept; and the chance with which the true one is named where nothing is seen,
-            above 0, at most 1.
+        epsilon
+            Epsilon of the guarantee.
+        mu
+            Gaussian-DP parameter, above 0.
+        chance
+            Probability of naming the true candidate where nothing is seen, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
@@ -163,9 +176,9 @@ class Level:
 class Drawing:
     """The attacker's reconstructions under some noise."""
 
-    level: Level  # the noise
-    pictures: Floats32  # float32 (pictures, *shape)
-    likeness: ReconstructionQuality  # their similarity to the true ones
+    level: Level  # level of the noise
+    pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
+    likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
     guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
 
 
@@ -202,8 +215,8 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 class ImageTargets:
     """The images to reconstruct, and the candidates among which they are to be identified."""
 
-    pictures: Tensor  # the true ones, float32 (owners, each, *shape)
-    labels: Tensor  # their labels, int64 (owners, each)
+    pictures: Tensor  # the true pictures, float32 (owners, each, *shape)
+    labels: Tensor  # labels of the true pictures, int64 (owners, each)
     candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
 
 
@@ -218,19 +231,25 @@ def drawings(
 ) -> Iterator[Drawing]:
     """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
 
-    Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
-    a server may do to a picture within the guarantee.
+    Every release is queried at the same weights, so that all rounds carry the same signal and their noise averages out:
+    the strongest attack of a server within the guarantee.
 
     Parameters
     ----------
     shared
         The map from the images of an owner to an update; with a clipping norm where there is noise.
-    victims, others, levels
-        The owners' images, the attacker's images of the population, and the noise.
+    victims
+        Images of the owners.
+    others
+        The attacker's images of the population.
+    levels
+        The levels of noise.
     draws
         Generator of each level's noise and starts, by its number.
-    descent, on_step
-        As for `descended`.
+    descent
+        Number of starts and steps of the search, as for `descended`.
+    on_step
+        Function that is called with the number of finished iterations of all starts.
     """
     updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
@@ -251,9 +270,11 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
     Parameters
     ----------
-    true, drawn
-        The owners' pictures, and what was drawn of them, (owners, pictures, *shape). Within an owner, drawings are
-        assigned to pictures so that the squared errors add up to the least.
+    true
+        The owners' images, shape (owners, pictures, *shape).
+    drawn
+        Reconstructions of the owners' images, shape (owners, pictures, *shape). Within an owner they are assigned to
+        the images so that the sum of squared errors is the smallest.
     """
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
@@ -269,8 +290,10 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Reconstru
     ----------
     true
         Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
-    drawn, population
-        The reconstructions, and other images, (others, *shape), among which the true one is to be identified.
+    drawn
+        Reconstructions of the pictures, in their order and shape.
+    population
+        Other images, shape (others, *shape), among which the true one is to be identified.
 
     Raises
     ------

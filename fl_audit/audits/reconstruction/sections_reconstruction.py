@@ -102,7 +102,7 @@ def _epsilon(drawing: Drawing, is_own: bool) -> str:
 
 
 def _allowed(drawing: Drawing, once: str = "") -> str:
-    """Return how often an image is identified at most, and in how many guesses; `once` follows a single guess."""
+    """Return the largest share of identified images, and the number of guesses; `once` follows a single guess."""
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 
@@ -112,10 +112,14 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
 
     Parameters
     ----------
-    figure, true
-        An empty figure, and the pictures, (pictures, *shape), of which at most 8 are shown.
-    drawings, own
-        The reconstructions, and the index of the one at the noise of the run.
+    figure
+        An empty figure.
+    true
+        The true pictures, shape (pictures, *shape), of which at most 8 are shown.
+    drawings
+        Reconstructions at each level of noise.
+    own
+        Index of the level that has the noise of the run; None if there is none.
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):

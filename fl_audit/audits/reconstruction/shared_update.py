@@ -21,7 +21,7 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class SharedUpdate:
-    """The map from records to an update: the rule of the federation, and the model that everybody received.
+    """The map from records to an update: the rule of the federation, and the model that all clients received.
 
     Raises `InputError` if the local optimizer is not SGD.
     """
@@ -46,8 +46,10 @@ class SharedUpdate:
 
         Parameters
         ----------
-        records, labels
-            Float32 (records, *shape), and their classes, int64 (records,).
+        records
+            Features of the owner's records, float32 (records, *shape).
+        labels
+            Classes of the records, int64 (records,).
         """
         parameters = self.model.layout.of_one(self.start)
         with without_hints():
@@ -63,8 +65,10 @@ class SharedUpdate:
 
         Parameters
         ----------
-        records, labels
-            Float32 (owners, records, *shape), and their classes, int64 (owners, records).
+        records
+            Features of each owner's records, float32 (owners, records, *shape).
+        labels
+            Classes of the records, int64 (owners, records).
         """
         together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
         return vmap(self.of, chunk_size=together)(records, labels).detach()

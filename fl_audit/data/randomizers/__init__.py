@@ -1,12 +1,11 @@
-"""Local differential privacy: data owners randomise their records before anybody else sees them.
+"""Local differential privacy: data owners randomise their records before any other party sees them.
 
 A randomizer changes every record on its own, once, before training (Bernau et al. 2019, section 2.2, Definitions 4 and
-5). Whoever sees a randomised record weighs the two records that it can come from by `log_odds`. What is claimed is
-said as releases, which `PrivacyProfile` composes, in two ways:
+5). An adversary that sees a randomised record compares the two records from which it can come by `log_odds`. The claim
+is stated as releases, which `PrivacyProfile` composes, in two ways:
 
-* `counted_events`: as the paper counts, every feature a release of epsilon_i of its own, whatever two records are told
-  apart.
-* `pair_events`: what tells two given records apart, and no more. For randomised bits and pixelation this is the exact
+* `counted_events`: as the paper counts, every feature is a release of epsilon_i of its own, for any two records.
+* `pair_events`: the releases that distinguish two given records. For randomised bits and pixelation this is the exact
   distribution of `log_odds`; for graphs whose nodes without an edge were joined to others it is an upper bound.
 
 Labels are not randomised, as in the paper. The draws come from a generator that the caller keys by

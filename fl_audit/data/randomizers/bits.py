@@ -52,8 +52,10 @@ class RandomisedBits:
 
         Parameters
         ----------
-        features, generator
-            0 and 1, shape (records, features...), and where one number a feature is drawn from, record after record.
+        features
+            Features of the records, each 0 or 1, shape (records, features...).
+        generator
+            Generator that draws one number for each feature, record after record.
         """
         _require_bits(features)
         lies = draws_above(truth_probability(self.epsilon), features.size, generator)
@@ -69,8 +71,12 @@ class RandomisedBits:
 
         Parameters
         ----------
-        observed, first, second
-            Randomised records, shape (..., features...), and the two that they can come from, shape (features...).
+        observed
+            Randomised records, shape (..., features...).
+        first
+            First of the two records from which `observed` can come, shape (features...).
+        second
+            Second of the two records from which `observed` can come, shape (features...).
         """
         require_pair(observed, first, second)
         for bits in (observed, first, second):
@@ -79,23 +85,25 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper guarantees for records of a shape, a release for each feature: of 600, 600 epsilon_i.
+        """Return the releases of the paper's guarantee for records of a shape, one for each feature.
 
         No two records can differ in more, so it is also the exact distribution for records that differ everywhere.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records of a shape apart at most: records that differ everywhere."""
+        """Return the releases that distinguish two records of a shape at most: records that differ everywhere."""
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records apart: a release for each feature in which they differ.
+        """Return the releases that distinguish two records: one for each feature in which they differ.
 
         Parameters
         ----------
-        first, second
-            As for `log_odds`.
+        first
+            First record, as for `log_odds`.
+        second
+            Second record, as for `log_odds`.
         """
         require_pair(first, first, second)
         for bits in (first, second):

@@ -23,23 +23,29 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return the release of a bit that is told several times; no release where nothing is told.
+    """Return the release of several randomised responses on a bit; no release where there is no response.
 
     Parameters
     ----------
-    epsilon, count
-        Epsilon of one telling, at least 0; and how many, from 0.
+    epsilon
+        Epsilon of one response, at least 0.
+    count
+        Number of responses, from 0.
     """
     return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 
 
 def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
-    """Return which of so many uniform draws are at least `limit`, shape (count,).
+    """Return whether each of several uniform draws is at least `limit`, shape (count,).
 
     Parameters
     ----------
-    limit, count, generator
-        The limit, from 0 to 1; how many draws; and what they are drawn with.
+    limit
+        Limit with which the draws are compared, from 0 to 1.
+    count
+        Number of draws.
+    generator
+        Generator of the draws.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
@@ -58,8 +64,12 @@ def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], seco
 
     Parameters
     ----------
-    observed, first, second
-        What was told, (n, *shape), and the two records that it can come from, each of that shape.
+    observed
+        Randomised records, shape (n, *shape).
+    first
+        First of the two records from which `observed` can come, shape (*shape).
+    second
+        Second of the two records from which `observed` can come, shape (*shape).
     """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
     found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"

@@ -55,9 +55,10 @@ class RandomisedEdges:
 
         Parameters
         ----------
-        features, generator
-            Packed graphs, (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`; and where
-            one number a pair of nodes is drawn from: (0, 1), (0, 2), ..., (1, 2), ...
+        features
+            Packed graphs, shape (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`.
+        generator
+            Generator that draws one number for each pair of nodes: (0, 1), (0, 2), ..., (1, 2), ...
         """
         told = np.empty_like(features)
         for number, packed in enumerate(features):
@@ -79,9 +80,12 @@ class RandomisedEdges:
 
         Parameters
         ----------
-        observed, first, second
-            Randomised graphs, (graphs, nodes, width), and the two graphs that they can come from, (nodes, width), of
-            equally many nodes.
+        observed
+            Randomised graphs, shape (graphs, nodes, width).
+        first
+            First of the two graphs from which they can come, shape (nodes, width).
+        second
+            Second of the two graphs, with as many nodes.
         """
         seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
         require_pair(seen, one, other)
@@ -91,18 +95,20 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
-        """Return in how many pairs of nodes two graphs differ; None if they have different numbers of nodes.
+        """Return the number of pairs of nodes in which two graphs differ; None if they have different numbers of nodes.
 
         Parameters
         ----------
-        first, second
-            As for `log_odds`.
+        first
+            First graph, shape (nodes, width).
+        second
+            Second graph, shape (nodes, width).
         """
         one, other = _graph(first), _graph(second)
         return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper guarantees for graphs of up to `shape` = (nodes, nodes): a release for each edge.
+        """Return the releases of the paper's guarantee for graphs of up to `shape` = (nodes, nodes), one for each edge.
 
         It counts the edges that one node can have. The paper multiplies epsilon_i by a largest degree of 2,000.
         COLLAB's largest graph has 492 nodes, and its largest degree is 491.
@@ -110,16 +116,18 @@ class RandomisedEdges:
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two graphs of `shape` = (nodes, nodes) apart at most: graphs that differ everywhere."""
+        """Return the releases that distinguish two graphs of `shape` = (nodes, nodes) at most, at all their pairs."""
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ.
+        """Return the releases that distinguish two graphs at most: one for each pair of nodes in which they differ.
 
         Parameters
         ----------
-        first, second
-            As for `log_odds`.
+        first
+            First graph, shape (nodes, width).
+        second
+            Second graph, shape (nodes, width).
         """
         differing = self.differing(first, second)
         require(differing is not None, "graphs have different numbers of nodes: accepted are two of equally many")
@@ -149,7 +157,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return which edges would be there even if the randomised matrix had not had them; shape of `observed`."""
+    """Return the edges that would exist even if the randomised matrix had not had them; shape of `observed`."""
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)

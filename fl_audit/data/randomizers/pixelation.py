@@ -66,9 +66,10 @@ class LaplacePixelation:
 
         Parameters
         ----------
-        features, generator
-            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width); and where one number a
-            block is drawn from, image after image.
+        features
+            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width).
+        generator
+            Generator that draws one number for each block, image after image.
         """
         self.require_images(features)
         means = self._block_means(features)
@@ -84,9 +85,12 @@ class LaplacePixelation:
 
         Parameters
         ----------
-        observed, first, second
-            Pixelated images, shape (..., height, width), and the two images that they can come from, shape (1, height,
-            width) or (height, width).
+        observed
+            Pixelated images, shape (..., height, width).
+        first
+            First of the two images from which they can come, shape (1, height, width) or (height, width).
+        second
+            Second of the two images, of the shape of `first`.
         """
         require_pair(observed, first, second)
         for images in (observed, first, second):
@@ -96,7 +100,7 @@ class LaplacePixelation:
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper guarantees for images of a shape: a release of epsilon_i for every released value.
+        """Return the releases of the paper's guarantee for images of a shape: one of epsilon_i for each released value.
 
         So it counts 62,500 epsilon_i for 250 x 250 pixels. That is far too much: the noise of one value covers m
         changed pixels, and its block has b^2 of them. `whole_events` has what can be told of any two images.
@@ -104,22 +108,24 @@ class LaplacePixelation:
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two images of a shape apart at most: a black one from a white one, epsilon_i pixels / m."""
+        """Return the releases that distinguish two images at most, a black and a white one: epsilon_i pixels / m."""
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
     def pair_events(
         self, first: NDArray[np.floating], second: NDArray[np.floating], most: int | None = None
     ) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two images apart: a release for each block whose means differ, none if no means differ.
+        """Return the releases that distinguish two images: one for each block whose means differ.
 
         Parameters
         ----------
-        first, second
-            The two images, as for `log_odds`.
+        first
+            First image, as for `log_odds`.
+        second
+            Second image, as for `log_odds`.
         most
-            How many different releases there may be, at least 1. Differences are rounded up to that many steps of equal
-            width, so that the releases tell a little more than the images do. None rounds up to millionths of the range
-            of a pixel. Equal differences are counted together in either case.
+            Largest number of different releases, at least 1. Differences are rounded up to that many steps of equal
+            width, so that the releases reveal a little more than the images do. None rounds up to millionths of the
+            range of a pixel. Equal differences are counted together in either case.
         """
         require_pair(first, first, second)
         for images in (first, second):

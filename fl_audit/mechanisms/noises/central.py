@@ -36,7 +36,7 @@ class CentralGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise of a configuration, scaled as it says."""
+        """Return the noise of a configuration, scaled according to its settings."""
         return cls(settings.multiplier, settings.scaling)
 
     @property

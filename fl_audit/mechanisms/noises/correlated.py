@@ -130,7 +130,7 @@ class CorrelatedGaussian(MechanismNoise):
         require(self.rounds == rounds, f"{found}: accepted is the same")
 
     def source_words(self) -> str:
-        """Return who adds it, and by which matrix."""
+        """Return words for the party that adds the noise, and for the matrix of its correlation."""
         rounds = plural(self.rounds, "round")
         match self.matrix:
             case StrategyKind.TREE:

@@ -29,6 +29,6 @@ class DistributedGaussian(ClientsNoise):
         return self.multiplier * root_of_shares(self.clients, threat_model) / math.sqrt(self.clients)
 
     def source_words(self) -> str:
-        """Return which part of it each client adds."""
+        """Return words for the share of the noise that each client adds."""
         clients = f"{self.clients:,}"
         return f"distributed: each of {clients} clients adds 1/{clients} of the variance, the server none"

@@ -37,7 +37,7 @@ class LocalDPSGD(MechanismNoise):
         return cls(settings.multiplier)
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return NaN: no one number says it of the sum, since each client's steps depend on its steps before."""
+        """Return NaN: no single number describes the noise of the sum, as a client's steps depend on earlier ones."""
         return np.full_like(sensitivity.local, np.nan, dtype=np.float64)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
@@ -51,7 +51,7 @@ class LocalDPSGD(MechanismNoise):
         return tuple(dict.fromkeys(each))
 
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse nothing: private training itself asks that everybody takes part."""
+        """Refuse nothing: private training itself requires that all clients take part."""
 
     def require_adaptive_clipping(self) -> None:
         """Refuse nothing: private training itself asks for a fixed norm."""

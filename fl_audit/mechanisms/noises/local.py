@@ -29,7 +29,7 @@ class LocalGaussian(ClientsNoise):
         return self.multiplier * root_of_shares(self.clients, threat_model)
 
     def source_words(self) -> str:
-        """Return how much each client adds, and what the sum holds of it."""
+        """Return words for the noise that each client adds, and for the noise of their sum."""
         return (
             f"local: each of {self.clients:,} clients adds all of it to what it sends, so the sum holds "
             f"{self.clients:,} times the variance"

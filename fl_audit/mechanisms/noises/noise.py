@@ -1,9 +1,9 @@
-"""The interface of a kind of noise: what each of them answers for itself, so that nobody has to ask which one it is.
+"""The interface of a kind of noise: each kind answers for itself, so that other code need not know the kind.
 
-Every noise is Gaussian, given the releases of the rounds before: that is how insiders weigh it and the verdict tests
-it. How large it is, where it comes from, how it is drawn, accounted and whitened, what it does not go together with and
-how reports speak of it, each kind says in its own module. The settings of a configuration are checked without torch, so
-these modules do not import it.
+Every noise is Gaussian, given the releases of the rounds before: the insiders' likelihood ratios and the tests of the
+verdict rest on this. The module of each kind determines its size and its source, how it is drawn, accounted and
+whitened, which other parts it excludes, and its words in reports. The settings of a configuration are checked without
+torch, so these modules do not import it.
 """
 
 from abc import ABC, abstractmethod
@@ -59,7 +59,7 @@ class SumSensitivity:
 
 @dataclass(frozen=True)
 class AccountedRounds:
-    """Rounds as an accountant is told of them."""
+    """Rounds in the form in which an accountant needs them."""
 
     count: int  # k, from 1
     multiplier: float  # z against the adversary, of everything that is released in one round
@@ -83,8 +83,10 @@ class ServerDraws(Protocol):
 
         Parameters
         ----------
-        normals, server_round
-            What gives standard normal draws of this round, whose memory may be used; and the round, from 1.
+        normals
+            Function that returns standard normal draws of this round, whose memory may be overwritten.
+        server_round
+            Number of the round, from 1.
         """
 
 
@@ -138,8 +140,10 @@ class MechanismNoise(ABC):
 
         Parameters
         ----------
-        sensitivity, multiplier
-            How far the sum may move, and the multiplier that the adversary faces.
+        sensitivity
+            Sensitivity of the sum in each trial.
+        multiplier
+            Noise multiplier that the adversary faces.
         """
         return multiplier * sensitivity.largest
 
@@ -154,7 +158,7 @@ class MechanismNoise(ABC):
         return 0.0
 
     def server_draws(self) -> ServerDraws:
-        """Return what the server draws for some trials."""
+        """Return the draws of the server for some trials."""
         return _IndependentDraws()
 
     # Accounting of the noise.
@@ -167,7 +171,7 @@ class MechanismNoise(ABC):
         Parameters
         ----------
         threat_model
-            From where the adversary looks.
+            Position and knowledge of the adversary.
         """
         return self.multiplier
 
@@ -176,8 +180,10 @@ class MechanismNoise(ABC):
 
         Parameters
         ----------
-        multiplier, participation
-            The multiplier that the adversary faces, and which units take part.
+        multiplier
+            Noise multiplier that the adversary faces.
+        participation
+            Participation of the units in rounds.
         """
         return multiplier
 
@@ -220,17 +226,17 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse rounds in which not everybody takes part, where these cannot be accounted or weighed.
+        """Refuse rounds with partial participation, where these have no accounting or no likelihood ratio.
 
         Parameters
         ----------
         participation
-            Which units take part; it is not asked where everybody does.
+            Participation of the units; the method is not called where all take part.
         """
 
     @abstractmethod
     def require_adaptive_clipping(self) -> None:
-        """Refuse a clipping norm that adapts, where it cannot be accounted or weighed."""
+        """Refuse an adaptive clipping norm, where it has no accounting or no likelihood ratio."""
 
     def require_rounds(self, rounds: int) -> None:  # noqa: B027  # most noises are made for any number
         """Refuse a number of rounds that this noise is not made for.
@@ -245,7 +251,7 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def source_words(self) -> str:
-        """Return who adds which noise."""
+        """Return words for the party that adds the noise, and for the kind of noise."""
 
     @property
     def multiplied_words(self) -> str | None:
@@ -253,7 +259,7 @@ class MechanismNoise(ABC):
         return None
 
     def mu_words(self, rounds: str) -> str:
-        """Return how the claimed mu follows from the noise multiplier z.
+        """Return the formula of the claimed mu from the noise multiplier z, in words.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ class NoNoise(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return that there is none, whatever a configuration says."""
+        """Return the absence of noise, with any configuration."""
         return cls()
 
     def with_multiplier(self, multiplier: float) -> Self:
@@ -32,7 +32,7 @@ class NoNoise(MechanismNoise):
         return self
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return zeros."""
+        """Return standard deviations of 0, since there is no noise, in the shape of the sensitivities."""
         return np.zeros_like(sensitivity.local, dtype=np.float64)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:

@@ -36,8 +36,10 @@ def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None)
 
     Parameters
     ----------
-    origins, carries_canaries
-        Who adds them, all if nobody is named; and whether canaries can be read through them, None if either.
+    origins
+        Parties that add the noise; all if none is named.
+    carries_canaries
+        Whether canaries can be measured under the noise; None for noises of either kind.
     """
     return tuple(
         name
@@ -48,12 +50,14 @@ def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None)
 
 
 def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> str:
-    """Return the same names as a message lists them: 'a', 'b' and 'c'.
+    """Return the names of `names_of_noises` as a list in a message: 'a', 'b' and 'c'.
 
     Parameters
     ----------
-    origins, carries_canaries
-        As of `names_of_noises`.
+    origins
+        Parties that add the noise, as for `names_of_noises`.
+    carries_canaries
+        Whether canaries can be measured under the noise, as for `names_of_noises`.
     """
     *first, last = [f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries)]
     return f"{', '.join(first)} and {last}" if first else last

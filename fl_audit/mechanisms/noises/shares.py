@@ -45,12 +45,14 @@ class ClientsNoise(MechanismNoise):
 def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
     """Return the square root of the number of shares that an adversary faces.
 
-    Raises `InputError` if it knows all of them.
+    Raises `InputError` if the adversary knows all shares.
 
     Parameters
     ----------
-    clients, threat_model
-        m, how many clients add a share, and from where the adversary looks.
+    clients
+        Number m of clients that add a share each.
+    threat_model
+        Position and knowledge of the adversary.
     """
     if threat_model.adversary is Adversary.SERVER:
         return 1.0

@@ -46,8 +46,12 @@ def black_box(case: Case, trials: int, generator: np.random.Generator) -> Findin
 
     Parameters
     ----------
-    case, trials, generator
-        What is played, how often, at least 100 times, and the source of randomness.
+    case
+        The case that is played.
+    trials
+        Number of trials, at least 100.
+    generator
+        Generator of the trials.
     """
     pilot = max(2, 2 * trials // (5 * CHUNK)) * CHUNK
     fresh = (trials - pilot) // CHUNK * CHUNK
@@ -121,8 +125,12 @@ def baseline(case: Case, trials: int, generator: np.random.Generator) -> Finding
 
     Parameters
     ----------
-    case, trials, generator
-        What is played, how often, and the source of randomness.
+    case
+        The case that is played.
+    trials
+        Number of trials.
+    generator
+        Generator of the trials.
     """
     scores = scores_of(case, trials, generator)
     one, zero = scores.present, scores.absent
@@ -152,8 +160,12 @@ def jax_privacy(case: Case, trials: int, generator: np.random.Generator) -> Find
 
     Parameters
     ----------
-    case, trials, generator
-        What is played, how often, and the source of randomness.
+    case
+        The case that is played.
+    trials
+        Number of trials.
+    generator
+        Generator of the trials.
     """
     made = _installed("jax_privacy.auditing", "jax-privacy").CanaryScoreAuditor
 
@@ -168,8 +180,12 @@ def privacy_estimates(case: Case, trials: int, generator: np.random.Generator) -
 
     Parameters
     ----------
-    case, trials, generator
-        What is played, how often, and the source of randomness.
+    case
+        The case that is played.
+    trials
+        Number of trials.
+    generator
+        Generator of the trials.
     """
     package = _installed("privacy_estimates", "privacy-estimates")
 

@@ -97,8 +97,12 @@ def played(case: Case, trials: int, generator: np.random.Generator) -> tuple[Flo
 
     Parameters
     ----------
-    case, trials, generator
-        What is played, how often, and the source of randomness.
+    case
+        The case that is played.
+    trials
+        Number of trials.
+    generator
+        Generator of the trials.
 
     Returns
     -------
@@ -114,8 +118,10 @@ class Store:
 
     Parameters
     ----------
-    case, generator
-        What is played, and the source of its randomness, in place of that of the auditors.
+    case
+        The case that is played.
+    generator
+        Generator of the trials, in place of those of the auditors.
     """
 
     def __init__(self, case: Case, generator: np.random.Generator) -> None:

@@ -116,8 +116,10 @@ def claim_of(stated: StatedClaim, covers_low_bits: bool = False) -> Claim:
 
     Parameters
     ----------
-    stated, covers_low_bits
-        The claim, and whether it is about the numbers of a computer.
+    stated
+        The claim.
+    covers_low_bits
+        Whether the claim covers the rounding of floating-point numbers as well.
     """
     epsilon = stated.epsilon if stated.mu is None else gaussian(stated.mu, DELTA)
     assert epsilon is not None

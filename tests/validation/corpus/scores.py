@@ -30,8 +30,12 @@ def scores_of(case: Case, trials: int, generator: np.random.Generator) -> Scores
 
     Parameters
     ----------
-    case, trials, generator
-        What is played, how often, at least 16 times, and the source of randomness.
+    case
+        The case that is played.
+    trials
+        Number of trials, at least 16.
+    generator
+        Generator of the trials.
     """
     released, present = played(case, trials, generator)
     # Sides alternate, so each block has both.

@@ -33,8 +33,12 @@ def score(case: Case, auditors: dict[str, Auditor], trials: int) -> list[Row]:
 
     Parameters
     ----------
-    case, auditors, trials
-        The case, the auditors by name, and how many trials each of them has.
+    case
+        The case.
+    auditors
+        The auditors by name.
+    trials
+        Number of trials that each auditor sees.
     """
     seed, rows = crc32(case.name.encode()), list[Row]()
     store = Store(case, np.random.default_rng(seed))
@@ -69,8 +73,10 @@ def write(rows: Sequence[Row], path: Path) -> None:
 
     Parameters
     ----------
-    rows, path
-        The rows, and the file of the tables; the values go to the file of the same name that ends in `.csv`.
+    rows
+        Rows of the tables.
+    path
+        Path of the Markdown file. The values go to the file of the same name that ends in `.csv`.
     """
     with atomic_file(path.with_suffix(".csv")) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -85,8 +91,10 @@ def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
 
     Parameters
     ----------
-    old, new
-        Both kinds of rows.
+    old
+        Earlier rows.
+    new
+        New rows, which replace earlier ones of the same case and auditor.
     """
     return list({(row.case, row.auditor): row for row in (*old, *new)}.values())
 

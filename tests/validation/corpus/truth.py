@@ -24,8 +24,10 @@ def gaussian(mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    mu, delta
-        The shift over the spread, and delta, above 0.
+    mu
+        Shift of the release over its standard deviation.
+    delta
+        Delta at which epsilon is computed, above 0.
     """
     return gdp_epsilon(delta, mu)
 
@@ -35,8 +37,14 @@ def sampled(multiplier: float, rounds: int, rate: float, delta: float) -> float:
 
     Parameters
     ----------
-    multiplier, rounds, rate, delta
-        Noise over the sensitivity, how many rounds, the rate of sampling, and delta.
+    multiplier
+        Standard deviation of the noise over the sensitivity.
+    rounds
+        Number of rounds.
+    rate
+        Sampling rate.
+    delta
+        Delta at which epsilon is computed, above 0.
     """
     return PrivacyProfile(gaussian_rounds(multiplier, rounds, rate), Adjacency.ADD_REMOVE_RECORD).epsilon(delta)
 
@@ -46,8 +54,14 @@ def laplace(scale: float, shift: float, places: int, delta: float) -> float:
 
     Parameters
     ----------
-    scale, shift, places, delta
-        The scale of the noise, by how much each number moves, how many there are, and delta.
+    scale
+        Scale of the Laplace noise.
+    shift
+        Shift of each number.
+    places
+        Number of numbers.
+    delta
+        Delta at which epsilon is computed.
     """
     one = from_laplace_mechanism(scale, sensitivity=shift, value_discretization_interval=1e-4)
     return float(one.self_compose(places).get_epsilon_for_delta(delta))
@@ -58,8 +72,14 @@ def mixed(mu: float, times: float, share: float, delta: float) -> float:
 
     Parameters
     ----------
-    mu, times, share, delta
-        The usual shift over the spread, by what it is multiplied, in which share of trials, and delta.
+    mu
+        Usual shift of the release over its standard deviation.
+    times
+        Factor of the larger shift over the usual one.
+    share
+        Share of the trials that have the larger shift.
+    delta
+        Delta at which epsilon is computed.
     """
     present = (1 - share) * norm.pdf(_GRID - mu / 2) + share * norm.pdf(_GRID - times * mu / 2)
     absent = present[::-1]  # the shifts of the other side are the opposite ones
@@ -76,9 +96,12 @@ def correlated(mu: float, covariance: Floats, direction: Floats) -> float:
 
     Parameters
     ----------
-    mu, covariance, direction
-        The shift over the spread if noise were independent with variance 1; the covariance, (size, size); and the
-        direction in which the release moves, (size,).
+    mu
+        Shift over the standard deviation if the noise were independent with variance 1.
+    covariance
+        Covariance of the noise, shape (size, size).
+    direction
+        Direction in which the release moves, shape (size,).
     """
     unit = direction / np.linalg.norm(direction)
     return mu * math.sqrt(float(unit @ np.linalg.solve(covariance, unit)))
@@ -89,13 +112,17 @@ def outside(delta: float, share: float, places: int) -> float:
 
     Parameters
     ----------
-    delta, share, places
-        Delta; with what probability one number lies where it cannot without the target; and how many there are.
+    delta
+        Delta at which epsilon is computed.
+    share
+        Probability with which one number lies where it cannot lie without the target.
+    places
+        Number of numbers.
 
     Raises
     ------
     ValueError
-        If they leave it too rarely to tell.
+        If the numbers leave the support too rarely to tell.
     """
     if -math.expm1(places * math.log1p(-share)) <= delta:
         raise ValueError("the supports overlap too much: accepted are mechanisms that hold no epsilon")
@@ -107,7 +134,9 @@ def tail(beyond: float, shift: float) -> float:
 
     Parameters
     ----------
-    beyond, shift
-        In standard deviations, both above 0.
+    beyond
+        Bound of the range in standard deviations, above 0.
+    shift
+        Shift in standard deviations, above 0.
     """
     return float((ndtr(beyond) - ndtr(beyond - shift)) / (2 * ndtr(beyond) - 1))

@@ -42,8 +42,12 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
 
     Parameters
     ----------
-    gradients, round, random
-        Gradients of the records, (records, parameters), the round, and the source of randomness.
+    gradients
+        Gradients of the records, (records, parameters).
+    round
+        Number of the round.
+    random
+        Generator of the draws.
     """
     reply = mean_of_expected(gradients, round, random)
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})
@@ -90,8 +94,12 @@ def noising(norm: float, deviation: float, source: Source = own_noise) -> Mod:
 
     Parameters
     ----------
-    norm, deviation, source
-        The clipping norm, standard deviation of the noise on the client's update, and where the noise comes from.
+    norm
+        The clipping norm.
+    deviation
+        Standard deviation of the noise on the client's update.
+    source
+        Function from which the noise comes.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:

@@ -37,16 +37,13 @@ class EvaluationRow:
     name: str  # of the faulty mechanism or the honest mechanism
     claim: str  # in words
     verdict: str  # of the trial
-    # `trial`, `group`: where most was told, and by what; empty if nothing could be played.
-    trial: str
-    group: str
-    # `bound`, `allowed`, `delta`: Epsilon certified there, the epsilon that the claim allows, and the delta of both.
-    bound: float
-    allowed: float
-    delta: float
-    # `right`, `allowed_right`: share of trials guessed right, and the most that the claim allows.
-    right: float
-    allowed_right: float
+    trial: str  # name of the scenario that revealed most; empty if nothing could be played
+    group: str  # name of the group of features that revealed most; empty if nothing could be played
+    bound: float  # epsilon that was certified in this scenario
+    allowed: float  # epsilon that the claim allows at `delta`
+    delta: float  # delta of both epsilons
+    right: float  # share of trials that were guessed right
+    allowed_right: float  # largest share of right guesses that the claim allows
     trials: int  # trials of the attempt
     seconds: float  # duration
     processor_seconds: float  # duration on all cores together: on busy machines `seconds` says little
@@ -75,11 +72,16 @@ def evaluate(
 
     Parameters
     ----------
-    what, budgets
-        A faulty mechanism or an honest mechanism, and how many trials, in trials of which each is the last if it finds
-        something.
-    processes, seed, tell
-        Trials played at the same time, their seed, and what takes progress.
+    what
+        A faulty or an honest mechanism.
+    budgets
+        Numbers of trials of successive attempts, the last of which is the first that finds something.
+    processes
+        Number of processes that play trials at the same time.
+    seed
+        Seed of the trials.
+    tell
+        Function that receives messages on progress.
     """
     start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
     for budget in budgets:
@@ -139,8 +141,10 @@ def read_csv(path: Path, rule: str) -> dict[str, EvaluationRow]:
 
     Parameters
     ----------
-    path, rule
-        The file of the table, and the name of the rule.
+    path
+        The file of the table.
+    rule
+        Digest of the rule.
     """
     if not path.exists():
         return {}
@@ -157,8 +161,10 @@ def write_csv(rows: Sequence[EvaluationRow], path: Path) -> None:
 
     Parameters
     ----------
-    rows, path
-        The rows, and the file.
+    rows
+        Rows of the table.
+    path
+        Path of the file.
     """
     with atomic_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(EvaluationRow)])
@@ -184,8 +190,10 @@ def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, E
 
     Parameters
     ----------
-    caught, honest
-        The results of every faulty mechanism, and of the honest mechanisms by name.
+    caught
+        Result of every faulty mechanism.
+    honest
+        Results of the honest mechanisms, by name.
     """
     ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
     sections = (

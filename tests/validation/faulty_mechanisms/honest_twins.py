@@ -94,8 +94,10 @@ def system(mechanism: Mechanism, like: AuditedSystem | None = None) -> AuditedSy
 
     Parameters
     ----------
-    mechanism, like
-        The mechanism, and the system with its clients; None for plain ones.
+    mechanism
+        The mechanism.
+    like
+        System whose clients are used; None for plain clients.
     """
     return replace(like or AuditedSystem(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
@@ -105,8 +107,10 @@ def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], St
 
     Parameters
     ----------
-    inner, settings
-        The strategy inside, and its settings.
+    inner
+        Class of the strategy inside the wrapper.
+    settings
+        Settings of the strategy inside.
     """
 
     def made(clients: int) -> Strategy:

@@ -49,8 +49,10 @@ class Example:
 
         Parameters
         ----------
-        seed, records
-            The seed of their draws, and their number.
+        seed
+            Seed of the records.
+        records
+            Number of records.
         """
         source = torch.Generator().manual_seed(seed)
         labels = torch.randint(10, (records,), generator=source)
@@ -68,8 +70,10 @@ class Example:
 
         Parameters
         ----------
-        model, batch
-            The network, and records as a loader gives them.
+        model
+            The network.
+        batch
+            Records in the form in which a loader gives them.
         """
         inputs, labels = (batch["img"], batch["label"]) if self.is_named else batch
         return F.cross_entropy(model(inputs), labels)
@@ -94,10 +98,16 @@ def made(
 
     Parameters
     ----------
-    model, dataset
-        The trained model, and its records.
-    engine, batch, asked
-        The engine, None for a new one; the batch size; and further arguments of `make_private`.
+    model
+        The trained model.
+    dataset
+        Records on which the model is trained.
+    engine
+        Privacy engine; None for a new one.
+    batch
+        Batch size.
+    asked
+        Further arguments of `make_private`.
     """
     engine = engine or PrivacyEngine(accountant="rdp")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -112,8 +122,14 @@ def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> fl
 
     Parameters
     ----------
-    example, private, optimizer, batch
-        The training; and the objects that `make_private` returned, with one batch.
+    example
+        The training.
+    private
+        Model that `make_private` returned.
+    optimizer
+        Optimizer that `make_private` returned.
+    batch
+        One batch of records.
     """
     optimizer.zero_grad()
     loss = example.loss(private, batch)
@@ -127,8 +143,12 @@ def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
 
     Parameters
     ----------
-    example, parts, epochs
-        The training, its parts as `made` returned them, and the number of epochs.
+    example
+        The training.
+    parts
+        Engine, model, optimizer and loader as `made` returned them.
+    epochs
+        The number of epochs.
     """
     engine, private, optimizer, loader = parts
     losses = [0.0]
