@@ -45,6 +45,9 @@ def init(
     user: Annotated[
         str | None, option("COLUMN", "Column that says whom each record is about: each is protected with all of them.")
     ] = None,
+    records_per_user: Annotated[
+        int | None, option("N", "Most records of a user, the first ones.  [default: all]")
+    ] = None,
     user_across_clients: Annotated[
         str | None,
         option("NAME", f"Users with records at several owners: {' or '.join(AcrossClients)}.", among=AcrossClients),
@@ -124,6 +127,7 @@ def init(
         "data-dir": data_place,
         "owner": owner,
         "user": user,
+        "records-per-user": records_per_user,
         "user-across-clients": user_across_clients,
         "drop": drop or None,
     }
