@@ -22,6 +22,9 @@ from fl_audit.learning.record_gradients import RecordGradientSummary
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_passes import Bucket, UserRecords, UsersOfPass
 
+_WIDENED = 2**17
+"""Scalars that are widened to float64 at once, so that they stay in cache."""
+
 
 class UserSum(NamedTuple):
     """The clipped sums of some users, and how many of them were within the norm."""
@@ -146,7 +149,7 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: Ten
         is_whole = portion.counted is None and not portion.is_own
         if is_whole:
             of_users, bits = _clipped_users(squares, norm)
-            weights = of_users[:, users.runs[0]] if users.count < portion.examples else of_users
+            weights = of_users.index_select(1, users.runs[0]) if users.count < portion.examples else of_users
         else:
             of_users, (wide, bits) = squares, _clipped(users, users.by_place(squares), norm, portion.counted)
             weights = wide.float()
@@ -262,9 +265,8 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool) ->
 def _of_few(own: Tensor, read: Tensor, by_gram: bool, has_bias: bool) -> Tensor:
     """Return the squared norms of some users, by Gram matrices or by the gradients themselves, float64."""
     if by_gram:
-        wide, deep = own.double(), read.double()
-        inputs = deep @ deep.transpose(2, 3)
-        return ((wide @ wide.transpose(2, 3)) * (inputs + 1 if has_bias else inputs)).sum((2, 3))
+        inputs = _gram(read)
+        return (_gram(own) * (inputs + 1 if has_bias else inputs)).sum((2, 3))
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
@@ -274,6 +276,14 @@ def _of_few(own: Tensor, read: Tensor, by_gram: bool, has_bias: bool) -> Tensor:
     products = (own.transpose(2, 3) @ read).flatten(2)
     squares = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square()
     return squares + own.sum(2).double().square().sum(2) if has_bias else squares
+
+
+def _gram(values: Tensor) -> Tensor:
+    """Return the products of the rows of each user, (axis, users, rows, rows), float64."""
+    together = max(1, _WIDENED // values[:, :1].numel())
+    wide = (some.double() for some in values.split(together, dim=1))
+    found = [some @ some.transpose(2, 3) for some in wide]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: UsersOfPass) -> Tensor:

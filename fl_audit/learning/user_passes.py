@@ -38,7 +38,8 @@ class Bucket(NamedTuple):
         if self.span is not None:
             return values[:, self.span].reshape(len(values), users, most, *values.shape[2:])
         held = self.held.view(users, most, *([1] * (values.dim() - 2)))
-        return values[:, self.places] * held
+        read = values.index_select(1, self.places.flatten()).view(len(values), users, most, *values.shape[2:])
+        return read * held
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class UserRecords:
         if order is None:
             return cls(features, labels, users, taking_part)
         part = None if taking_part is None else taking_part[:, order]
-        return cls(features[order], labels[order], users[order], part, by_size)
+        return cls(features.index_select(0, order), labels[order], users[order], part, by_size)
 
     def blocks(self, limit: int) -> Iterator[UserBlock]:
         """Yield records of whole users, as many as fit, of one user at least.
