@@ -128,7 +128,7 @@ def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
         write_idx(tmp_path / f"{part}-images-idx3-ubyte", np.zeros((len(digits), 28, 28)))
         write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.array(digits))
     spec = DataSpec("mnist", str(tmp_path), (("user", "writer"),))
-    with pytest.raises(InputError, match="qmnist-train-labels-idx2-int or .* not found"):
+    with pytest.raises(InputError, match=r"qmnist-train-labels-idx2-int or .* not found"):
         load_source(spec)
     assert load_source(DataSpec("mnist", str(tmp_path))).pool.user is None, "the files of MNIST name no writers"
 
