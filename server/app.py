@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
+from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.arrays import Floats
 from fl_audit.audits.audit import ReleaseQuery
@@ -31,6 +32,7 @@ from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server import evaluator as evaluation
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.server.results import BatchResult, MoreQueries, ResultSink, TargetOutputs
+from fl_audit.server.user_losses import of_users
 from fl_audit.strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
@@ -284,6 +286,8 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
         yield kept_population
     elif plan.star is not None:
         yield partial(evaluation.pooled_epsilon_star, plan.star)
+    if plan.public.mechanism.unit is Unit.USER:
+        yield partial(of_users, None if plan.federated_losses is not None else plan.star)
     if plan.membership:
         yield evaluation.loss_threshold
 

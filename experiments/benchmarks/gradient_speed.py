@@ -5,17 +5,19 @@
 The last two networks are a user's own. Plain is the non-private gradient of the summed loss, of the same trials and
 examples: `torch.func` over all trials at once or torch's own backward pass trial by trial, whichever is faster. Opacus
 computes per-sample gradients trial by trial, clips and sums them. The three take turns, so that they see the same
-machine; a figure is the median over turns.
+machine; a figure is the median over turns. A second table has clipped sums of users over those of records.
 """
 
 import copy
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from opacus.grad_sample import GradSampleModule
 from rich.console import Console
+from rich.table import Table
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
@@ -23,9 +25,20 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.learning.user_gradients import clipped_user_sum
 
 _NORM = 3.0
 _OWN = "fl_audit.experiments.benchmarks.own_networks"
+
+
+_OF_USERS = (
+    ("logistic 784-10", ModelSpec("logistic", (784,), 10), 960, 20),
+    ("dense 784-128-10", ModelSpec("dense-128", (784,), 10), 960, 8),
+    ("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10), 96, 8),
+)
+"""Networks whose records are clipped by user: label, network, records and trials."""
+_SIZES = (1, 4, 16)  # records of a user
+_SLOWEST_TO_RECORDS = 1.3
 
 
 class GradientSpeedSetting(NamedTuple):
@@ -107,6 +120,33 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
     return torch.stack(rows)
 
 
+def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tuple[float, list[float]]:
+    """Return the seconds of clipped sums of records, and those of users of each size over them, users in no order."""
+    source = torch.Generator().manual_seed(0)
+    features = torch.rand(records, *spec.feature_shape, generator=source)
+    labels, order = torch.randint(spec.classes, (records,), generator=source), torch.randperm(records, generator=source)
+    models, stacked = initial_models(spec, 0, range(trials)), StackedModel.of(spec)
+
+    def of_users(size: int) -> Callable[[], object]:
+        users = (torch.arange(records) // size)[order]
+        return lambda: clipped_user_sum(stacked, models, features, labels, users, _NORM)
+
+    of_records, *others = turns(
+        lambda: stacked.clipped_sum(models, features, labels, _NORM), *map(of_users, _SIZES), repeat=repeat
+    )
+    return of_records, [one / of_records for one in others]
+
+
+def _table_of_users(repeat: int) -> Table:
+    """Return the times of clipped sums of users over those of records."""
+    columns = ("network", "records", "ms of records", *(f"users of {size} / records" for size in _SIZES))
+    table = table_of(columns, f"Clipped sums of users beside those of records (target <= {_SLOWEST_TO_RECORDS:g})")
+    for label, spec, records, trials in _OF_USERS:
+        seconds, ratios = _over_records(spec, records, trials, repeat)
+        table.add_row(label, str(records), f"{1000 * seconds / trials:.2f}", *(f"{one:.2f}" for one in ratios))
+    return table
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
@@ -124,6 +164,7 @@ def main() -> None:
         times = [f"{seconds * a_trial:.2f}" for seconds in (clipped, plain, opacus)]
         table.add_row(one.label, str(one.examples), *times[:2], to_plain, times[2], f"{opacus / clipped:.1f}{target}")
     Console(width=130).print(table)
+    Console(width=130).print(_table_of_users(options.repeat))
 
 
 if __name__ == "__main__":

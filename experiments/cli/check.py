@@ -115,6 +115,7 @@ def _limit_of_detection(found: "Check") -> str:
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
+    unit = found.plan.public.mechanism.unit
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
     breach = f"a breach of {late.noise_estimate.BREACH:g} times the guarantee that lies in the size of the noise alone"
@@ -125,18 +126,19 @@ def _limit_of_detection(found: "Check") -> str:
         needed = f"{plural(limits.trials_needed, 'trial')} {'finds' if limits.trials_needed == 1 else 'find'}"
         enough = f"{needed} {breach}{verdict}"
     return (
-        f"{trials} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
+        f"{trials} noise that is {percent(limits.noise_short)} short along the {unit}{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {late.family.DETECTION_POWER:g}. "
         f"{enough}{_limit_of_signal(found)}"
     )
 
 
 def _limit_of_signal(found: "Check") -> str:
-    """Return sentences on how often the record could count unnoticed, to follow others."""
+    """Return sentences on how often the unit could count unnoticed, to follow others."""
     if (signal := found.signal) is None:
         return ""
+    unit = found.plan.public.mechanism.unit
     said = (
-        f". They find a record that counts {number_text(signal.limit, 3)} times, if what it contributes is as long as "
+        f". They find a {unit} that counts {number_text(signal.limit, 3)} times, if what it contributes is as long as "
         "the clipping norm"
     )
     if signal.trials_needed is None or signal.conclusive:

@@ -43,7 +43,18 @@ _ALSO = {
 }
 """Settings that many users want next, written as comments."""
 TABLE_OPTIONS = (
-    *("owner", "user", "user-across-clients", "drop", "missing", "separator", "decimal", "encoding", "skip-lines"),
+    *(
+        "owner",
+        "user",
+        "records-per-user",
+        "user-across-clients",
+        "drop",
+        "missing",
+        "separator",
+        "decimal",
+        "encoding",
+        "skip-lines",
+    ),
     *("sheet", "axes", "image-size", "grey", "max-levels", "ignore-case", "unique", "label"),
     *("text", "vocabulary", "tokenizer", "tokens"),
 )

@@ -11,7 +11,7 @@ from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.audits.common.sections_levels import LEVELS
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION, ORIGIN
 from fl_audit.audits.common.sections_officer import OFFICER
-from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
+from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
 from fl_audit.audits.identifiability.sections_pair import CRAFTED, PAIR
@@ -46,7 +46,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the insiders' evidence in detail
     EMPIRICAL_EPSILON, LEVELS, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # the information in models alone, and the claims to and by each client
-    MEMBERSHIP, EPSILON_STAR, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
+    MEMBERSHIP, EPSILON_STAR, USERS, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
     # the mechanism, and the origin of the run
     guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
     # for who has to answer for it

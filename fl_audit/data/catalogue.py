@@ -17,7 +17,7 @@ from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
-from fl_audit.data.idx_images import find_mnist, load_idx, load_mnist
+from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mnist
 from fl_audit.data.records import Source
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
@@ -106,7 +106,12 @@ _CATALOGUE: Mapping[str, _Entry] = {
     "adult-all": _published(
         "the same with its incomplete rows, ? a level of its own", partial(load_adult, incomplete=True), find_adult
     ),
-    "mnist": _published("MNIST: the four IDX files, plain or gzipped", load_mnist, find_mnist),
+    "mnist": _Entry(
+        f"MNIST: the four IDX files, plain or gzipped; with user, {WRITERS_FILE} of QMNIST too",
+        lambda directory, given: load_mnist(directory, given.get("user")),
+        find=find_mnist,
+        optional=("user",),
+    ),
     "femnist": _published(f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}", load_femnist, find_femnist),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
@@ -272,7 +277,7 @@ def _load(spec: DataSpec) -> Source:
     entry = _entry(spec.name)
     given = dict(spec.options)
     per_user = given.pop(RECORDS_PER_USER, None)
-    # If a data set comes with owners, as FEMNIST does with its writers, the owners can be the users.
+    # If a data set comes with owners, as FEMNIST does with its clients, the owners can be the users.
     owners_are_users = "user" not in (*entry.required, *entry.optional) and given.get("user") == OWNER
     if owners_are_users:
         del given["user"]

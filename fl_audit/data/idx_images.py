@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats32, Integers
-from fl_audit.data.encoding import build_records
+from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_owners
 from fl_audit.data.files import locate, read_bytes, resolve
 from fl_audit.data.records import Source
 from fl_audit.errors import require
@@ -19,6 +19,11 @@ from fl_audit.errors import require
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 _HIGHEST_PIXEL = np.float32(255)
+WRITER = "writer"
+"""Name of the users of MNIST, the people who wrote its digits."""
+WRITERS_FILE = "qmnist-train-labels-idx2-int"
+"""File of QMNIST that names the writer of every training image of MNIST, in the order of MNIST."""
+_WRITER_COLUMN, _COLUMNS = 2, 8
 
 
 def find_mnist(directory: Path | None) -> list[Path]:
@@ -26,16 +31,40 @@ def find_mnist(directory: Path | None) -> list[Path]:
     return locate(directory, "mnist", *_MNIST_FILES)
 
 
-def load_mnist(directory: Path | None) -> Source:
+def load_mnist(directory: Path | None, user: str | None = None) -> Source:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
 
     The four published files, plain or gzipped, lie in the directory or in a folder `mnist` there; `InputError` if one
     is missing, damaged, or no IDX file.
+
+    Parameters
+    ----------
+    directory
+        The data directory.
+    user
+        `writer`, where the people who wrote the digits are the users. The files of MNIST do not name them; those of
+        QMNIST do, and its file `qmnist-train-labels-idx2-int` lies beside them. None: that is not asked.
     """
+    require(user in (None, WRITER), f"user is {user!r} in [data]: accepted of mnist is {WRITER!r}, who wrote the digit")
     images, labels, test_images, test_labels = find_mnist(directory)
-    pool = build_records(_read_images(images), _read_labels(labels), 10, images)
+    digits = _read_labels(labels)
+    writers = UNKNOWN_OWNERS if user is None else _read_writers(directory, digits, labels)
+    pool = build_records(_read_images(images), digits, 10, images, UNKNOWN_OWNERS, writers)
     test = build_records(_read_images(test_images), _read_labels(test_labels), 10, test_images)
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
+
+
+def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
+    """Return the writer of every training image, if the classes beside them are those of MNIST."""
+    (path,) = locate(directory, "mnist", WRITERS_FILE)
+    table = read_idx(path)
+    is_table = table.shape == (len(digits), _COLUMNS) and table.dtype.kind in "iu"
+    accepted = f"accepted is the table of QMNIST, shape {(len(digits), _COLUMNS)} of whole numbers"
+    require(is_table, f"{path} holds shape {table.shape} of {table.dtype}: {accepted}")
+    others = int(np.count_nonzero(table[:, 0] != digits))
+    named = f"{path} names another digit than {labels.name} for {others:,} of {len(digits):,} images"
+    require(others == 0, f"{named}: accepted is the table that goes with these images, in their order")
+    return encode_owners(table[:, _WRITER_COLUMN], f"{path}: column {_WRITER_COLUMN}", "user")
 
 
 def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:

@@ -84,7 +84,7 @@ class StackedConv2d(StackedLayer):
             patches, gradients = self.split_patches(visit), None
             norms = (signals.transpose(2, 3) @ signals * (patches.transpose(-1, -2) @ patches)).sum((2, 3))
         else:
-            gradients = self._example_gradients(visit, signal)
+            gradients = self.example_gradients(visit, signal)
             norms = gradients.square().flatten(2).sum(2)
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
@@ -101,8 +101,14 @@ class StackedConv2d(StackedLayer):
             summed = weigh(gradients, weights)
         return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
-    def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
-        """Return every example's weight gradient (trials, examples, outs, ...); later axes are merged for patches."""
+    def example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
+        """Return every example's weight gradient (trials, examples, outs, ...); later axes are merged for patches.
+
+        Parameters
+        ----------
+        visit, signal
+            As for `products`.
+        """
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
         inputs = visit.inputs.repeat(self.frame.trials, 1, 1, 1) if visit.shared else visit.inputs

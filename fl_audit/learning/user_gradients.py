@@ -8,17 +8,22 @@ formed in float64: their differences would lose the norms of sums of gradients t
 record by record.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.learning import stacked_model
 from fl_audit.learning.convolutions import StackedConv2d
-from fl_audit.learning.layers import StackedAffine, StackedLinear, Visit
+from fl_audit.learning.layers import StackedAffine, StackedLinear, Visit, weigh
 from fl_audit.learning.record_gradients import RecordGradientSummary
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_passes import Bucket, UserRecords, UsersOfPass
+
+_WIDENED = 2**17
+"""Scalars that are widened to float64 at once, so that they stay in cache."""
 
 
 class UserSum(NamedTuple):
@@ -77,7 +82,7 @@ def clipped_user_sum(
     assert batch_trials is None or taking_part is None, "a part of a batch has not the shapes of its samples"
     norms = None if clipping_norm is None else torch.as_tensor(clipping_norm, device=models.device)
     total, bits = torch.zeros_like(models), torch.zeros(len(models), dtype=torch.float64, device=models.device)
-    for block in records.blocks(_examples_at_once(model, models)):
+    for place, block in enumerate(records.blocks(_examples_at_once(model, models))):
         for rows in block.passes(model, len(models)):
             trials = rows.stop - rows.start
             full = min(block.trials_per_pass(model), (batch_trials or len(models)) - rows.start)
@@ -87,7 +92,7 @@ def clipped_user_sum(
             limit = norms if norms is None or norms.dim() == 0 else norms[places].unsqueeze(1)
             users_of = block.users_of(rows, max(full, trials))
             summed, within = (_fast_sum if model.fast else _formed_sum)(model, models[places], users_of, limit)
-            total[rows] += summed[:trials]
+            total[rows] = total[rows] + summed[:trials] if place else summed[:trials]
             bits[rows] += within[:trials]
     return UserSum(total, bits)
 
@@ -129,7 +134,11 @@ def user_gradients(
         norms.append(torch.cat(own_norms))
         products.append(torch.cat(own_products))
     none = models.new_zeros(len(models), 0)
-    return RecordGradientSummary(torch.cat([none, *norms], dim=1), torch.cat([none, *products], dim=1))
+    found = [torch.cat([none, *one], dim=1) for one in (norms, products)]
+    if records.order is not None:
+        back = torch.argsort(records.order)
+        found = [one[:, back] for one in found]
+    return RecordGradientSummary(*found)
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
@@ -139,18 +148,44 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
     return max(1, min(model.examples_per_pass, stacked_model.GRADIENT_BUDGET // models[:1].numel()))
 
 
+class _Squares(NamedTuple):
+    """What a layer tells of the users' gradients."""
+
+    squares: Tensor  # squared norms of the summed gradients, float64 (axis, users)
+    sums: dict[str, Tensor] | None  # the summed gradients of each parameter (axis, users, ...), where they were formed
+
+
 def _fast_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the clipped sums of a pass and the bits, by stacked layers."""
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
-        squares = users.by_place(_squared_norms(users, taped))
-        weights, bits = _clipped(users, squares, norm, portion.counted)
+        found = [_of_layer(users, visit, signal) for visit, signal in taped]
+        squares = torch.stack([one.squares for one in found]).sum(0) if len(found) > 1 else found[0].squares
+        is_whole = portion.counted is None and not portion.is_own
+        if is_whole:
+            of_users, bits = _clipped_users(squares, norm)
+            weights = of_users.index_select(1, users.runs[0]) if users.count < portion.examples else of_users
+        else:
+            of_users, (wide, bits) = squares, _clipped(users, users.by_place(squares), norm, portion.counted)
+            weights = wide.float()
         columns = model.layout.slices()
-        for visit, signal in taped:
-            kept = _kept(visit, signal)
-            for name, summed in visit.layer.weighted_sum(visit, signal, weights.float(), kept).items():
-                total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+        for (visit, signal), one in zip(taped, found, strict=True):
+            if is_whole and one.sums is not None:
+                summed = {name: weigh(own, of_users) for name, own in one.sums.items()}
+            else:
+                summed = visit.layer.weighted_sum(visit, signal, weights, _kept(visit, signal))
+            for name, own in summed.items():
+                total[:, columns[visit.layer.prefix + name]] = own.flatten(1)
     return total, bits
+
+
+def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the weight of each user, float32 (trials, users), and the centred bits (trials,), if all take part."""
+    if norm is None:
+        return torch.ones_like(squares, dtype=torch.float32), squares.new_full((len(squares),), squares.shape[1] / 2)
+    lengths, limit = squares.clamp_(min=0.0).sqrt_(), norm.double()
+    within = (lengths <= limit).sum(1).double() - squares.shape[1] / 2
+    return (limit / lengths).clamp_(max=1.0).float(), within
 
 
 def _clipped(users: UsersOfPass, squares: Tensor, norm: Tensor | None, counted: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -175,26 +210,43 @@ def _kept(visit: Visit, signal: Tensor) -> object:
     return layer.squared_norms(visit, signal)[1]
 
 
-def _squared_norms(users: UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Tensor:
-    """Return the squared norms of all users' summed gradients, float64 (axis, users)."""
-    axis = 1 if users.portion.is_own else users.trials
-    device = taped[0][1].device
-    total = torch.zeros(axis, users.count, dtype=torch.float64, device=device)
-    for visit, signal in taped:
-        layer, counted = visit.layer, users.portion.counted
-        if isinstance(layer, StackedAffine):
-            gradients = layer.squared_norms(visit, signal)[1]
-            assert isinstance(gradients, dict)
-            for own in gradients.values():
-                flat = own.flatten(2) if counted is None else own.flatten(2) * counted.unsqueeze(2)
-                total += users.summed(flat).double().square().sum(2)
-            continue
-        left, right = _factors(visit, signal)
-        left = left if counted is None else left * counted[:, :, None, None]
-        has_bias = layer.parameter("bias") is not None
-        for bucket in users.buckets:
-            total[:, bucket.segments] += _of_products(users.along(left), _read(users, visit, right), bucket, has_bias)
-    return total
+def _of_layer(users: UsersOfPass, visit: Visit, signal: Tensor) -> _Squares:
+    """Return the squared norms of all users' summed gradients in one layer."""
+    layer, counted = visit.layer, users.portion.counted
+    if isinstance(layer, StackedAffine):
+        gradients = layer.squared_norms(visit, signal)[1]
+        assert isinstance(gradients, dict)
+        return _of_sums(users, gradients)
+    if isinstance(layer, StackedConv2d) and not _is_gram_cheap(users, visit, signal):
+        own = {"weight": layer.example_gradients(visit, signal)}
+        if layer.parameter("bias") is not None:
+            own["bias"] = layer.frame.split(signal.flatten(2)).sum(3)
+        return _of_sums(users, own)
+    left, right = _factors(visit, signal)
+    left = left if counted is None else left * counted[:, :, None, None]
+    left, right = users.along(left), right if visit.shared else users.along(right)
+    squares = torch.zeros(len(left), users.count, dtype=torch.float64, device=left.device)
+    has_bias = layer.parameter("bias") is not None
+    for bucket in users.buckets:
+        squares[:, bucket.segments if bucket.run is None else bucket.run] = _of_products(left, right, bucket, has_bias)
+    return _Squares(squares, None)
+
+
+def _is_gram_cheap(users: UsersOfPass, visit: Visit, signal: Tensor) -> bool:
+    """Return whether Gram matrices of all places of a user cost less than the gradients of its records."""
+    outs, *ins = visit.layer.required("weight").shape[1:]
+    most = max((one.places.shape[1] for one in users.buckets), default=1) * signal.flatten(2).shape[2]
+    return 2 * most**2 < outs * math.prod(ins)
+
+
+def _of_sums(users: UsersOfPass, gradients: dict[str, Tensor]) -> _Squares:
+    """Return the squared norms of users' sums of gradients of records, (trials, n, ...), and the sums."""
+    counted, sums = users.portion.counted, {}
+    for name, own in gradients.items():
+        flags = None if counted is None else counted.view(*counted.shape, *([1] * (own.dim() - 2)))
+        sums[name] = users.summed(own if flags is None else own * flags)
+    squares = [torch.linalg.vector_norm(one.flatten(2), dim=2, dtype=torch.float64).square() for one in sums.values()]
+    return _Squares(torch.stack(squares).sum(0), sums)
 
 
 def _factors(visit: Visit, signal: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,27 +260,45 @@ def _factors(visit: Visit, signal: Tensor) -> tuple[Tensor, Tensor]:
     return frame.split(signal).unsqueeze(2), inputs.unsqueeze(2)
 
 
-def _read(users: UsersOfPass, visit: Visit, right: Tensor) -> Tensor:
-    return right if visit.shared else users.along(right)
-
-
 def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool) -> Tensor:
     """Return ||sum of d a' over a user's rows||^2 of each user of a bucket, with the bias, float64 (axis, users)."""
-    outs, ins, rows = left.shape[3], right.shape[3], bucket.places.shape[1] * left.shape[2]
-    by_gram = rows * (outs + ins) <= outs * ins
-    one = left.shape[0] * (rows * (outs + ins + 2 * rows) if by_gram else rows * (outs + ins) + outs * ins)
+    own, read = bucket.read(left).flatten(2, 3), bucket.read(right).flatten(2, 3)  # (axis, s, rows, outs or ins)
+    if own.shape[2] == 1:
+        inputs = read.square().sum((2, 3))
+        return (own.square().sum((2, 3)) * (inputs + 1 if has_bias else inputs)).double()
+    (axis, users, rows, outs), ins = own.shape, read.shape[3]
+    # Inputs that all trials share have one Gram matrix for all of them. Gradients are written once and read once.
+    by_gram = 2 * rows**2 * (outs + ins * len(read) / axis) <= (rows + 2) * outs * ins
+    one = axis * (rows * (outs + ins + 2 * rows) if by_gram else outs * ins)
     together, found = max(1, stacked_model.GRADIENT_BUDGET // one), []
-    for first in range(0, len(bucket.segments), together):
-        index, held = bucket.places[first : first + together], bucket.held[first : first + together]
-        own = (left[:, index] * held[:, :, None, None]).flatten(2, 3)
-        read = right[:, index].flatten(2, 3)
-        if by_gram:
-            wide, deep = own.double(), read.double()
-            squares = (wide @ wide.transpose(2, 3) * (deep @ deep.transpose(2, 3))).sum((2, 3))
-        else:
-            squares = (own.transpose(2, 3) @ read).double().square().sum((2, 3))
-        found.append(squares + own.sum(2).double().square().sum(2) if has_bias else squares)
-    return torch.cat(found, dim=1)
+    for first in range(0, users, together):
+        some = slice(first, first + together)
+        found.append(_of_few(own[:, some], read[:, some], by_gram, has_bias))
+    return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+
+
+def _of_few(own: Tensor, read: Tensor, by_gram: bool, has_bias: bool) -> Tensor:
+    """Return the squared norms of some users, by Gram matrices or by the gradients themselves, float64."""
+    if by_gram:
+        inputs = _gram(read)
+        return (_gram(own) * (inputs + 1 if has_bias else inputs)).sum((2, 3))
+    if len(read) < len(own):  # every user's inputs are read once for all trials
+        axis, users, rows, outs = own.shape
+        answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
+        inputs = F.pad(read[0], (0, 1), value=1.0) if has_bias else read[0]
+        products = torch.bmm(answers, inputs).view(users, axis, outs * inputs.shape[2])
+        return torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square().T
+    products = (own.transpose(2, 3) @ read).flatten(2)
+    squares = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square()
+    return squares + own.sum(2).double().square().sum(2) if has_bias else squares
+
+
+def _gram(values: Tensor) -> Tensor:
+    """Return the products of the rows of each user, (axis, users, rows, rows), float64."""
+    together = max(1, _WIDENED // values[:, :1].numel())
+    wide = (some.double() for some in values.split(together, dim=1))
+    found = [some @ some.transpose(2, 3) for some in wide]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: UsersOfPass) -> Tensor:
@@ -267,7 +337,7 @@ def _fast_summary(
     """Return squared norms, float64, and products, float32, of all users (trials, users), by stacked layers."""
     taped = model.backward(models, users.portion)
     with torch.no_grad():
-        squares = _squared_norms(users, taped).clamp(min=0.0)
+        squares = torch.stack([_of_layer(users, *one).squares for one in taped]).sum(0).clamp(min=0.0)
         if vectors is None:
             return squares, torch.zeros_like(squares).float()
         taped[0][0].layer.frame.parameters = model.layout.views(vectors)  # all layers' frame

@@ -12,6 +12,9 @@ from fl_audit.errors import require
 from fl_audit.learning.sampling import BatchWorkload, Portion
 from fl_audit.learning.stacked_model import StackedModel
 
+_EXACT = 8
+"""Number of records up to which the users of a bucket have the same number of them."""
+
 
 class Bucket(NamedTuple):
     """Users with similar numbers of records."""
@@ -19,6 +22,24 @@ class Bucket(NamedTuple):
     segments: Tensor  # numbers of the users, int64 (s,)
     places: Tensor  # places of the records of each, int64 (s, k), padded with any place
     held: Tensor  # 1 where that is a record of the user, else 0, float32 (s, k)
+    # The places, where they follow each other and all users have k records, so that nothing need be copied; else None.
+    span: slice | None = None
+    run: slice | None = None  # their numbers, where these follow each other, else None
+
+    def read(self, values: Tensor) -> Tensor:
+        """Return values (axis, places, ...) of the users' records, (axis, s, k, ...); padded places hold zeros.
+
+        Parameters
+        ----------
+        values
+            A value for each place.
+        """
+        users, most = self.places.shape
+        if self.span is not None:
+            return values[:, self.span].reshape(len(values), users, most, *values.shape[2:])
+        held = self.held.view(users, most, *([1] * (values.dim() - 2)))
+        read = values.index_select(1, self.places.flatten()).view(len(values), users, most, *values.shape[2:])
+        return read * held
 
 
 @dataclass(frozen=True)
@@ -67,11 +88,8 @@ class UsersOfPass:
         while low < longest:
             segments = (real & (lengths > low) & (lengths <= high)).nonzero().flatten()
             if len(segments):
-                within = torch.arange(int(lengths[segments].max()), device=lengths.device)
-                held = within < lengths[segments].unsqueeze(1)
-                index = torch.where(held, starts[segments].unsqueeze(1) + within, starts[segments].unsqueeze(1))
-                found.append(Bucket(segments, index, held.float()))
-            low, high = high, max(high + 1, high * 3 // 2)
+                found.append(_bucket(segments, starts, lengths))
+            low, high = high, high + 1 if high < _EXACT else high * 3 // 2
         return found
 
     def by_place(self, of_users: Tensor) -> Tensor:
@@ -87,13 +105,31 @@ class UsersOfPass:
         """Return values (trials, n, ...) added up over the records of each user, (axis, users, ...)."""
         along = self.along(values)
         total = along.new_zeros(along.shape[0], self.count, *along.shape[2:])
-        return total.index_add_(1, self.runs[0], along)
+        if not all(one.span and one.run for one in self.buckets):
+            return total.index_add_(1, self.runs[0], along)
+        for one in self.buckets:
+            total[:, one.run] = one.read(along).sum(2)
+        return total
 
     @cached_property
     def trial_of_user(self) -> Tensor:
         """The trial of each user, where trials have drawn their own, int64 (users,)."""
         _, lengths = self.runs
         return (lengths.cumsum(0) - lengths) // self.users.shape[1]
+
+
+def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
+    """Return the users of some numbers, with the places of their records."""
+    first, own = starts[segments], lengths[segments]
+    most, count = int(own.max()), len(segments)
+    within = torch.arange(most, device=lengths.device)
+    held = within < own.unsqueeze(1)
+    places = torch.where(held, first.unsqueeze(1) + within, first.unsqueeze(1))
+    start, number = int(first[0]), int(segments[0])
+    follow = int(first[-1]) + most - start == count * most and int(own.min()) == most
+    span = slice(start, start + count * most) if follow else None
+    run = slice(number, number + count) if int(segments[-1]) - number == count - 1 else None
+    return Bucket(segments, places, held.float(), span, run)
 
 
 @dataclass(frozen=True)
@@ -147,10 +183,11 @@ class UserRecords:
     labels: Tensor
     users: Tensor
     taking_part: Tensor | None
+    order: Tensor | None = None  # number of each user here in the order that was given; None where that is the same
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, users: Tensor, taking_part: Tensor | None) -> "UserRecords":
-        """Return the records of each user one after the other.
+        """Return the records of each user one after the other; users with few records come first if all take part.
 
         Parameters
         ----------
@@ -165,12 +202,22 @@ class UserRecords:
         """
         found = f"there are {len(users)} users of {len(labels)} records"
         require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
-        runs, distinct = torch.unique_consecutive(users), torch.unique(users)
-        if len(runs) == len(distinct):
+        order, runs = None, users
+        if len(torch.unique_consecutive(users)) > len(torch.unique(users)):
+            order = torch.argsort(users, stable=True)
+            runs = users[order]
+        by_size = None
+        if taking_part is None:
+            # Users with equally many records follow each other, so that their records are read without a copy.
+            _, run, lengths = torch.unique_consecutive(runs, return_inverse=True, return_counts=True)
+            if bool((lengths[1:] < lengths[:-1]).any()):
+                by_size = torch.argsort(lengths, stable=True)
+                places = torch.argsort(lengths[run], stable=True)
+                order = places if order is None else order[places]
+        if order is None:
             return cls(features, labels, users, taking_part)
-        order = torch.argsort(users, stable=True)
         part = None if taking_part is None else taking_part[:, order]
-        return cls(features[order], labels[order], users[order], part)
+        return cls(features.index_select(0, order), labels[order], users[order], part, by_size)
 
     def blocks(self, limit: int) -> Iterator[UserBlock]:
         """Yield blocks of whole users, with as many records as fit into one, and at least one user each.

@@ -79,6 +79,16 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     assert page.count("<figure") == len(told["findings"])
 
 
+def test_a_claim_about_users_is_held_against_a_strategy() -> None:
+    out = _strategy(
+        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-user",
+        "--include", "removed among opposite ones", "--quick", "--processes", "1", "--json",
+    )  # fmt: skip
+    told = json.loads(out)
+    assert told["verdict"] == "violated"
+    assert "add-remove-user" in out
+
+
 @pytest.mark.long
 def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     # One round with z = 1: the shift is 2 spreads, so about 84 % are guessed right; the claim allows 69 %.

@@ -123,6 +123,33 @@ def test_small_mnist(tmp_path: Path, write_idx: Write, suffix: str) -> None:
     assert source.pool.classes == 10
 
 
+def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
+    for part, digits in (("train", [3, 9, 3]), ("t10k", [3, 9])):
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte", np.zeros((len(digits), 28, 28)))
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.array(digits))
+    spec = DataSpec("mnist", str(tmp_path), (("user", "writer"),))
+    with pytest.raises(InputError, match=r"qmnist-train-labels-idx2-int or .* not found"):
+        load_source(spec)
+    assert load_source(DataSpec("mnist", str(tmp_path))).pool.user is None, "the files of MNIST name no writers"
+
+    def write(digits: list[int]) -> None:
+        table = np.zeros((3, 8), dtype=">i4")
+        table[:, 0], table[:, 2] = digits, [2154, 17, 2154]
+        header = bytes([0, 0, 0x0C, 2, 0, 0, 0, 3, 0, 0, 0, 8])
+        (tmp_path / "qmnist-train-labels-idx2-int").write_bytes(header + table.tobytes())
+
+    write([3, 9, 4])
+    with pytest.raises(InputError, match="names another digit than train-labels-idx1-ubyte for 1 of 3 images"):
+        load_source(spec)
+    write([3, 9, 3])
+    pool = load_source(spec).pool
+    assert pool.users == ("17", "2154")
+    assert pool.user is not None
+    assert pool.user.tolist() == [1, 0, 1]
+    with pytest.raises(InputError, match="accepted of mnist is 'writer'"):
+        load_source(DataSpec("mnist", str(tmp_path), (("user", "owner"),)))
+
+
 def idx_spec(directory: Path, **more: str) -> DataSpec:
     options = {"images": "images", "labels": "labels"} | {key.replace("_", "-"): value for key, value in more.items()}
     return DataSpec("idx", str(directory), tuple(options.items()))

@@ -377,8 +377,8 @@ def test_what_does_not_go_with_users_is_refused(table: Path, changes: Changes, s
 
 
 def test_owners_of_a_data_set_can_be_its_users(tmp_path: Path) -> None:
-    images, writers = np.zeros((6, 28, 28), np.uint8), np.array(["a", "b", "a", "c", "b", "a"])
-    np.savez(tmp_path / "femnist_digits_12clients.npz", x=images, y=np.array([0, 1, 2, 3, 4, 5]), client=writers)
+    images, owners = np.zeros((6, 28, 28), np.uint8), np.array(["a", "b", "a", "c", "b", "a"])
+    np.savez(tmp_path / "femnist_digits_12clients.npz", x=images, y=np.array([0, 1, 2, 3, 4, 5]), client=owners)
     pool = load_source(DataSpec("femnist", str(tmp_path), (("user", "owner"), ("records-per-user", 2)))).pool
     assert pool.users == pool.owners == ("a", "b", "c")
     assert pool.labels.tolist() == [0, 1, 2, 3, 4]

@@ -45,7 +45,7 @@ class DataSection(ConfigSection):
     owner: str | None = None
     """Column (`csv`, `hf:`) or array (`npz`) with each record's owner; partition `natural` makes owners clients."""
     user: str | None = None
-    """Column (`csv`, `hf:`) or array (`npz`) with the person that a record is about; `owner`: the owners."""
+    """Column (`csv`, `hf:`) or array (`npz`) with the person of a record; `owner`: the owners; `mnist`: `writer`."""
     records_per_user: Count | None = None
     """Most records of a user that are read, the first ones of the file; left out, all of them."""
     users: Count | None = None

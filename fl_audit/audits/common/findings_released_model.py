@@ -16,6 +16,7 @@ from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.released_model.fits_of_trials import FIT, rejected
 from fl_audit.released_model.methods import StarMethod
 
+_OF_USERS, _RIGHT_OF_USERS = "epsilon_star_user", "test_accuracy_user"  # columns of runs whose units are users
 FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
 
 
@@ -95,6 +96,31 @@ def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
     counted = _spread(run, "epsilon_star_counted", settings.counted_cut)
     found = StarFinding(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
     return replace(found, method=StarMethod.EMPIRICAL, by_normals=normal)
+
+
+@dataclass(frozen=True)
+class UserLossFinding:
+    """What the final releases give away of users by the mean losses of each, and how often they are right for one."""
+
+    star: StarSpread | None  # None where Epsilon* was turned off, or losses stay with their owners
+    delta: float  # at which it was computed; NaN without it
+    # Mean over test users of the share of their records that is named right, and over trials; NaN where unknown.
+    test_accuracy: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `of_users`."""
+        star = None if self.star is None else json_of(self.star)
+        return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": self.test_accuracy}}
+
+
+def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:
+    """Return Epsilon* and accuracy of users; None where units are no users, or in a run of an older version."""
+    trials, settings = run.tables.trials, run.facts.star
+    if _OF_USERS not in trials and _RIGHT_OF_USERS not in trials:
+        return None
+    star = None if settings is None or _OF_USERS not in trials else _spread(run, _OF_USERS, settings.cut)
+    right = float(trials[_RIGHT_OF_USERS].mean()) if _RIGHT_OF_USERS in trials else math.nan
+    return UserLossFinding(star, math.nan if star is None or settings is None else settings.delta, right)
 
 
 def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:

@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fl_audit.audits.common.findings_levels import LevelFinding
+from fl_audit.audits.common.sections_levels import LEVELS
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.privacy.gdp_fit import gdp_fit
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.sections_verdict import banner
 
-TO_FILL_IN = "________________"
+TO_FILL_IN = "_" * 48
 _OF_DATA = {
     "controller": "Controller",
     "purpose": "Purpose",
@@ -38,6 +42,21 @@ _NIST = (
     ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
 )
 """The topics of NIST SP 800-226 (March 2025), from epsilon at the top to the collection of data at the bottom."""
+_PUBLISHED = (
+    ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
+     "US Census Bureau, 9 June 2021"),
+    ("Israel, births of 2014, a table of single births", "one birth: mother and child", "9.98",
+     "arXiv 2405.00267"),
+    ("Google Gboard, more than twenty language models, federated", "one device", "rho-zCDP, rho from 0.2 to 2",
+     "arXiv 2305.18465"),
+    ("LinkedIn, Audience Engagements", "one member, queries of a month", "34.9 at delta 7e-9",
+     "arXiv 2002.05839"),
+    ("Wikipedia, page views by country", "first 10 pages of a device in a day", "about 1 at delta 1e-7",
+     "Wikimedia Foundation, country_project_page, README"),
+    ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
+     "Desfontaines, see below"),
+)  # fmt: skip
+"""Published deployments: what is released, the unit, epsilon, and the source."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +101,14 @@ def _of_guarantee(contents: RunContents) -> list[tuple[str, str]]:
     guarantee = contents.facts.guarantee
     if guarantee is None:
         return [("Epsilon and delta", "nothing is claimed")]
-    named = guarantee.reconstruction_bound(1 / CANDIDATES)
+    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), gdp_fit(guarantee.claim.profile)
     found = 1 - guarantee.claim.profile.tradeoff(0.01)
     return [
         (
             "Epsilon and delta",
             f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by {guarantee.accountant}",
         ),
+        ("The whole guarantee as one Gaussian mu", f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g}"),
         ("Nobody becomes surer than", f"{percent(guarantee.belief_bound)} that {contents.words.that}"),
         ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
         *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
@@ -116,18 +136,37 @@ def _tables(numbers: OfficerFinding, contents: RunContents) -> list[Table]:
         ("Inference: can a value be deduced of somebody?", f"{_ANSWERED}, for what the training adds",
          "attribute with the reconstruction audit; what follows from the population is not changed by noise"),
     )  # fmt: skip
+    published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
+    levels = contents.find(LevelFinding)
     return [
         _facts_table(numbers, contents),
+        *([] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)),
+        _checked(contents),
         Table("NIST SP 800-226: the parts of a guarantee", columns, _NIST),
         Table("The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)", columns, edpb),
+        Table(published, ("What is released", "Unit", "Epsilon", "Source"), _PUBLISHED),
     ]
+
+
+def _checked(contents: RunContents) -> Table:
+    """Return what the verdict says, what it covers, and what the data do to the meaning of the numbers."""
+    numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
+    reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
+    rows = (
+        ("Verdict, and why", reason),
+        ("What was checked, and what could not be seen", str(contents.summary.get("scope") or "nothing")),
+        *(("What to know about the data", str(one)) for one in notes),
+    )
+    return Table("What was checked, and what could not be seen", ("", ""), rows, TableLook.PAIRS)
 
 
 def _sentence(_: OfficerFinding, __: RunContents) -> str:
     return (
         "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
-        "operator was checked by nobody. No number here decides a legal question; these are the facts for one."
+        "operator was checked by nobody. No number here decides a legal question, and NIST SP 800-226 names no epsilon "
+        "that is safe; these are the facts for such a decision. More published epsilons, with their sources: "
+        "D. Desfontaines, A list of real-world uses of differential privacy, desfontain.es."
     )
 
 

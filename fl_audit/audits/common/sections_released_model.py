@@ -220,6 +220,40 @@ EPSILON_STAR = Section(
 )  # fmt: skip
 
 
+def _users_rows(numbers: evidence.UserLossFinding, contents: RunContents) -> list[Row]:
+    star, right = numbers.star, finite(numbers.test_accuracy)
+    mean = "by the mean loss of each user's records, taken for normal after a logit transform"
+    rows = [
+        Row("Accuracy for a user", right, "share of a test user's records that is named right, mean over users and "
+            "trials: a user with many records counts once", is_share=True),
+    ]  # fmt: skip
+    if star is None:
+        return rows
+    chance = "the same of release 0, which cannot leak: what chance reaches"
+    how = f"of the final release, {mean}, whose fit was not tested{at_delta(numbers.delta)}, {cut_text(star.cut)}"
+    return [
+        Row("Epsilon* of users, mean over trials (nats)", finite(star.mean), how),
+        Row("Epsilon* of users, largest trial (nats)", finite(star.max), "an extreme value"),
+        Row("Epsilon* of users of untrained models, mean (nats)", finite(star.untrained_mean), chance),
+        *rows,
+    ]
+
+
+def _users_sentence(numbers: evidence.UserLossFinding, _: RunContents) -> str:
+    star = numbers.star
+    told = "The statistic of a user is the mean of the losses of the user's records. "
+    if star is None:
+        return f"{told}Epsilon* of users was not computed."
+    chance = number_text(star.untrained_mean, 3)
+    return f"{told}Epsilon* of users is {number_text(star.mean, 3)}; chance alone reaches {chance}."
+
+
+USERS = Section(
+    "of-users", "What the models' losses give away of users", evidence.UserLossFinding, evidence.measure_users,
+    keys=("of_users",), sentence=_users_sentence, rows=_users_rows,
+)  # fmt: skip
+
+
 def _owners_sentence(numbers: evidence.ClientFinding, _: RunContents) -> str:
     alone = sum(client.trials == 0 for client in numbers.clients)
     without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""

@@ -1,0 +1,86 @@
+"""Epsilon* and accuracy of users: against a direct computation in a real federation, and a law that is known."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hospital import write_hospital
+
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.studies.study_tools import played
+from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.released_model.empirical_star import empirical_epsilon_star
+from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.server.evaluator import EvaluatedRelease
+from fl_audit.server.user_losses import means_of_users, of_users
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.trials import TrialBatch
+
+STAR = StarSettings(1e-3, 0.01)
+
+
+def settings_of(directory: Path, adjacency: str, **audit: object) -> dict[str, dict[str, object]]:
+    data = {"name": "csv", "path": str(write_hospital(directory)), "label": "readmitted", "user": "patient_id",
+            "records": 150, "drop": ["hospital"], "clients": 3, "test-records": 60}  # fmt: skip
+    return {
+        "data": data,
+        "training": {"rounds": 2, "learning-rate": 0.5},
+        "privacy": {"noise-multiplier": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": adjacency},
+        "audit": {"trials": 3, "membership": False, "epsilon-star-cut": 0.01, **audit},
+        "run": {"seed": 1},
+    }
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove-user", "replace-user"])
+def test_losses_and_accuracy_of_users_equal_a_direct_computation(tmp_path: Path, adjacency: str) -> None:
+    public = resolve(parse_config(settings_of(tmp_path, adjacency))).public
+    federation, trials = load_federation(public), range(3)
+    models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
+    membership = SeededChallenger(5, federation.public.targets).membership(trials)
+    assert 0 < membership.bits.sum() < 3, "both data sets are used"
+    release = EvaluatedRelease(federation, TrialBatch(0, 0, 3), 2, models, membership)
+    found = of_users(STAR, release).trials
+    split, instead = split_of(public), federation.replacement
+    inside, others = federation.losses(models, federation.training), federation.losses(models, federation.population)
+    for trial in range(3):
+        members = pd.Series(inside[trial]).groupby(split.inside.user).mean()
+        target = split.inside.user[federation.target_records[0]]
+        if not membership.bits[trial]:
+            members = members.drop(target)
+            if instead is not None:
+                members[-1] = federation.losses(models, instead)[trial].mean()
+        population = pd.Series(others[trial]).groupby(federation.population_records.user).mean()
+        wanted = parametric_epsilon_star(members.to_numpy(), population.to_numpy(), STAR.delta, cut=STAR.cut)
+        assert found["epsilon_star_user"][trial] == pytest.approx(float(wanted), rel=1e-5)
+        right = (release.logits[trial].argmax(dim=1) == federation.test.labels).numpy()
+        by_user = pd.Series(right.astype(float)).groupby(federation.test_records.user).mean()
+        assert found["test_accuracy_user"][trial] == pytest.approx(by_user.mean())
+
+
+def test_epsilon_star_of_users_is_that_of_the_law_of_their_means() -> None:
+    """Records vary around their user. Users in D differ by 0.8 standard deviations, their records by far less."""
+    draw, users = np.random.default_rng(4), 40_000
+    sizes = draw.integers(1, 8, users)
+    whose = np.repeat(np.arange(users), sizes)
+
+    def means(shift: float) -> np.ndarray:
+        around = draw.normal(0, 4, len(whose))
+        around -= means_of_users(around, whose)[whose]
+        return means_of_users((draw.normal(shift, 1, users) + 20)[whose] + around, whose)
+
+    found = empirical_epsilon_star(means(-0.8), means(0), 1e-3, 0.01)
+    truth = epsilon_star_gaussian(-0.8, 1, 0, 1, 1e-3, 0.01)
+    assert float(found) == pytest.approx(float(truth), abs=0.15)
+
+
+def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> None:
+    found = played(settings_of(tmp_path, "add-remove-user")).summary["of_users"]
+    assert np.isfinite([found["epsilon_star"]["mean"], found["epsilon_star"]["untrained_mean"]]).all()
+    assert 0 < found["test_accuracy"] < 1
+    apart = played(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary["of_users"]
+    assert apart["epsilon_star"] is None, "the losses stay with their owners"
+    assert played(settings_of(tmp_path, "add-remove-record")).summary["of_users"] is None
