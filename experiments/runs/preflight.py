@@ -126,7 +126,7 @@ def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float,
 
 def _contribution(federation: LoadedFederation, models: Tensor, examples: Examples) -> Tensor:
     mechanism = federation.public.mechanism
-    if not mechanism.has_exact_llr:
+    if isinstance(mechanism.contribution, PrivateTraining):
         # Private training on a few records, with draws that are thrown away.
         steps, source = private_steps(mechanism), np.random.default_rng(0)
         return private_updates(federation.model, models, examples.features, examples.labels, steps, [source]).updates

@@ -22,7 +22,6 @@ from fl_audit.mechanisms.contribution import (
     Clipping,
     Contribution,
     Participation,
-    PoissonSampling,
     PrivateTraining,
     RecordGradients,
 )
@@ -79,12 +78,18 @@ class Mechanism:
     @property
     def is_sampled(self) -> bool:
         """Whether a round is made of a secret sample of the units."""
-        return isinstance(self.participation, PoissonSampling)
+        return self.sampling_rate < 1
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a unit takes part in a round, as far as others know."""
-        return self.participation.rate
+        """Probability with which a unit takes part in a round, as far as others know; the smallest of `rates`."""
+        return self.rates[0]
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The same of all units, rising, each once: clients that sample their own records may have different ones."""
+        inside = self.contribution.rates if isinstance(self.contribution, PrivateTraining) else (1.0,)
+        return tuple(self.participation.rate * rate for rate in inside)
 
     @property
     def clipping_norm(self) -> float:
@@ -115,10 +120,10 @@ class Mechanism:
     def has_exact_llr(self) -> bool:
         """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
 
-        Of clients that noise their own steps it sees only where they got to, whose distribution nobody can write down:
-        there it has scores, and no beliefs.
+        Of clients that noise several steps of their own it sees only where they got to, whose distribution nobody can
+        write down: there it has scores, and no beliefs.
         """
-        return not isinstance(self.contribution, PrivateTraining)
+        return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
 
     @property
     def rounds_needed(self) -> int:
@@ -156,7 +161,8 @@ class Mechanism:
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary faces in each trial; 0 without noise.
 
-        Noise that is added inside training has none, and NaN stands for it.
+        Noise of several steps inside a training has none, and NaN stands for it. That of one step is on the scale of
+        the clipped sum of a client, to which an adversary brings what it sees.
 
         Parameters
         ----------
@@ -166,6 +172,8 @@ class Mechanism:
         threat_model
             Where the adversary looks from.
         """
+        if not self.has_exact_llr:
+            return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
         largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
         changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
         sensitivity = SumSensitivity(local_sensitivity, changes, self.clipping_norm)
@@ -174,12 +182,16 @@ class Mechanism:
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that the server adds, or draws where it is correlated.
 
+        It is NaN where clients add theirs inside their training.
+
         Parameters
         ----------
         local_sensitivity, norms
             Local sensitivity of every trial, shape (trials,) or (trials, rounds); clipping norms of the same shape
             where they adapt.
         """
+        if self.noise.origin is NoiseOrigin.TRAINING:
+            return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
     @property
