@@ -64,12 +64,22 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
         As in `question_of_steps`.
     """
     scale = _scale(federation, insider)
-    of_one = _ROUNDING * seen.start.double().square().mean(dim=1).sqrt()
-    rounding = of_one * sqrt(len(scale.clients))
+    rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))
     recovered = seen.rounding(federation.public.mechanism)
     if recovered is not None and federation.public.threat_model.adversary is Adversary.CLIENT:
         rounding = (rounding.square() + recovered.square()).sqrt()
     return rounding * scale.of_updates
+
+
+def rounding_of_update(models: Tensor) -> Tensor:
+    """Return the root mean square of the rounding in the update of one client, float64 (trials,).
+
+    Parameters
+    ----------
+    models
+        The models from which clients start, float32 (trials, parameters).
+    """
+    return _ROUNDING * models.double().square().mean(dim=1).sqrt()
 
 
 def _scale(federation: LoadedFederation, insider: int) -> _Scale:
