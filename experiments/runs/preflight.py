@@ -64,8 +64,9 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
     _check_a_step(config, federation, most, models.to(device))
     # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
     # knows the noise of every round, refuses by the same rule.
-    is_told = public.view is View.MODEL and audit_of(public).query(public) is not ReleaseQuery.NOTHING
-    if audit_of(public).query(public) is ReleaseQuery.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
+    query = audit_of(public).query(public)
+    is_told = public.view is View.MODEL and query is not ReleaseQuery.NOTHING
+    if query is ReleaseQuery.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
         refuse_blurred_updates(rounding_of_update(models).numpy() / least)
     if is_told and public.mechanism.has_exact_llr:
         refuse_blurred(inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator).numpy() / most)

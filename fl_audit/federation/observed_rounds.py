@@ -187,10 +187,12 @@ def refuse_blurred_updates(share: Floats) -> None:
     share
         The rounding over the standard deviation of the noise, of any shape.
     """
-    found = f"the rounding of 32-bit weights is {float(share.max(initial=0.0)):.2g} of the noise of the clients' updates"
-    hidden = "so that the insider cannot weigh them"
-    remedy = f"accepted is up to {_BLURRED_FROM:g}; raise local-learning-rate, or take two local steps, which are scored"
-    require(not is_blurred(share).any(), f"{found}, {hidden}: {remedy}")
+    largest = float(share.max(initial=0.0))
+    found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
+    remedy = (
+        "raise local-learning-rate, or set local-steps = 2, after which the insider has a score in place of a belief"
+    )
+    require(not is_blurred(share).any(), f"{found}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
 
 
 def refuse_blurred(share: Floats) -> None:

@@ -52,9 +52,9 @@ def test_the_noise_that_is_left_is_that_of_the_law(
     contents = played(small_plan, tmp_path, batch, adversary, 30)
     assert np.isfinite(contents.trials["belief"]).all()
     assert contents.summary["verdict"] in ("consistent", "inconclusive")
-    assert not any(test["violated"] for test in contents.summary["innovations"]["tests"])
+    assert not any(test["violated"] for test in contents.summary["noise"]["tests"])
     ratio = np.square(contents.rounds["measured_sigma"] / contents.rounds["sigma"])
-    draws = len(ratio) * load_federation(plan.public).model.layout.size
+    draws = len(ratio) * load_federation(contents.run.facts.federation).model.layout.size
     # The mean of squares of standard normal numbers: its spread is the root of two over their number.
     assert abs(ratio.mean() - 1) < 5 * np.sqrt(2 / draws)
     assert replay(tmp_path / "run").agreement(tmp_path / "run").agrees
@@ -73,7 +73,7 @@ def test_the_mean_of_log_odds_is_that_of_the_closed_form(
     q = steps.rate_of(len(federation.shards[federation.victim]))
     mu = (rounds["local_sensitivity"] / rounds["sigma"]).to_numpy()
     with_record = rounds["trial"].map(bits).to_numpy() == 1
-    # One Gaussian coordinate z: with the record its mean is mu with probability q; l = log(1 - q + q e^(mu z - mu^2/2)).
+    # One coordinate z is Gaussian, with the record of mean mu with probability q: l = log(1 - q + q e^(mu z - mu^2/2)).
     nodes, weights = np.polynomial.hermite_e.hermegauss(61)
     weights = weights / weights.sum()
 
@@ -186,9 +186,8 @@ def test_shards_of_several_sizes_have_rates_of_their_own(small_plan: MakePlan, t
 def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="raise local-learning-rate"):
-        small = plan_of(small_plan, training={"local-learning-rate": 1e-7}, audit={"trials": 4})
-        run_audit(small, tmp_path / "small", Engine.LOCAL, with_report=False)
+    with pytest.raises(InputError, match="raise local-learning-rate, or set local-steps = 2"):
+        plan_of(small_plan, training={"local-learning-rate": 1e-7}, audit={"trials": 4})
     for name, remedy in (("raised", {"local-learning-rate": 0.1}), ("scored", {"local-steps": 2})):
         plan = plan_of(small_plan, training={"local-learning-rate": 1e-7} | remedy, audit={"trials": 4})
         run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)

@@ -5,13 +5,13 @@ It knows every record but one, sees each release, and compares D with its neighb
 time.
 
 **Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
-training, and the release is where their steps have led. Where each takes one step, that is a noised sum, and is weighed
-like others (`fl_audit.federation.private_steps`). Where there are several, a step depends on those before it. The distribution of that nobody can write down, so what this
-insider computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the
-direction in which the differing record would have pushed it: higher where the record rather was in. It is the log-odds
-of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as
-if they were independent of each other: the true release departs from both, for a step depends on the noise of those
-before it, and on who was sampled.
+training, and the release is where their steps have led. Where each client takes one step, that is a noised sum, and is
+weighed like others (`fl_audit.federation.private_steps`). The distribution of several steps nobody can write down, so
+what this insider computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in
+the direction in which the differing record would have pushed it: higher where the record rather was in. It is the
+log-odds of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is that of all
+steps as if they were independent of each other: the true release departs from both, for a step depends on the noise of
+those before it, and on who was sampled.
 """
 
 from dataclasses import dataclass, replace
@@ -25,13 +25,7 @@ from fl_audit.errors import require
 from fl_audit.federation.contributions import OwnDraws, expected_update, private_steps, trained_privately
 from fl_audit.federation.hypotheses import question_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.observed_rounds import (
-    ObservedRound,
-    is_blurred,
-    refuse_blurred,
-    refuse_blurred_updates,
-    shown,
-)
+from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
 from fl_audit.federation.private_steps import rounding_of_steps
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.mechanisms.noises.noise import NoiseOrigin

@@ -112,6 +112,7 @@ PLANTED: dict[Pitfall, dict[Place, str]] = {
 _LOOP = "task.py"
 _CLIENT = "client_app.py"
 _MNIST = "mnist.py"
+_ENGINE_NOISE = "noise_multiplier=noise_multiplier,\n        max_grad_norm=max_grad_norm,\n    )\n"
 SITES = {
     "Opacus, mnist.py": Sites(
         {
@@ -135,7 +136,7 @@ SITES = {
     "Flower, examples/opacus": Sites(
         {
             Place.BEFORE: Site(_CLIENT, "    privacy_engine = PrivacyEngine(secure_mode=False)\n", 4, True),
-            Place.ARGUMENT: Site(_CLIENT, "noise_multiplier=noise_multiplier,\n        max_grad_norm=max_grad_norm,\n    )\n"),
+            Place.ARGUMENT: Site(_CLIENT, _ENGINE_NOISE),
             Place.AFTER: Site(_CLIENT, "    epsilon = train(\n", 4, True),
             Place.BATCH: Site(_LOOP, "            optimizer.zero_grad()\n", 12, True),
             Place.GRADIENTS: Site(_LOOP, "            optimizer.step()\n", 12, True),

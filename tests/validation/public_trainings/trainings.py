@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import importlib
 import io
 import logging
 import sys
@@ -21,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, make_messages_for
 from tests.validation.faulty_mechanisms.private_trainings import Pictures
-from tests.validation.public_trainings.copies import Edit, module_of, stand_in, without_pictures
+from tests.validation.public_trainings.copies import Edit, among_modules, module_of, stand_in, without_pictures
 
 BATCH, RECORDS = 20, 98
 Train = Callable[[nn.Module, Any], Any]
@@ -79,9 +80,10 @@ def _named_pictures(records: int) -> Pictures:
 def _as_program(*words: str) -> Iterator[None]:
     """Let code run as a program with words on its command line, in a folder of its own, silently."""
     logging.disable(logging.WARNING)
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with (
-        tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), patch.object(sys, "argv", ["program", *words]),
-        contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()),
+        tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder),
+        patch.object(sys, "argv", ["program", *words]), quiet[0], quiet[1],
     ):  # fmt: skip
         try:
             yield
@@ -264,6 +266,88 @@ def _appfl(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     return train, nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
+def _nvflare(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
+    folder, rounds = clone / "examples/hello-world/hello-dp", 2
+    client = stand_in("nvflare.client", init=lambda: None, system_info=lambda: {"site_name": "site-1"})
+    client.FLModel = SimpleNamespace  # type: ignore[attr-defined]
+    writer = SimpleNamespace(add_scalar=lambda **_: None)
+    names = ("nvflare", "nvflare.app_common", "nvflare.app_common.abstract")
+    beside = {name: stand_in(name, __path__=[]) for name in names}
+    beside["nvflare"].client = client  # type: ignore[attr-defined]
+    beside |= {
+        "nvflare.client": client, "nvflare.client.tracking": stand_in("tracking", SummaryWriter=lambda: writer),
+        "nvflare.app_common.abstract.fl_model": stand_in("fl_model", ParamsType=SimpleNamespace(DIFF="diff")),
+        "model": module_of(folder / "model.py", "model", edits),
+    }  # fmt: skip
+    module = module_of(folder / "client.py", "hello_dp.client", edits, beside)
+
+    def train(model: nn.Module, dataset: Any) -> nn.Module:
+        numbers = [dataset[place] for place in range(len(dataset))]
+        features = SimpleNamespace(values=torch.stack([one[0] for one in numbers]).numpy())
+        labels = torch.stack([one[1] for one in numbers]).numpy()
+        bunch, begun = SimpleNamespace(data=features, target=labels), list[int]()
+
+        def receive() -> SimpleNamespace:
+            begun.append(len(begun))
+            state = {name.removeprefix("_module."): value.clone() for name, value in model.state_dict().items()}
+            return SimpleNamespace(params=state, current_round=begun[-1], total_rounds=rounds)
+
+        calls = {"is_running": lambda: len(begun) < rounds, "receive": receive, "send": lambda _: None}
+        with (
+            patch.multiple(module, fetch_openml=lambda *_, **__: bunch, TabularMLP=lambda **_: model),
+            patch.multiple(client, create=True, **calls), _as_program(f"--batch_size={BATCH}", "--n_clients=1"),
+        ):  # fmt: skip
+            module.main()
+        return model
+
+    return train, beside["model"].TabularMLP(29, [64, 32], 2)
+
+
+def _rows(records: int) -> TensorDataset:
+    source = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.randn(records, 29, generator=source), torch.randint(2, (records,), generator=source))
+
+
+def _fl4health(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
+    asked = ("torchmetrics", "wandb", "wandb.wandb_run")
+    beside = {name: stand_in(name, __path__=[], Metric=object, Run=object, __getattr__=_any_class) for name in asked}
+    with among_modules(beside), patch.object(sys, "path", [str(clone), *sys.path]):
+        base = importlib.import_module("fl4health.clients.instance_level_dp_client")
+        network = importlib.import_module("examples.models.cnn_model")
+    held_out = DataLoader(_pictures(3, 32)(30), BATCH)
+    config: dict[str, Any] = {
+        "current_server_round": 1, "local_epochs": 1, "batch_size": BATCH, "clipping_bound": 1.0,
+        "noise_multiplier": 1.0,
+    }  # fmt: skip
+
+    def train(model: nn.Module, dataset: Any) -> nn.Module:
+        class Client(base.InstanceLevelDpClient):  # type: ignore[misc, name-defined]
+            def get_data_loaders(self, _: Any) -> Any:
+                return DataLoader(dataset, BATCH, shuffle=True), held_out
+
+            def get_model(self, _: Any) -> nn.Module:
+                return model
+
+            def get_optimizer(self, _: Any) -> torch.optim.Optimizer:
+                return torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9)
+
+            def get_criterion(self, _: Any) -> nn.Module:
+                return nn.CrossEntropyLoss()
+
+        with _as_program():
+            client = Client(Path(), [], torch.device("cpu"), client_name="reviewed")
+            client.fit([value.numpy().copy() for value in model.state_dict().values()], config)
+        return model
+
+    return train, network.Net()
+
+
+def _any_class(name: str) -> type:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return type(name, (), {})
+
+
 _FLOWER = "github.com/adap/flower"
 TRAININGS = (
     PublicTraining(
@@ -287,11 +371,19 @@ TRAININGS = (
         "framework/e2e/e2e-opacus/e2e_opacus/client_app.py", _e2e, _pictures(3, 32),
     ),
     PublicTraining(
-        "PFLlib, clientAVG", "pfllib", "github.com/TsingZ0/PFLlib at 2b077c16adac", "system/flcore/clients/clientavg.py",
-        _pfllib, _pictures(1, 28), rounds=3,
+        "PFLlib, clientAVG", "pfllib", "github.com/TsingZ0/PFLlib at 2b077c16adac",
+        "system/flcore/clients/clientavg.py", _pfllib, _pictures(1, 28), rounds=3,
     ),
     PublicTraining(
         "APPFL, VanillaTrainer", "appfl", "package appfl 1.12.0", "appfl/algorithm/trainer/vanilla_trainer.py", _appfl,
-        _pictures(1, 28), rounds=3,
+        _pictures(1, 28),
+    ),
+    PublicTraining(
+        "NVFlare, hello-dp", "nvflare", "github.com/NVIDIA/NVFlare at f3b7c1bffdfe",
+        "examples/hello-world/hello-dp/client.py", _nvflare, _rows, records=122,
+    ),
+    PublicTraining(
+        "FL4Health, InstanceLevelDpClient", "fl4health", "github.com/VectorInstitute/FL4Health at ce141b95d251",
+        "fl4health/clients/instance_level_dp_client.py", _fl4health, _pictures(3, 32), rounds=3,
     ),
 )  # fmt: skip
