@@ -189,9 +189,7 @@ def refuse_blurred_updates(share: Floats) -> None:
     """
     largest = float(share.max(initial=0.0))
     found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
-    remedy = (
-        "raise local-learning-rate, or set local-steps = 2, after which the insider has a score in place of a belief"
-    )
+    remedy = "raise local-learning-rate, or set local-steps = 2, for which the insider has scores"
     require(not is_blurred(share).any(), f"{found}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
 
 

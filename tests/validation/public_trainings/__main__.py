@@ -2,9 +2,9 @@
 [--as-it-is]`.
 
 `DIR` has a folder for each clone, at the commit that `trainings.TRAININGS` names; what is not there is skipped, with
-the reason. Every training is looked into as it is, once and in all rounds of its program. Into two of them every pitfall of
-`edits.PLANTED` is planted, and three that need no edit. The exit status is 1 where a pitfall is not named, where
-an edited training keeps its verdict although the pitfall breaks its claim, or where an honest training is accused.
+the reason. Every training is looked into as it is, once and in all rounds of its program. Into two of them every
+pitfall of `edits.PLANTED` is planted, and three that need no edit. The exit status is 1 where a planted pitfall is not
+named, or breaks a claim that is not called violated.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,6 @@ def _problem(case: _Case, found: Assessment) -> str:
         return f"{case.name}: not named; the verdict is {found.verdict}"
     is_wrong = ABOUT[planted].weight is Weight.BREAKS and found.verdict is not Verdict.VIOLATED
     return f"{case.name}: the verdict is {found.verdict}" if is_wrong else ""
-
 
 
 def main() -> None:
