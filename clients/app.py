@@ -146,7 +146,7 @@ def observe(message: Message, context: Context) -> Message:
         case ReleaseQuery.SCORES:
             return request.reply({Key.SCORE: identifiability.score(federation, seen, client)})
         case ReleaseQuery.LOG_ODDS:
-            found = identifiability.observe(federation, seen)
+            found = identifiability.observe(federation, seen, insider=client)
             weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
             return request.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
         case ReleaseQuery.NOTHING:

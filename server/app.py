@@ -27,6 +27,7 @@ from fl_audit.federation.public_directions import number_of_directions
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.allocator import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server import evaluator as evaluation
@@ -350,7 +351,8 @@ def _release_queries(
             return [ScoreQueries(public, insiders, wave)]
         case ReleaseQuery.LOG_ODDS:
             opened = partial(true_side, federation, challenger)
-            shares = partial(open_shares, federation, challenger) if public.mechanism.clients_add_noise else None
+            has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS
+            shares = partial(open_shares, federation, challenger) if has_shares else None
             return [InsiderQueries(public, insiders, wave, measured_layout(federation), opened, shares)]
         case query:
             assert_never(query)

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.audits.registry import audit_of
+from fl_audit.federation.contributions import OwnDraws, step_sample
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
@@ -97,7 +99,8 @@ def _without_canaries(
     clients = range(public.clients)
     match public.mechanism.participation, public.mechanism.unit:
         case Everybody(), _:
-            return ContributionCall(tuple(ContributingClient(client) for client in clients))
+            taking_part = _samples_of_steps(public, roster, challenger, batch, server_round)
+            return ContributionCall(tuple(ContributingClient(client) for client in clients), taking_part)
         case FixedCohort() as cohorts, _:
             return ContributionCall(
                 tuple(ContributingClient(int(client)) for client in cohorts.members(public.data_seed, server_round))
@@ -117,6 +120,22 @@ def _without_canaries(
         case _:
             assert_never((public.mechanism.participation, public.mechanism.unit))
     raise AssertionError("every participation has its units")
+
+
+def _samples_of_steps(
+    public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+) -> Tensor | None:
+    """Return which records clients draw for their one step of a round, bool (trials, units), from their own seeds.
+
+    None where all records are in, where there are several steps, and where nobody makes use of it.
+    """
+    if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
+        return None
+    taking_part = np.zeros((batch.count, roster.units), dtype=np.bool_)
+    for client, shard in enumerate(roster.shards):
+        draws = OwnDraws(challenger.noise_seed(client), tuple(batch.trials))
+        taking_part[:, shard] = step_sample(public.mechanism, len(shard), draws, server_round)
+    return torch.from_numpy(taking_part)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from fl_audit.experiments.runs.config import PrivacySection, RunConfig, Training
 from fl_audit.federation.contributions import RoundContext, contributed, private_steps
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.observed_rounds import View, refuse_blurred
+from fl_audit.federation.observed_rounds import View, refuse_blurred, refuse_blurred_updates
+from fl_audit.federation.private_steps import rounding_of_update
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout
@@ -64,8 +65,11 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
     _check_a_step(config, federation, most, models.to(device))
     # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
     # knows the noise of every round, refuses by the same rule.
-    is_told = public.view is View.MODEL and audit_of(public).query(public) is not ReleaseQuery.NOTHING
-    if is_told and public.mechanism.noise.origin is not NoiseOrigin.TRAINING:
+    query = audit_of(public).query(public)
+    is_told = public.view is View.MODEL and query is not ReleaseQuery.NOTHING
+    if query is ReleaseQuery.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
+        refuse_blurred_updates(rounding_of_update(models).numpy() / least)
+    if is_told and public.mechanism.has_exact_llr:
         refuse_blurred(inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator).numpy() / most)
 
 
@@ -127,7 +131,7 @@ def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float,
 
 def _contribution(federation: LoadedFederation, models: Tensor, examples: Examples) -> Tensor:
     mechanism = federation.public.mechanism
-    if not mechanism.has_exact_llr:
+    if isinstance(mechanism.contribution, PrivateTraining):
         # Private training on a few records, with draws that are thrown away.
         steps, source = private_steps(mechanism), np.random.default_rng(0)
         return private_updates(federation.model, models, examples.features, examples.labels, steps, [source]).updates

@@ -17,7 +17,13 @@ from fl_audit.arrays import Flags
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.learning import local_training
-from fl_audit.learning.private_training import CanaryRecords, PrivateSteps, PrivateUpdates, private_updates
+from fl_audit.learning.private_training import (
+    CanaryRecords,
+    PrivateSteps,
+    PrivateUpdates,
+    first_sample,
+    private_updates,
+)
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients, UserGradients
 from fl_audit.mechanisms.mechanism import Mechanism
@@ -262,6 +268,18 @@ def private_steps(mechanism: Mechanism) -> PrivateSteps:
     """Return the settings of a client's private training in a round."""
     assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
     return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
+
+
+def step_sample(mechanism: Mechanism, records: int, draws: OwnDraws, server_round: int) -> Flags:
+    """Return which of its records a client's first step of a round takes, (trials, records).
+
+    Parameters
+    ----------
+    mechanism, records, draws, server_round
+        The mechanism, whose clients train privately; the number of the client's records; its draws; and the round.
+    """
+    batch = private_steps(mechanism).schedule.batch
+    return np.stack([first_sample(records, batch, source) for source in draws.of_round(server_round)])
 
 
 def trained_privately(

@@ -14,21 +14,16 @@ from fl_audit.adjacency import Unit
 from fl_audit.errors import require
 from fl_audit.federation.contributions import Contributed, RoundContext, contributed, differing_contributions, nothing
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.observed_rounds import ObservedRound, SideInformation
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses
+from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, shown
+from fl_audit.federation.private_steps import question_of_steps
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodQuestion
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 
 
-class LikelihoodQuestion(NamedTuple):
-    """An observation, and both hypotheses about its mean, of which the likelihood ratio is wanted."""
-
-    observed: Tensor
-    hypotheses: Hypotheses
-
-
 def question_of(
-    federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None
+    federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> LikelihoodQuestion:
     """Return the question that a round puts to an adversary: its release, the noise, and the sums under D and under D'.
 
@@ -43,8 +38,12 @@ def question_of(
     batch_trials
         Trial count of the original batch, when likelihood ratios are computed again for its first trials only; see
         `StackedModel.clipped_sum`.
+    insider
+        The client that observes, where clients train privately; None for the first insider.
     """
     mechanism, side = federation.public.mechanism, seen.side
+    if isinstance(mechanism.contribution, PrivateTraining):
+        return question_of_steps(federation, seen, federation.insider if insider is None else insider)
     if mechanism.rounds_needed > 1:
         return _whitened(federation, seen, batch_trials)
     moment = RoundContext(seen.number, side.norms, batch_trials)
@@ -196,18 +195,3 @@ def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: i
         for whole, part in zip(wholes, (release, one.shared, one.present, one.absent), strict=True):
             whole += factor * part.double()
     return LikelihoodQuestion(observed, Hypotheses(shared, present, absent))
-
-
-def shown(value: Tensor | None, what: str) -> Tensor:
-    """Return a part of a view, or raise `InputError` if the view does not have it.
-
-    Parameters
-    ----------
-    value
-        The part of the view; None if the view does not have it.
-    what
-        Name of the part, for the message.
-    """
-    require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
-    assert value is not None
-    return value

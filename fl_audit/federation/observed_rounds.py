@@ -161,12 +161,39 @@ def _require_view(view: View, mechanism: Mechanism) -> None:
         require(mechanism.rounds_needed == 1, f"{found}: accepted with it is 'update'")
 
 
+def shown(value: Tensor | None, what: str) -> Tensor:
+    """Return what was shown, or refuse.
+
+    Parameters
+    ----------
+    value, what
+        It, None if it was not shown; and its name, for the message.
+    """
+    require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
+    assert value is not None
+    return value
+
+
 def is_blurred(share: Floats) -> Flags:
     """Return whether the rounding of float32 models hides a release recovered from them.
 
     The share is the rounding of the recovered sum over the standard deviation of its noise, at least 0; any shape.
     """
     return share > _BLURRED_FROM
+
+
+def refuse_blurred_updates(share: Floats) -> None:
+    """Raise `InputError` if in any trial the rounding of clients' models hides the noise of their updates.
+
+    Parameters
+    ----------
+    share
+        The rounding over the standard deviation of the noise, of any shape.
+    """
+    largest = float(share.max(initial=0.0))
+    found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
+    remedy = "raise local-learning-rate, or set local-steps = 2, for which the insider has scores"
+    require(not is_blurred(share).any(), f"{found}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
 
 
 def refuse_blurred(share: Floats) -> None:

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 _WORDS = 624
 """Words of the state of torch's generator, a Mersenne twister; in its bytes they stand after `_BEFORE_WORDS`."""
 _BEFORE_WORDS = 24
+_NO_SLOTS = torch.empty(0, dtype=torch.int64)
+"""A sample without a record."""
+CLIPPING_SLACK = 1e-6
+"""Opacus adds this number to norms before it divides by them."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,29 @@ def private_updates(
             updates[row], state = trial.train(models[row].cpu(), source, there, accountant)
     assert state is not None, "there is a trial at least"
     return PrivateUpdates(updates.to(models.device), state, times)
+
+
+def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags:
+    """Return which records the first step of a private training takes, (records,), drawn as `private_updates` does.
+
+    Parameters
+    ----------
+    records, batch, source
+        Number of records, batch size of the loader, and the source of the trial's draws.
+    """
+    from opacus.data_loader import DPDataLoader  # Opacus takes seconds to import, and most runs do without
+
+    taken = np.zeros(records, dtype=np.bool_)
+
+    def note(items: Sequence[tuple[Tensor]]) -> Tensor:
+        taken[[int(place) for (place,) in items]] = True
+        return _NO_SLOTS
+
+    slots, draws = TensorDataset(torch.arange(records)), torch_generator(source)
+    loader = DPDataLoader.from_data_loader(DataLoader(slots, batch, collate_fn=note, generator=draws))
+    loader.collate_fn.first_batch = _NO_SLOTS
+    next(iter(loader))
+    return taken
 
 
 def torch_generator(source: np.random.Generator) -> torch.Generator:
@@ -269,7 +296,7 @@ class _Trial:
         # Opacus rounds the mean batch down, in the worst case to 0.
         optimizer.expected_batch_size = self._steps.mean_batch(records)
         # Known beforehand, so that a first batch without a record is a batch like others.
-        loader.collate_fn.first_batch = torch.empty(0, dtype=torch.int64)
+        loader.collate_fn.first_batch = _NO_SLOTS
         return optimizer, loader
 
     def _step(self, optimizer: "DPOptimizer", slots: Tensor, extra: Tensor | None) -> None:

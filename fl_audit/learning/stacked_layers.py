@@ -144,7 +144,9 @@ class StackedParts(threading.local):
         self.stacked = stack_layers(copy.deepcopy(template), self.frame)
 
 
-def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
+def clipping_weights(
+    squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None, slack: float = 0.0
+) -> Tensor:
     """Return the weights min(1, C / norm) of gradients, or 1 without clipping; 0 for examples that do not count.
 
     A gradient of zero has the weight 1.
@@ -157,10 +159,13 @@ def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted
         Clipping norm C, positive; None for no clipping.
     counted
         Numbers of the shape of the norms: 1 where an example counts, else 0; None where all count.
+    slack
+        Number that is added to the norms, at least 0, as some libraries do to avoid a division by 0.
     """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted
-    weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
+    inverse = torch.rsqrt(squared_norms) if slack == 0 else 1 / (squared_norms.sqrt() + slack)
+    weights = torch.clamp(clipping_norm * inverse, max=1.0)
     return weights if counted is None else weights * counted
 
 

@@ -152,6 +152,7 @@ class StackedModel:
         clipping_norm: float | None,
         batch_trials: int | None = None,
         taking_part: Tensor | None = None,
+        slack: float = 0.0,
     ) -> Tensor:
         """Return the sum over examples of g min(1, C / ||g||), g the gradient of one example's cross-entropy.
 
@@ -172,6 +173,8 @@ class StackedModel:
             be combined with `taking_part`, nor with examples of each trial's own.
         taking_part
             Bool tensor (trials, n): the examples over which each trial sums; None means all of them.
+        slack
+            See `clipping_weights`.
         """
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = BatchWorkload.of(features, labels, taking_part)
@@ -185,7 +188,7 @@ class StackedModel:
             if full > trials:
                 padded = torch.cat([padded, padded[-1:].expand(full - trials, -1)])
             found = total[rows] if some.start == 0 and full == trials else torch.empty_like(padded)
-            way(padded, part, clipping_norm, found)
+            way(padded, part, clipping_norm, found, slack)
             if some.start > 0:
                 total[rows] += found[:trials]
             elif full > trials:
@@ -314,13 +317,15 @@ class StackedModel:
         """Return the summed loss of one model."""
         return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
 
-    def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
+    def _clipped_sum_fast(
+        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor, slack: float = 0.0
+    ) -> None:
         """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
         taped = self.backward(models, portion)
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
             squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
-            weights = clipping_weights(squared_norms, clipping_norm, portion.counted)
+            weights = clipping_weights(squared_norms, clipping_norm, portion.counted, slack)
             columns = self.layout.slices()
             for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
@@ -346,7 +351,7 @@ class StackedModel:
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def _clipped_sum_generic(
-        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor
+        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor, slack: float = 0.0
     ) -> None:
         """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
         total.zero_()
@@ -354,7 +359,7 @@ class StackedModel:
         for first in range(0, portion.examples, together):
             part = portion.take(slice(first, first + together))
             gradients = self.example_gradients(models, part)
-            weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted)
+            weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted, slack)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def example_gradients(self, models: Tensor, portion: Portion) -> Tensor:

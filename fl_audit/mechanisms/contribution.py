@@ -11,6 +11,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.arrays import Integers
 from fl_audit.errors import require, require_number
 from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.privacy.events import batches_per_epoch
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.randomness import Purpose, generator
 
@@ -54,7 +55,8 @@ class PrivateTraining:
     """A client trains on its own records by DP-SGD, and adds the way its model went.
 
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
-    contributions of records to a step; the update itself is not clipped, for it is private already.
+    contributions of records to a step; the update itself is not clipped, for it is private already. After one step the
+    update is a noised clipped sum, times public numbers; after several nobody can write down its distribution.
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
@@ -73,6 +75,34 @@ class PrivateTraining:
     def __post_init__(self) -> None:
         accepted = "accepted are one shard or more, of 1 record or more"
         require(min(self.shards, default=0) >= 1, f"shards have {list(self.shards)} records: {accepted}")
+
+    @property
+    def is_one_step(self) -> bool:
+        """Whether every client takes one step in a round."""
+        epochs = self.schedule.epochs or 0
+        return all((self.schedule.steps or epochs * self._batches(records)) == 1 for records in self.shards)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Probabilities with which records take part in a round of one step, rising, each once; 1 where rounds have
+        several, in one of which nearly every record is.
+        """
+        if not self.is_one_step:
+            return (1.0,)
+        return tuple(sorted({self.rate_of(records) for records in self.shards}))
+
+    def rate_of(self, records: int) -> float:
+        """Return the probability with which a record is in a step of its client.
+
+        Parameters
+        ----------
+        records
+            Number of records of the client, from 1.
+        """
+        return 1 / self._batches(records)
+
+    def _batches(self, records: int) -> int:
+        return batches_per_epoch(records, self.schedule.batch)
 
 
 Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from scipy.special import ndtri_exp
@@ -46,6 +47,13 @@ class Hypotheses:
         parts = (release, self.shared, self.present, self.absent)
         for rows in cached_rows(*self.shared.shape):
             yield Comparison(rows, *(part[rows].double() for part in parts))
+
+
+class LikelihoodQuestion(NamedTuple):
+    """An observation, and both hypotheses about its mean, of which the likelihood ratio is wanted."""
+
+    observed: Tensor
+    hypotheses: Hypotheses
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from fl_audit.mechanisms.contribution import (
     Clipping,
     Contribution,
     Participation,
-    PoissonSampling,
     PrivateTraining,
     RecordGradients,
 )
@@ -79,12 +78,18 @@ class Mechanism:
     @property
     def is_sampled(self) -> bool:
         """Whether a round is made of a secret sample of the units."""
-        return isinstance(self.participation, PoissonSampling)
+        return self.sampling_rate < 1
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a unit takes part in a round, as far as others know."""
-        return self.participation.rate
+        """Probability with which a unit takes part in a round, as far as others know; the smallest of `rates`."""
+        return self.rates[0]
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The same of all units, rising, each once: clients that sample their own records may have different ones."""
+        inside = self.contribution.rates if isinstance(self.contribution, PrivateTraining) else (1.0,)
+        return tuple(self.participation.rate * rate for rate in inside)
 
     @property
     def clipping_norm(self) -> float:
@@ -115,10 +120,10 @@ class Mechanism:
     def has_exact_llr(self) -> bool:
         """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
 
-        Where clients add noise to their own steps, the insider sees only the result of these steps, whose distribution
-        is not known in closed form: it then has scores, and no beliefs.
+        Where clients add noise to several steps of their own, the insider sees only the result of these steps, whose
+        distribution is not known in closed form: it then has scores, and no beliefs.
         """
-        return not isinstance(self.contribution, PrivateTraining)
+        return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
 
     @property
     def rounds_needed(self) -> int:
@@ -156,7 +161,8 @@ class Mechanism:
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary faces in each trial; 0 without noise.
 
-        The result is NaN where the noise is added inside local training.
+        The result is NaN where clients add noise to several steps of their own. Where they take one step, it is on the
+        scale of a client's clipped sum.
 
         Parameters
         ----------
@@ -167,6 +173,8 @@ class Mechanism:
         threat_model
             Position and knowledge of the adversary.
         """
+        if not self.has_exact_llr:
+            return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
         largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
         changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
         sensitivity = SumSensitivity(local_sensitivity, changes, self.clipping_norm)
@@ -175,6 +183,8 @@ class Mechanism:
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that the server adds, or draws where it is correlated.
 
+        It is NaN where clients add theirs inside their training.
+
         Parameters
         ----------
         local_sensitivity
@@ -182,6 +192,8 @@ class Mechanism:
         norms
             Clipping norms where they are adaptive, of the shape of `local_sensitivity`; None where the norm is fixed.
         """
+        if self.noise.origin is NoiseOrigin.TRAINING:
+            return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
     @property

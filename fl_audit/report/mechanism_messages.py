@@ -32,7 +32,7 @@ def not_private_label(facts: RunFacts) -> str:
 
 def scaling_text(facts: RunFacts) -> str:
     """Return words for the quantity to which the noise is scaled."""
-    if not facts.federation.mechanism.has_exact_llr:
+    if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return "clipping norm, in every step of the clients' training"
     return f"{facts.federation.mechanism.scaling} sensitivity" if facts.has_guarantee else "no clipping, no noise"
 
@@ -146,7 +146,7 @@ def noise_text(facts: RunFacts) -> str:
 
 def _of_clients(facts: RunFacts) -> str:
     """Return a description of the way in which the noise enters the sum, as the words after `Gaussian noise`."""
-    if not facts.federation.mechanism.has_exact_llr:
+    if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return " in every step of the clients' training"
     if not facts.federation.mechanism.clients_add_noise:
         return " on the sum"
@@ -246,7 +246,8 @@ def watcher_text(facts: RunFacts) -> str:
         unit_words(facts.relation),
     )
     even = told = ""
-    if not mechanism.has_exact_llr or (mechanism.clients_add_noise and threat_model.adversary is Adversary.SERVER):
+    is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
+    if is_inside or (mechanism.clients_add_noise and threat_model.adversary is Adversary.SERVER):
         even = ", not even the server that collects what participants send,"
     elif mechanism.clients_add_noise:  # who knows a part of the noise
         others = f" who knows the noise of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""

@@ -85,7 +85,7 @@ def _opened(run: FinishedRun, of_pair: bool) -> Opened:
         mechanism,
         is_kept=True,
         samples=samples_of(rows, tallies, run.trials, federation.mechanism.sampling_rate, of_pair)
-        if mechanism.is_sampled
+        if mechanism.is_sampled and len(federation.mechanism.rates) == 1
         else None,
         shares=shares_of(tallies) if has_shares else None,
         bits=grid["bit_noise"] if mechanism.is_adaptive else None,

@@ -1,12 +1,16 @@
 """A review looks into clients that train with Opacus, and gives one verdict for both sides."""
 
+import os
 import sys
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
+import torch
 from review.apps import write_app
 
+from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.strategies.review.app import StandIns, read_app
 from fl_audit.strategies.review.clients import OfClients, look_into_clients
@@ -124,3 +128,48 @@ def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
     found = _looked(tmp_path, "clients_slow", seconds=1.0, **slow)
     assert found.assessment is None
     assert "within 1 s" in found.unseen
+
+
+@pytest.mark.parametrize(("clients", "rounds"), [(3, 2), (2, 1)])
+def test_looking_into_clients_takes_at_most_three_times_the_steps_of_the_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: int, rounds: int
+) -> None:
+    steps, step = [0], torch.optim.SGD.step
+
+    def counted(self: torch.optim.SGD, *given: Any, **more: Any) -> Any:
+        steps[0] += 1
+        return step(self, *given, **more)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", counted)
+    name = f"clients_timed_{clients}_{rounds}"
+    parts = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
+    server = SERVER.replace("num_rounds=2", f"num_rounds={rounds}")
+    app = read_app(write_app(tmp_path / name, name, server, dedent(CLIENT).format(**parts)))
+    caught = catch(app, clients, StandIns(app.directory))
+    steps[0] = 0
+    assert look_into_clients(app, caught, clients, None, 120.0).assessment is not None
+    own = clients * rounds * 5  # of 98 records in batches of 20
+    assert 0 < steps[0] <= 3 * own
+
+
+@pytest.mark.long
+def test_what_clients_write_is_written_in_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client that writes a file, moves away and draws from the generator of torch leaves none of it here."""
+    writing = f"import os\n    open('written.txt', 'a').write('left')\n    os.environ['LEFT'] = '1'\n    {DATA}"
+    parts = {"load": writing, "before": KEPT, "asked": "", "count": "1"}
+    directory = write_app(tmp_path / "clients_writing", "clients_writing", SERVER, dedent(CLIENT).format(**parts))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    words = ["fl-audit", "review", str(directory), "--quick", "--clients", "2", "--minutes", "1", "--json"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit):
+        main()
+    assert '"training"' in (said := capsys.readouterr().out) or "consistent" in said
+    after = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert after == {path: content for path, content in before.items() if path.suffix != ".pyc"}
+    assert list(here.iterdir()) == []
+    assert "LEFT" not in os.environ

@@ -41,6 +41,9 @@ def require_weighable(public: Federation) -> None:
         found = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
         why = "and the insider's log-odds are not known there"
         raise InputError(f"{found}, {why}: accepted in [audit] is insider = false")
+    if public.mechanism.noise.origin is NoiseOrigin.TRAINING:
+        found = "participation is 'seen' with strategy 'dp-sgd-clients', whose guarantee counts on secret samples"
+        require(not public.threat_model.sees_participation, f"{found}: accepted is 'secret'")
     require_likelihood_ratio(public.mechanism, public.threat_model)
 
 

@@ -5,12 +5,13 @@ It knows every record but one, sees each release, and compares D with its neighb
 time.
 
 **Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
-training, and the release is the result of their steps. Its distribution is not known in closed form, so this insider's
-score is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the direction in
-which the differing record would have pushed it: higher where the record rather was in. It is the log-odds of a Gaussian
-release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as if they were
-independent of each other: the true release departs from both, since a step depends on the noise of earlier steps, and
-on the records that were sampled.
+training, and the release is the result of their steps. Where each client takes one step, the release is a noised sum,
+whose likelihood ratio is exact (`fl_audit.federation.private_steps`). The distribution after several steps is not known
+in closed form, so this insider's score is **no likelihood ratio** there, and it has no beliefs. Its score asks how far
+the release lies in the direction in which the differing record would have pushed it: higher where the record rather was
+in. It is the log-odds of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is
+that of all steps as if they were independent of each other: the true release departs from both, since a step depends on
+the noise of earlier steps, and on the records that were sampled.
 """
 
 from dataclasses import dataclass, replace
@@ -22,10 +23,12 @@ from torch import Tensor
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.federation.contributions import OwnDraws, expected_update, private_steps, trained_privately
-from fl_audit.federation.hypotheses import question_of, shown
+from fl_audit.federation.hypotheses import question_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred
+from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
+from fl_audit.federation.private_steps import rounding_of_steps
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.residuals import Residuals, join
@@ -43,7 +46,9 @@ class Observation:
     residuals: Residuals  # the measurements of the noise
 
 
-def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None) -> Observation:
+def observe(
+    federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
+) -> Observation:
     """Compute the insider's likelihood ratio for a round, and measure the noise.
 
     A round in which D and D' do not differ adds nothing to the log-odds. Raises `InputError` if only models were seen,
@@ -61,14 +66,20 @@ def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int
     batch_trials
         Trial count of the original batch, when likelihood ratios are computed again for its first trials only; see
         `StackedModel.clipped_sum`.
+    insider
+        The client that observes; None for the first insider.
     """
     mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
-    question = question_of(federation, seen, batch_trials)
+    question = question_of(federation, seen, batch_trials, insider)
     found = weigh(federation, question.hypotheses, question.observed, seen.side.norms_array)
+    refuse = refuse_blurred
+    if mechanism.noise.origin is NoiseOrigin.TRAINING:
+        who, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
+        rounding = rounding_of_steps(federation, seen, who)
     if rounding is None:
         return found
     share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
-    refuse_blurred(share[found.local_sensitivity > 0])
+    refuse(share[found.local_sensitivity > 0])
     # Noise that is scaled to no difference at all may be smaller than rounding: there it tells nothing.
     return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 

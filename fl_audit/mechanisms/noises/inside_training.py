@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-import numpy as np
-
-from fl_audit.arrays import Floats
-from fl_audit.mechanisms.noises.noise import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.noise import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.privacy.events import ReleaseEvent, local_events
 from fl_audit.privacy.gaussian import require_positive
 
@@ -35,10 +32,6 @@ class LocalDPSGD(MechanismNoise):
     def of_settings(cls, settings: NoiseSettings) -> Self:
         """Return the noise of a configuration."""
         return cls(settings.multiplier)
-
-    def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return NaN: no single number describes the noise of the sum, as a client's steps depend on earlier ones."""
-        return np.full_like(sensitivity.local, np.nan, dtype=np.float64)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return the steps of a client, once for every size of shard: a guarantee is to hold for all."""

@@ -1,0 +1,127 @@
+"""The law of a round in which every client takes one step of DP-SGD: a noised clipped sum of its own, exactly.
+
+A client with the mean batch b moves by eta / b times the clipped sum of its sample and noise N(0, (z C)^2 I). An
+adversary subtracts the updates whose noise it knows and the means of all others, whose samples it knows but for the
+differing record. It brings the rest to the scale on which the noise that is left has the standard deviation z C: what
+the target's client clips then counts by no more than a record does in that client's own step, and by less where other
+clients hide it with theirs. The record is in the step with the rate of its client, so that sampled both hypotheses
+differ by a mixture.
+"""
+
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fl_audit.federation.contributions import OwnDraws, private_steps, trained_privately
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.observed_rounds import ObservedRound, shown
+from fl_audit.learning.private_training import CLIPPING_SLACK
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodQuestion
+from fl_audit.mechanisms.threat_model import Adversary
+
+_ROUNDING = 2.0**-23 / sqrt(12)
+"""Root mean square of the rounding of a float32 number between 1 and 2."""
+
+
+class _Scale(NamedTuple):
+    """What an adversary multiplies what it sees with."""
+
+    clients: tuple[int, ...]  # those whose noise it does not know
+    of_updates: float  # what updates are multiplied with
+    of_sums: dict[int, float]  # what the clipped sum of each of these clients is multiplied with
+
+
+def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> LikelihoodQuestion:
+    """Return the question of an adversary about a round of single private steps.
+
+    Parameters
+    ----------
+    federation, seen, insider
+        The federation, what the adversary saw of the round, and which client it is, unless it is the server.
+    """
+    scale, training = _scale(federation, insider), federation.public.mechanism.contribution
+    assert isinstance(training, PrivateTraining), "asked only where clients train privately"
+    observed, shared = _unknown_updates(federation, seen, insider) * scale.of_updates, torch.zeros_like(seen.start)
+    for client in scale.clients:
+        shared += scale.of_sums[client] * _sum_of_common(federation, seen, client)
+    weight = training.rate_of(len(federation.shards[federation.victim]))
+    present = _clipped_sum(federation, seen.start, federation.victim, differing=True)
+    present = scale.of_sums[federation.victim] * present
+    return LikelihoodQuestion(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
+
+
+def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
+    """Return the root mean square of the rounding in what an adversary weighs, float64 (trials,).
+
+    A client's update is the difference of two float32 models, of which the second is rounded.
+
+    Parameters
+    ----------
+    federation, seen, insider
+        As in `question_of_steps`.
+    """
+    scale = _scale(federation, insider)
+    rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))
+    recovered = seen.rounding(federation.public.mechanism)
+    if recovered is not None and federation.public.threat_model.adversary is Adversary.CLIENT:
+        rounding = (rounding.square() + recovered.square()).sqrt()
+    return rounding * scale.of_updates
+
+
+def rounding_of_update(models: Tensor) -> Tensor:
+    """Return the root mean square of the rounding in the update of one client, float64 (trials,).
+
+    Parameters
+    ----------
+    models
+        The models from which clients start, float32 (trials, parameters).
+    """
+    return _ROUNDING * models.double().square().mean(dim=1).sqrt()
+
+
+def _scale(federation: LoadedFederation, insider: int) -> _Scale:
+    steps, victim = private_steps(federation.public.mechanism), federation.victim
+    known, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
+    is_server = federation.public.threat_model.adversary is Adversary.SERVER
+    unknown = (victim,) if is_server else tuple(client for client in clients if client not in known)
+    batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}
+    hidden = sqrt(sum((batch[victim] / one) ** 2 for one in batch.values()))
+    of_sums = {client: batch[victim] / one / hidden for client, one in batch.items()}
+    return _Scale(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
+
+
+def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
+    """Return the sum of the updates whose noise the adversary does not know, float64 (trials, parameters)."""
+    if federation.public.threat_model.adversary is Adversary.SERVER:
+        return shown(seen.side.contribution, "the contribution of the target's client").double()
+    rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
+    seeds = shown(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+    trials = tuple(shown(seen.side.trial_numbers, "the numbers of the trials").tolist())
+    for client, seed in zip(known, seeds, strict=True):
+        rest -= trained_privately(federation, client, seen.start, seen.number, OwnDraws(seed, trials)).updates
+    return rest
+
+
+def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
+    """Return the clipped sum of what a client's step took of the records that it holds in every trial."""
+    stays = ~federation.differs(client)
+    if not stays.any():
+        return torch.zeros_like(seen.start)
+    taken = None
+    if federation.public.mechanism.is_sampled:
+        units = torch.from_numpy(federation.shards[client][stays])
+        taken = shown(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
+    return _clipped_sum(federation, seen.start, client, differing=False, taken=taken)
+
+
+def _clipped_sum(
+    federation: LoadedFederation, models: Tensor, client: int, differing: bool, taken: Tensor | None = None
+) -> Tensor:
+    examples = federation.differing if differing else federation.honest_shard(client)
+    norm = federation.public.mechanism.clipping_norm
+    return federation.model.clipped_sum(
+        models, examples.features, examples.labels, norm, taking_part=taken, slack=CLIPPING_SLACK
+    )

@@ -1,0 +1,199 @@
+"""One private step a round: its law is exact, so that an insider has beliefs of clients that train with Opacus."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pytest
+import torch
+from dp_accounting.pld import PLDAccountant
+from scipy import stats
+from small_audits import MakePlan
+
+from fl_audit.clients import app
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.contributions import OwnDraws, private_steps, step_sample, trained_privately
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.learning.private_training import PrivateUpdates
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.report.finding import RunContents
+
+TRAINING: dict[str, Any] = {
+    "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,
+}  # fmt: skip
+PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.5, "sensitivity": None, "clipping-norm": 1.0}
+AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
+ALL, SOME = 100, 4  # batches larger than every shard, and such that a step samples
+
+
+def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
+    settings = {"training": TRAINING, "privacy": PRIVACY, "audit": AUDIT}
+    return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+
+
+def played(small_plan: MakePlan, place: Path, batch: int, adversary: str, trials: int, **privacy: Any) -> RunContents:
+    plan = plan_of(
+        small_plan, training={"local-batch": batch}, privacy=privacy, audit={"adversary": adversary, "trials": trials}
+    )
+    return run_audit(plan, place / "run", Engine.LOCAL, with_report=False)
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("adversary", ["server", "client"])
+@pytest.mark.parametrize("batch", [ALL, SOME])
+def test_the_noise_that_is_left_is_that_of_the_law(
+    small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str
+) -> None:
+    contents = played(small_plan, tmp_path, batch, adversary, 30)
+    assert np.isfinite(contents.trials["belief"]).all()
+    assert contents.summary["verdict"] in ("consistent", "inconclusive")
+    assert not any(test["violated"] for test in contents.summary["noise"]["tests"])
+    ratio = np.square(contents.rounds["measured_sigma"] / contents.rounds["sigma"])
+    draws = len(ratio) * load_federation(contents.run.facts.federation).model.layout.size
+    # The mean of squares of standard normal numbers: its spread is the root of two over their number.
+    assert abs(ratio.mean() - 1) < 5 * np.sqrt(2 / draws)
+    assert replay(tmp_path / "run").agreement(tmp_path / "run").agrees
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("adversary", ["server", "client"])
+@pytest.mark.parametrize("batch", [ALL, SOME])
+def test_the_mean_of_log_odds_is_that_of_the_closed_form(
+    small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str
+) -> None:
+    contents = played(small_plan, tmp_path, batch, adversary, 400, **{"noise-multiplier": 1.0})
+    rounds, bits = contents.rounds, contents.trials.set_index("trial")["bit"]
+    steps = contents.run.facts.federation.mechanism.contribution
+    federation = load_federation(contents.run.facts.federation)
+    q = steps.rate_of(len(federation.shards[federation.victim]))
+    mu = (rounds["local_sensitivity"] / rounds["sigma"]).to_numpy()
+    with_record = rounds["trial"].map(bits).to_numpy() == 1
+    # One coordinate z is Gaussian, with the record of mean mu with probability q: l = log(1 - q + q e^(mu z - mu^2/2)).
+    nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+    weights = weights / weights.sum()
+
+    def llr(place: Any) -> Any:
+        return np.log1p(q * np.expm1(mu[:, None] * place - mu[:, None] ** 2 / 2))
+
+    out, inside = llr(nodes[None, :]), llr(nodes[None, :] + mu[:, None])
+    means = np.where(with_record, (1 - q) * (out @ weights) + q * (inside @ weights), out @ weights)
+    squares = np.where(with_record, (1 - q) * (out**2 @ weights) + q * (inside**2 @ weights), out**2 @ weights)
+    gap = (rounds["increment"].to_numpy() - means) / np.sqrt(squares.sum() - (means**2).sum())
+    assert abs(gap.sum()) < 4
+    assert q == (1 if batch == ALL else 1 / -(-len(federation.shards[federation.victim]) // SOME))
+
+
+@pytest.mark.long
+def test_scores_are_standard_normal_under_the_truth(small_plan: MakePlan, tmp_path: Path) -> None:
+    contents = played(small_plan, tmp_path, SOME, "server", 300)
+    bits = contents.trials.set_index("trial")["bit"]
+    rounds = contents.rounds
+    truth = np.where(rounds["trial"].map(bits) == 1, rounds["score_present"], rounds["score_absent"])
+    assert stats.kstest(truth, "norm").pvalue > 1e-4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("adversary", ["server", "client"])
+def test_an_honest_run_is_consistent(small_plan: MakePlan, tmp_path: Path, adversary: str) -> None:
+    contents = played(small_plan, tmp_path, ALL, adversary, 200, **{"noise-multiplier": 1.0})
+    assert contents.summary["verdict"] == "consistent"
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("adversary", ["server", "client"])
+@pytest.mark.parametrize("batch", [ALL, SOME])
+def test_half_the_noise_in_the_clients_is_found(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, adversary: str
+) -> None:
+    def careless(federation: LoadedFederation, client: int, *given: Any, **more: Any) -> PrivateUpdates:
+        public = federation.public
+        half = replace(public, mechanism=public.mechanism.with_multiplier(public.mechanism.noise_multiplier / 2))
+        found = trained_privately(replace(federation, public=half), client, *given, **more)
+        counted = private_steps(public.mechanism).accountant_after(given[1], len(federation.shards[client]))
+        return replace(found, accountant=counted)
+
+    def only_of_victim(federation: LoadedFederation, client: int, *given: Any, **more: Any) -> PrivateUpdates:
+        train = careless if client == federation.victim else trained_privately
+        return train(federation, client, *given, **more)
+
+    monkeypatch.setattr(app, "trained_privately", only_of_victim)
+    assert played(small_plan, tmp_path, batch, adversary, 20).summary["verdict"] == "violated"
+
+
+def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan: MakePlan) -> None:
+    """Without the clipped sum of its sample, and of no other records, nothing of the update is left but its noise."""
+    plan = plan_of(small_plan, training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
+    federation, draws = load_federation(plan.public), OwnDraws(11, (0, 1, 2, 3))
+    mechanism, client = plan.public.mechanism, (federation.victim + 1) % plan.public.clients
+    models = torch.randn(4, federation.model.layout.size, generator=torch.Generator().manual_seed(1))
+    records, steps = len(federation.shards[client]), private_steps(mechanism)
+    taken = step_sample(mechanism, records, draws, 2)
+    assert 0 < taken.sum() < taken.size
+    shard = federation.shard(client)
+    sums = federation.model.clipped_sum(
+        models, shard.features, shard.labels, mechanism.clipping_norm, taking_part=torch.from_numpy(taken)
+    )
+    update = trained_privately(federation, client, models, 2, draws).updates
+    unit = steps.schedule.learning_rate / steps.mean_batch(records)
+    noise = (update - unit * sums) / (unit * 0.01 * mechanism.clipping_norm)
+    assert abs(float(noise.square().mean()) - 1) < 5 * np.sqrt(2 / noise.numel())
+
+
+@pytest.mark.parametrize("batch", [ALL, SOME])
+def test_epsilon_is_that_of_dp_accounting(small_plan: MakePlan, batch: int) -> None:
+    plan = plan_of(small_plan, training={"local-batch": batch, "rounds": 5}, privacy={"accountant": "pld"})
+    steps, guarantee = plan.public.mechanism.contribution, plan.guarantee
+    assert isinstance(steps, PrivateTraining)
+    assert steps.is_one_step
+    rates = steps.rates
+    found = []
+    for rate in rates:
+        accountant, gaussian = PLDAccountant(), dp_accounting.GaussianDpEvent(1.5)
+        one = gaussian if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, gaussian)
+        accountant.compose(dp_accounting.SelfComposedDpEvent(one, 5))
+        found.append(accountant.get_epsilon(guarantee.delta))
+    assert guarantee.epsilon == pytest.approx(max(found), rel=1e-3)
+
+
+def test_several_steps_have_scores_as_before(small_plan: MakePlan) -> None:
+    one, two = (plan_of(small_plan, training={"local-steps": steps}).public.mechanism for steps in (1, 2))
+    assert (one.has_exact_llr, two.has_exact_llr) == (True, False)
+    sampled = plan_of(small_plan, training={"local-steps": 2, "local-batch": SOME}).public.mechanism
+    assert (sampled.is_sampled, sampled.sampling_rate) == (False, 1.0)
+
+
+def test_one_epoch_of_one_batch_is_one_step(small_plan: MakePlan) -> None:
+    changes = {"local-steps": None, "local-epochs": 1}
+    assert plan_of(small_plan, training=changes).public.mechanism.has_exact_llr
+    assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).public.mechanism.has_exact_llr
+
+
+def test_shards_of_several_sizes_have_rates_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = plan_of(
+        small_plan, training={"local-batch": SOME}, data={"partition": "linear", "clients": 3}, audit={"trials": 20}
+    )
+    assert len(plan.public.mechanism.rates) > 1
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert np.isfinite(contents.trials["belief"]).all()
+    assert contents.summary["verdict"] in ("consistent", "inconclusive")
+
+
+def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    small = plan_of(small_plan, training={"local-learning-rate": 1e-7}, audit={"trials": 4})
+    with pytest.raises(InputError, match="raise local-learning-rate, or set local-steps = 2"):
+        run_audit(small, tmp_path / "small", Engine.LOCAL, with_report=False)
+    for name, remedy in (("raised", {"local-learning-rate": 0.1}), ("scored", {"local-steps": 2})):
+        plan = plan_of(small_plan, training={"local-learning-rate": 1e-7} | remedy, audit={"trials": 4})
+        run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)
+
+
+def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
+    with pytest.raises(InputError, match="accepted is 'secret'"):
+        plan_of(small_plan, training={"local-batch": SOME}, audit={"participation": "seen"})

@@ -1,0 +1,72 @@
+"""Honest private trainings, many times over: `python -m tests.validation.honest_trainings [--trainings N] [--first K]`.
+
+Every form of honest training in `private_trainings` is played with records, weights and draws of its own, in turn, and
+is looked into as `fl-audit training` does. Nobody is to be accused: the exit status is 1 where somebody was.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from itertools import count, islice, product
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from fl_audit.errors import require_number
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.study_tools import end, parser_of
+from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST
+
+
+class Played(NamedTuple):
+    """The outcome of one honest training."""
+
+    name: str  # its form, and which example has it
+    verdict: Verdict
+    named: tuple[str, ...]  # pitfalls that it is said to have
+
+
+def played(first: int = 0) -> Iterator[Played]:
+    """Yield the outcomes of honest trainings without end, the forms in turn, each time with other draws.
+
+    Parameters
+    ----------
+    first
+        How many of them are passed over.
+    """
+    forms = ((seed, *form) for seed in count() for form in product(EXAMPLES, HONEST.items()))
+    for seed, example, (name, train) in islice(forms, first, None):
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")  # of Opacus and torch, about every training
+            torch.manual_seed(seed)
+            function, model, data = partial(train, example), example.model(), example.dataset(seed)
+            found = audit_training(function, "train", model, data, TrainingOptions(1, 2))
+        yield Played(f"{example.name}, {name}", found.verdict, tuple(one.pitfall.value for one in found.found))
+
+
+def main() -> None:
+    """Play, and tell what every accused training was accused of."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--trainings", type=int, default=500, help="how many are played")
+    parser.add_argument("--first", type=int, default=0, help="how many are passed over, to go on after an earlier call")
+    options = parser.parse_args()
+    require_number("trainings are", options.trainings, "whole numbers from 1")
+    require_number("first is", options.first, "whole numbers from 0")
+    console, verdicts, wrong = Console(width=120), Counter[str](), list[str]()
+    for number, one in enumerate(islice(played(options.first), options.trainings), options.first):
+        verdicts[one.verdict] += 1
+        if one.named or one.verdict is not Verdict.CONSISTENT:
+            wrong.append(f"training {number} ({one.name}) is called {one.verdict}: {', '.join(one.named) or 'nothing'}")
+            console.print(wrong[-1])
+        elif number % 50 == 49:
+            console.print(f"{number + 1} played", style="dim")
+    told = ", ".join(f"{times} {verdict}" for verdict, times in verdicts.items())
+    end(wrong, f"{options.trainings} honest trainings: {told}; none is accused")
+
+
+if __name__ == "__main__":
+    guarded(main)
