@@ -121,12 +121,9 @@ def test_every_later_round_of_a_large_model_shows_values() -> None:
         assert np.any(shown["the released arrays, first against later rounds"])
 
 
-@pytest.mark.parametrize(("fresh", "method"), [(240, BoundMethod.CLOPPER_PEARSON), (4000, BoundMethod.ORDER_STATISTIC)])
-def test_the_bound_is_the_one_that_refutes_with_as_many_trials_as_there_will_be(
-    fresh: int, method: BoundMethod
-) -> None:
-    """Of 120 scores of each truth an order statistic shows nothing at delta .38, of many it shows more."""
-    random = np.random.default_rng(6)
-    moved = gaussian(2.0)(np.arange(400) % 2 == 0, random)
-    found = find_distinguishers("kind", moved, np.arange(400) % 2 == 0, (Limit(0.0, 0.383),), fresh)
-    assert found[0].method is method
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_is_the_one_that_refutes_with_as_many_trials_as_there_will_be(seed: int) -> None:
+    """Of 120 scores of each truth an order statistic shows nothing at delta .38, though a few look as if it would."""
+    bits = np.arange(160) % 2 == 0
+    moved = gaussian(2.0)(bits, np.random.default_rng(seed))
+    assert find_distinguishers("kind", moved, bits, (Limit(0.0, 0.383),), 240)[0].method is BoundMethod.CLOPPER_PEARSON

@@ -1,6 +1,8 @@
 """Breaches that were written when the tests of the family stood, and for which no test was changed afterwards.
 
-They show how the family does where nobody had the breach in mind. No test is named for them: any may find them.
+They show how the family does where nobody had the breach in mind. No test is named for them: any may find them. As the
+family stood then, the first was found in 50 of 50 made-up and 5 of 5 real runs, and the others in none. The last one
+led to another look of the test `noise-along-record-trial`, so it is held back no more.
 """
 
 import math
@@ -34,8 +36,14 @@ def _of_randu(at: NoiseRound) -> Floats:
     return np.asarray(ndtri(found))
 
 
-def _cancelling(at: TargetRound, noise: Floats) -> Floats:
-    """Let the noise along the target cancel over every two rounds; each round by itself looks honest."""
+def cancelling(at: TargetRound, noise: Floats) -> Floats:
+    """Let the noise along the target cancel over every two rounds; each round by itself looks honest.
+
+    Parameters
+    ----------
+    at, noise
+        The round, and its noise, (trials, parameters).
+    """
     along = np.sum(noise * at.unit, axis=1, keepdims=True)
     size = np.linalg.norm(noise, axis=1, keepdims=True) / math.sqrt(noise.shape[1])
     pair, is_second = divmod(at.number - 1, 2)
@@ -46,6 +54,6 @@ def _cancelling(at: TargetRound, noise: Floats) -> Floats:
 HELD_BACK: tuple[Breach, ...] = (
     Breach("three tenths of the noise of five rounds before", (), _of_earlier),
     Breach("noise from RANDU", (), _of_randu),
-    Breach("noise along the target that cancels over two rounds", (), target=_cancelling),
+    Breach("noise along the target that cancels over two rounds", (), target=cancelling),
 )
 """The breaches, in the order in which they were written."""

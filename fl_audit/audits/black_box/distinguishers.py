@@ -27,7 +27,9 @@ METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing about the scores."""
 _SURE = 12.0  # a shift, in spreads, beyond which two groups never overlap in any number of trials that anybody plays
 _LARGE_DELTA = 0.03  # from here on counting guesses is the better bound where so few trials prove nothing by either
-_RANKING_CONFIDENCE = 0.95  # confidence of bounds that rank distinguishers; nothing is certified by it
+_RANKING_CONFIDENCE = (
+    0.975  # of bounds that are compared, as where two attempts share a level of .05; certifies nothing
+)
 _TRIED, _MOST_TRIED = 9, 500  # how often a bound is tried, and on how many scores of each truth at most
 _RANKING_QUANTILE = 2.3  # standard errors that a bound of fresh trials is expected to lose on each of its two rates
 _POWER = 0.9  # standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them
@@ -175,9 +177,9 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
 def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMethod:
     """Return the bound that refutes a limit most often on fresh scores like these; this choice certifies nothing.
 
-    A bound that proves more of few scores may prove nothing of others: of 120 scores of each truth the order statistic
-    shows no epsilon above 0 at delta .38, even where a normal distribution is shifted by 3 spreads. So each bound is
-    tried on as many scores as there will be, drawn from these.
+    A bound that proves more where scores are many may prove nothing where they are few: of 120 scores of each truth the
+    order statistic shows no epsilon above 0 at delta .38 and this confidence, even where a normal distribution is
+    shifted by 3 spreads. So each bound is tried on as many scores as there will be, drawn from these.
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)

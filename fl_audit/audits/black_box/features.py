@@ -101,8 +101,8 @@ def _paired(trials: Transcripts) -> Floats:
     """Return the differences and the sums of what pairs of rounds released, each by two numbers.
 
     Noise that repeats cancels in the difference, and noise that is negated in the sum. The numbers are the part along
-    what the target adds to that difference or sum, and the logarithm of the squared length. Where there are many rounds,
-    those pairs come first that hold the first round, and then those that follow each other.
+    what the target adds to that difference or sum, and the logarithm of the squared length. Where there are many
+    rounds, pairs with the first one are looked at first, and then rounds that follow each other.
     """
     steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
