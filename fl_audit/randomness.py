@@ -47,6 +47,7 @@ class Purpose(IntEnum):
     DITHER = 28
     DRAWING = 29
     FIT_TEST = 30
+    BOUND_CHOICE = 31
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:

@@ -153,6 +153,7 @@ def test_purposes_keep_their_numbers() -> None:
         "DITHER": 28,
         "DRAWING": 29,
         "FIT_TEST": 30,
+        "BOUND_CHOICE": 31,
     }
 
 

@@ -24,6 +24,7 @@ from fl_audit.verdict.noise_scale import NoiseAlong, detectable_ratio
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 from fl_audit.verdict.signal_limit import Drift, SignalLimit, detectable_shift, limit_of, signal_limit
 
+_OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
 
 
@@ -220,20 +221,33 @@ def signal_trial_of(along: NoiseAlong) -> TestResult:
 
 @of_family(TestName.NOISE_TRIAL)
 def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise along the target in every trial, and in every round of all trials: chi-square, lower tail.
+    """Test the noise along the target in every trial, in every round of all trials, and in sums over the rounds.
 
-    The p-value is the smallest of all these sums of squares, by Bonferroni.
+    Each is a chi-square sum, of which the lower tail counts; the p-value is the smallest of all, by Bonferroni. Noise
+    that cancels over rounds has the claimed size in each of them, and leaves their sum without noise.
     """
     noise = measured.target_noise
     known = ~np.isnan(noise)
     squares = np.where(known, np.square(noise), 0.0)
     of_trials, of_rounds = ((squares.sum(axis=axis), known.sum(axis=axis)) for axis in (1, 0))
-    return _least([(*of_trials, "trial {}", 0), (*of_rounds, "round {} of all trials", 1)])
+    of_sums = _over_rounds(np.nansum(noise, axis=1), of_trials[1])
+    return _least([(*of_trials, "trial {}", 0), (*of_rounds, "round {} of all trials", 1), (*of_sums, _OVER_ROUNDS, 0)])
+
+
+def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
+    """Return the sum of squares over trials of the noise summed over rounds, and its degrees of freedom.
+
+    Trials of one round are left out: their sums are the rounds themselves.
+    """
+    several = counts > 1
+    square = float(np.sum(np.square(sums[several]) / counts[several]))
+    return np.array([square]), np.array([int(several.sum())])
 
 
 def noise_trial_of(along: NoiseAlong) -> TestResult:
-    """Return the result of `noise_along_record_trial` by trials alone, from sums over the rounds of every trial."""
-    return _least([(along.squares, along.freedom, "trial {}", 0)])
+    """Return the result of `noise_along_record_trial` without single rounds, from sums over rounds of every trial."""
+    of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
+    return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])
 
 
 def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:

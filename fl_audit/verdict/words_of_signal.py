@@ -11,7 +11,7 @@ SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "noise where it hides the {one}, in single trials",
         "A training has less noise than was claimed, just where it has to hide the {one}",
         "{measured:times} times the claimed noise where it hides the {one} in {place}",
-        "the claimed noise in every trial and every round",
+        "the claimed noise in every trial, in every round, and in sums over the rounds",
         f"{LESS} in any trial, {{best_limit:percent}} in the one that shows it best",
         f"{SCALE}every training gets it.",
     ),

@@ -8,6 +8,7 @@ from fl_audit.arrays import Floats
 from fl_audit.audits.black_box.claim import Limit
 from fl_audit.audits.black_box.distinguishers import find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import FINEST, feature_groups
+from fl_audit.statistics.methods import BoundMethod
 
 _BITS = np.arange(80) % 2 == 0
 
@@ -95,3 +96,34 @@ def test_noise_that_tells_nothing_has_no_distinguisher_above_its_claim() -> None
         distinguisher.margin < 0.5
         for distinguisher in find_distinguishers("kind", trials, _BITS, (Limit(0.5, 0.1),), 1000)
     )
+
+
+@pytest.mark.parametrize(("first", "again", "sign"), [(0, 4, 1.0), (2, 4, 1.0), (1, 3, -1.0)])
+def test_noise_that_repeats_in_any_two_rounds_of_a_large_model_is_found(first: int, again: int, sign: float) -> None:
+    """The target adds to the two rounds in opposite ways, which no noise hides where it repeats, or is negated."""
+    random = np.random.default_rng(5)
+    noise = random.standard_normal((80, 5, 600))
+    noise[:, again] = sign * noise[:, first]
+    direction = random.choice([-1.0, 1.0], size=(5, 600)) / np.sqrt(600)
+    steps = noise + np.where(_BITS, 0.5, -0.5)[:, None, None] * direction
+    trials = replace(trials_of(steps[:, :, :3]), steps=steps, released=steps)
+    trials = replace(trials, direction=np.broadcast_to(direction, steps.shape))
+    found = find_distinguishers("kind", trials, _BITS, (Limit(0.0, 0.4),), 240)[0]
+    assert ((found.rule(feature_groups(trials)[found.group]) > found.threshold) == _BITS).all()
+
+
+def test_every_later_round_of_a_large_model_shows_values() -> None:
+    steps = np.zeros((2, 6, 300))
+    for late in range(1, 6):
+        moved = steps.copy()
+        moved[:, late] = 1.0
+        shown = feature_groups(replace(trials_of(moved[:, :, :3]), steps=moved, direction=steps))
+        assert np.any(shown["the released arrays, first against later rounds"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_is_the_one_that_refutes_with_as_many_trials_as_there_will_be(seed: int) -> None:
+    """Of 120 scores of each truth an order statistic shows nothing at delta .38, though a few look as if it would."""
+    bits = np.arange(160) % 2 == 0
+    moved = gaussian(2.0)(bits, np.random.default_rng(seed))
+    assert find_distinguishers("kind", moved, bits, (Limit(0.0, 0.383),), 240)[0].method is BoundMethod.CLOPPER_PEARSON

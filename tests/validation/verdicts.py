@@ -1,19 +1,22 @@
 """False alarms of verdicts: honest federations of many kinds, none of which may be called violated.
 
-    python -m tests.validation.verdicts [--runs 500] [--only made-up|real]
+    python -m tests.validation.verdicts [--runs 500] [--only made-up|real] [--journal FILE] [--minutes M]
 
 The share that is called violated is held against the binomial bound of 0.1 %, and the p-values of every test against
 the uniform distribution. Made-up federations are numpy arrays whose truth is known and does not rest on the code that
 is studied; real ones run on the local engine, under all mechanisms and in nasty settings. Breaches are studied by
-`tests.validation.breaches`.
+`tests.validation.breaches`. With `--journal` every run is kept in a file that only grows, and a second call goes on
+after it; `--minutes` ends a call early.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
+from rich.progress import track
 from scipy.stats import binom, kstest
 
 from fl_audit.arrays import Floats
@@ -22,8 +25,9 @@ from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.family import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import run_family
+from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.engine_runs import honest_plans, measured_run
+from tests.validation.journal import append, read, until
 from tests.validation.opened_breaches import measured_of
 from tests.validation.synthetic_noise import NoiseSetting, OddFeature, play, play_odd_feature
 from tests.validation.synthetic_opened import OpenedSetting
@@ -50,32 +54,55 @@ def _distribution_of(name: T, p_values: Floats) -> tuple[str, float]:
     return "uniform", float(kstest(p_values, "uniform").pvalue)
 
 
-def _honest_runs(count: int, seed: int = 0) -> Iterator[NoiseMeasurements]:
-    """Play honest federations of both scalings and relations, three models and 2 to 60 trials, one after the other.
+def _made_up_run(number: int, seed: int = 0) -> NoiseMeasurements:
+    """Play an honest federation of either scaling and relation, of three models and 2 to 60 trials.
 
     Every tenth is the logistic model whose sensitivities depend on the secret, and another tenth opens samples, shares
     of the noise, quantile bits and last bits.
     """
-    for number in range(count):
-        rng = np.random.default_rng((seed, number))
-        trials = _TRIALS[number % len(_TRIALS)]
-        if number % 10 == 9:
-            yield play_odd_feature(rng, OddFeature(trials=trials, mu=3.0 + number % 3))
-            continue
-        if number % 10 == 8 and trials > 2:
-            yield measured_of(rng, OpenedSetting(trials=trials, rounds=int(rng.integers(2, 21)), rate=0.3))
-            continue
-        tensors = _MODELS[number % len(_MODELS)]
-        relation, scaling = bool(rng.integers(2)), bool(rng.integers(2))
-        yield play(rng, NoiseSetting(tensors, trials, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
+    rng = np.random.default_rng((seed, number))
+    trials = _TRIALS[number % len(_TRIALS)]
+    if number % 10 == 9:
+        return play_odd_feature(rng, OddFeature(trials=trials, mu=3.0 + number % 3))
+    if number % 10 == 8 and trials > 2:
+        return measured_of(rng, OpenedSetting(trials=trials, rounds=int(rng.integers(2, 21)), rate=0.3))
+    tensors = _MODELS[number % len(_MODELS)]
+    relation, scaling = bool(rng.integers(2)), bool(rng.integers(2))
+    return play(rng, NoiseSetting(tensors, trials, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
 
 
-def _judged(kind: str, runs: Iterator[NoiseMeasurements], console: Console) -> list[str]:
-    """Judge honest runs, print their table, and return the contradictions to the claims."""
-    judged = [run_family(measured)[0] for measured in runs]
-    number, violated = len(judged), sum(any(test.violated for test in tests) for tests in judged)
-    p_values = {name: [test.p_value for tests in judged for test in tests if test.name == name] for name in T}
-    offered = {name: np.array(values) for name, values in p_values.items() if values}
+class Judged(NamedTuple):
+    """What the family says of one honest run."""
+
+    violated: list[str]  # the tests that refute it
+    p_values: dict[str, float]
+
+
+def _played(
+    kind: str, count: int, run: Callable[[int], NoiseMeasurements], path: Path | None, over: Callable[[], bool]
+) -> list[Judged]:
+    """Judge the runs that a journal lacks until the time is over, and return all that it holds."""
+    rows = [row for row in read(path, tests=len(FAMILY)) if row["federations"] == kind]
+    found = {row["number"]: Judged(row["violated"], row["p"]) for row in rows}
+    for number in track([one for one in range(count) if one not in found], f"{kind} federations"):
+        if over():
+            break
+        tests = run_family(run(number))[0]
+        p_values = {str(test.name): float(test.p_value) for test in tests}
+        found[number] = Judged([str(test.name) for test in tests if test.violated], p_values)
+        said = {"federations": kind, "number": number, "tests": len(FAMILY)}
+        append(path, said | {"violated": found[number].violated, "p": p_values})
+    return list(found.values())
+
+
+def _judged(kind: str, judged: Sequence[Judged], console: Console) -> list[str]:
+    """Print the table of honest runs, and return the contradictions to the claims."""
+    number, violated = len(judged), sum(bool(one.violated) for one in judged)
+    offered = {
+        name: np.array([one.p_values[name] for one in judged if name in one.p_values])
+        for name in T
+        if any(name in one.p_values for one in judged)
+    }
     distributions = {name: _distribution_of(name, values) for name, values in offered.items()}
     most = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # more than chance explains
     columns = ("test", "runs", "p-values are", "KS p", "smallest p", "level")
@@ -106,12 +133,17 @@ def main() -> None:
     console, parser, problems = Console(width=140), parser_of(__doc__), list[str]()
     parser.add_argument("--runs", type=int, default=500, help="real runs; of made-up ones four times as many")
     parser.add_argument("--only", choices=("made-up", "real"), help="one part instead of both")
+    parser.add_argument("--journal", type=Path, help="file that keeps every run")
+    parser.add_argument("--minutes", type=float, help="minutes after which no further run begins")
     options = parser.parse_args()
+    path, over = options.journal, until(options.minutes)
     if options.only != "real":
-        problems += _judged("made-up", _honest_runs(4 * options.runs), console)
+        problems += _judged("made-up", _played("made-up", 4 * options.runs, _made_up_run, path, over), console)
     if options.only != "made-up":
         with tempfile.TemporaryDirectory() as directory:
-            problems += _judged("real", map(measured_run, honest_plans(options.runs, Path(directory))), console)
+            plans = list(honest_plans(options.runs, Path(directory)))
+            found = _played("real", options.runs, lambda number: measured_run(plans[number]), path, over)
+            problems += _judged("real", found, console)
     end(problems, "nothing contradicts the claims")
 
 

@@ -12,11 +12,12 @@ from fl_audit.verdict.family import BESIDE_SCORES, FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import NoiseAlong
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.signal import drift_along as drift_of_targets
-from fl_audit.verdict.signal import limit_along, limit_of_run, signal_of, signal_trial_of
+from fl_audit.verdict.signal import limit_along, limit_of_run, noise_trial_of, signal_of, signal_trial_of
 from fl_audit.verdict.signal_limit import planned_signal, rare_power
 from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
+from tests.validation.held_back_breaches import cancelling
 from tests.validation.signal_breaches import counted
 from tests.validation.synthetic_noise import NoiseSetting, OddFeature, play, play_odd_feature
 
@@ -53,6 +54,24 @@ def test_p_values_of_honest_runs_follow_their_distribution(runs: int) -> None:
     assert kstest(found[TestName.SIGNAL], "uniform").pvalue > 1e-4
     for name in TESTS:
         assert kstest(found[name], "uniform", alternative="greater").pvalue > 1e-4, name
+
+
+def test_noise_along_the_target_that_cancels_over_rounds_is_found() -> None:
+    """Every round has the claimed noise, and their sums have none."""
+    for seed in range(4):
+        made, _ = run_family(small_run(seed, Breach("cancels", (), target=cancelling)), TESTS)
+        found = {test.name: test for test in made if test.violated}
+        assert set(found) == {TestName.NOISE_TRIAL}
+        assert found[TestName.NOISE_TRIAL].place == "the sums over all rounds"
+        assert found[TestName.NOISE_TRIAL].measured < 0.3
+
+
+def test_noise_of_targets_that_cancels_over_rounds_is_found_from_sums() -> None:
+    rng = np.random.default_rng(11)
+    squares, count = rng.chisquare(10, 60), np.full(60, 10)
+    along = NoiseAlong(squares, count, np.ones(60, bool), np.zeros(60), np.ones(60))
+    assert noise_trial_of(along).violated
+    assert not noise_trial_of(replace(along, sums=math.sqrt(10) * rng.standard_normal(60))).violated
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ become one here: squares are shown by their logarithms, roundings by shares.
 """
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from fl_audit.audits.black_box.transcript import Transcripts
 
 _MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone
 _ROUNDS_SHOWN = 12
+_PAIRS = _MOST // 4  # most pairs of rounds that are looked at, four columns each
 _GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40
 _LARGEST = 100.0  # stands for a binary place where there is none
 _ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
@@ -41,6 +43,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     if trials.steps.shape[1] > 1:
         groups["what was released along it, round by round"] = _by_round(trials)
         groups["the released arrays, first against later rounds"] = _alternating(trials)
+        groups["what pairs of rounds released, against each other"] = _paired(trials)
     for name, part in trials.tensors:
         groups[f"the released values of {name}"] = _shown(trials.steps[:, :, part])
     groups["all released values"] = _shown(trials.steps)
@@ -89,7 +92,35 @@ def _alternating(trials: Transcripts) -> Floats:
     """Return the values of the first round less those of each of some later rounds: repeated noise cancels."""
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
-    return _flat(differences) if differences[0].size <= _MOST else differences[:, 0, :_MOST]
+    # Of a large model every later round shows as many values, evenly spaced.
+    step = -(-differences[0].size // _MOST)
+    return _flat(differences[:, :, ::step])
+
+
+def _paired(trials: Transcripts) -> Floats:
+    """Return the differences and the sums of what pairs of rounds released, each by two numbers.
+
+    Noise that repeats cancels in the difference, and noise that is negated in the sum. The numbers are the part along
+    what the target adds to that difference or sum, and the logarithm of the squared length. Where there are many
+    rounds, pairs with the first one are looked at first, and then rounds that follow each other.
+    """
+    steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
+    found = []
+    for one, other in _pairs(steps.shape[1]):
+        for sign in (-1.0, 1.0):
+            value = steps[:, one] + sign * steps[:, other]
+            added = trials.direction[:, one] + sign * trials.direction[:, other]
+            norms, products = np.linalg.norm(added, axis=1), np.sum(value * added, axis=1)
+            found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
+            found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
+    return np.stack(found, axis=1)
+
+
+def _pairs(rounds: int) -> list[tuple[int, int]]:
+    """Return pairs of rounds, the most telling first: all where there are few."""
+    first, next_ones = [(0, other) for other in range(1, rounds)], [(one, one + 1) for one in range(1, rounds - 1)]
+    every = [*first, *next_ones, *combinations(range(rounds), 2)]
+    return list(dict.fromkeys(every))[:_PAIRS]
 
 
 def _shown(steps: Floats) -> Floats:
