@@ -43,6 +43,18 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
         yield one.name, shaped.long() if one.is_whole else shaped
 
 
+def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
+    """Have a module that its factory has made run example by example, on rows of numbers.
+
+    Parameters
+    ----------
+    module, inputs
+        The module, which is given hooks, and the named arrays that stand in the rows; empty where it reads these.
+    """
+    with_plain_attention(module)
+    give_named(module, inputs)
+
+
 def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
     """Have a module that is called with rows of numbers read them as named arrays.
 

@@ -17,6 +17,8 @@ class ModelProperties:
 
     fast: bool  # whether it runs on stacked layers
     activations: int  # scalars of activations that a pass holds of one example
+    # Whether frozen parameters in numbers of 16 bits are turned into float32, without which it would compute in these.
+    widened: bool = False
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
