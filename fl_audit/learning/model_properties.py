@@ -19,6 +19,7 @@ class ModelProperties:
     activations: int  # scalars of activations that a pass holds of one example
     # Whether frozen parameters in numbers of 16 bits are turned into float32, without which it would compute in these.
     widened: bool = False
+    split: bool = False  # whether what lies before its first trained parameter is computed once for a record
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:

@@ -144,6 +144,13 @@ class StackedParts(threading.local):
         self.template = sharing_copy(template)
         self.frame = Frame()
         self.stacked = stack_layers(sharing_copy(template), self.frame)
+        self._behind: nn.Module | None = None
+
+    def behind(self, suffix: nn.Module) -> nn.Module:
+        """Return this thread's copy of what lies behind the frozen prefix of a model, which stays the same."""
+        if self._behind is None:
+            self._behind = sharing_copy(suffix)
+        return self._behind
 
 
 def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
