@@ -172,6 +172,7 @@ _UNDER_VMAP = {
     "nested tensor": _NESTED,
     "stack expects each tensor to be equal size": _SIZES,
     "pack_padded": _SIZES,
+    "support dynamic shape": _SIZES,
     "random": _RANDOM,
     ".item()": _BRANCHES,
     "data-dependent": _BRANCHES,

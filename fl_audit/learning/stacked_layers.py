@@ -70,7 +70,7 @@ def _stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
-        case nn.Conv2d(groups=1, padding_mode="zeros") if not isinstance(module.padding, str):
+        case nn.Conv2d(padding_mode="zeros") if not isinstance(module.padding, str):
             return StackedConv2d(frame, prefix, module)
         case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
             return StackedAffine(frame, prefix, module)

@@ -154,7 +154,7 @@ def _kept(visit: Visit, signal: Tensor) -> object:
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None
-    if isinstance(layer, StackedConv2d):
+    if isinstance(layer, StackedConv2d) and layer.groups == 1:
         signals = layer.frame.split(signal.flatten(2))
         return None, signals.sum(3) if layer.parameter("bias") is not None else None
     return layer.squared_norms(visit, signal)[1]
@@ -167,10 +167,8 @@ def _squared_norms(users: UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Ten
     total = torch.zeros(axis, users.count, dtype=torch.float64, device=device)
     for visit, signal in taped:
         layer, counted = visit.layer, users.portion.counted
-        if isinstance(layer, StackedAffine):
-            gradients = layer.squared_norms(visit, signal)[1]
-            assert isinstance(gradients, dict)
-            for own in gradients.values():
+        if isinstance(layer, StackedAffine) or (isinstance(layer, StackedConv2d) and layer.groups > 1):
+            for own in _formed(visit, signal):
                 flat = own.flatten(2) if counted is None else own.flatten(2) * counted.unsqueeze(2)
                 total += users.summed(flat).double().square().sum(2)
             continue
@@ -180,6 +178,15 @@ def _squared_norms(users: UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Ten
         for bucket in users.buckets:
             total[:, bucket.segments] += _of_products(users.along(left), _read(users, visit, right), bucket, has_bias)
     return total
+
+
+def _formed(visit: Visit, signal: Tensor) -> list[Tensor]:
+    """Return every record's gradient of each parameter of a layer that forms them, each (trials, n, ...)."""
+    kept = visit.layer.squared_norms(visit, signal)[1]
+    if isinstance(kept, dict):
+        return list(kept.values())
+    assert isinstance(kept, tuple)
+    return [one for one in kept if one is not None]
 
 
 def _factors(visit: Visit, signal: Tensor) -> tuple[Tensor, Tensor]:

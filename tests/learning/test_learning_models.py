@@ -577,9 +577,10 @@ def test_a_factory_runs_twice_for_a_run_and_gives_every_trial_the_weights_of_a_r
         "    core = core.requires_grad_(False)\n"
         "    head = nn.Linear(20, classes)\n"
         "    nn.init.orthogonal_(head.weight)\n"
-        "    nn.init.trunc_normal_(core[0].weight)\n"
+        "    nn.init.trunc_normal_(core[0].weight, std=0.02)\n"
         "    with torch.no_grad():\n        head.bias.copy_(torch.randn(classes) * core[0].bias.mean())\n"
         "    return nn.Sequential(core[0], nn.Tanh(), head)\n"
+        "def deciding():\n    return nn.Sequential(nn.Linear(3, 2 if torch.rand(()).item() < 2 else 3))\n"
         "def seeded():\n    torch.manual_seed(7)\n    return build((3,), 2)\n"
         "def elsewhere():\n    import numpy as np\n    model = build((3,), 2)\n"
         "    with torch.no_grad():\n        model[2].bias.copy_(torch.from_numpy(np.random.default_rng().random(2)))\n"
@@ -605,6 +606,8 @@ def test_a_factory_runs_twice_for_a_run_and_gives_every_trial_the_weights_of_a_r
     assert len(calls) == 10
     initial_models(ModelSpec("counted_models:elsewhere", (3,), 2), 0, range(3))
     assert len(calls) == 15
+    # What a number of Python decides may be decided otherwise: the function runs again wherever it is another number.
+    initial_models(ModelSpec("counted_models:deciding", (3,), 2), 0, range(3))
 
 
 @contextmanager

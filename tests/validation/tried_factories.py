@@ -63,7 +63,7 @@ def _electra() -> nn.Module:
 def _adapted(model: Callable[[], nn.Module], kind: str, **settings: Any) -> nn.Module:
     import peft
 
-    made = getattr(peft, f"{kind}Config")(task_type=peft.TaskType.SEQ_CLS, **settings)
+    made = getattr(peft, f"{kind}Config")(**{"task_type": peft.TaskType.SEQ_CLS, **settings})
     return peft.get_peft_model(model(), made)  # type: ignore[no-any-return]
 
 
@@ -77,17 +77,30 @@ def _frozen(model: Callable[[], nn.Module], *kept: str, kind: torch.dtype = torc
     return made
 
 
+def _with_wide_rest(model: nn.Module) -> nn.Module:
+    """Return a model whose frozen part is in bfloat16."""
+    for one in model.parameters():
+        if not one.requires_grad:
+            one.data = one.data.to(torch.bfloat16)
+    return model
+
+
 def _timm(name: str, **settings: Any) -> nn.Module:
     import timm
 
     return timm.create_model(name, num_classes=library.CLASSES, **settings)  # type: ignore[no-any-return]
 
 
-def _grouped(name: str, groups: int = 4, **settings: Any) -> nn.Module:
-    """A network of timm with group normalisation in place of batch normalisation."""
-    from timm.layers import GroupNormAct
-
-    return _timm(name, norm_layer=partial(GroupNormAct, num_groups=groups, group_size=None), **settings)
+def _grouped(model: nn.Module) -> nn.Module:
+    """Return a network with group normalisation in place of batch normalisation."""
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            place, _, name = path.rpartition(".")
+            channels = layer.num_features
+            norm = nn.GroupNorm(next(groups for groups in (4, 3, 2, 1) if channels % groups == 0), channels)
+            after = getattr(layer, "act", nn.Identity())  # layers of timm have their activation in themselves
+            setattr(model.get_submodule(place), name, nn.Sequential(norm, after))
+    return model
 
 
 class _Steps(nn.Module):
@@ -174,9 +187,10 @@ FACTORIES: dict[str, TriedModel] = {
     "BERT with LoRA on all dense layers": _of_text(
         partial(_adapted, library.bert, "Lora", r=2, target_modules=["query", "key", "value", "dense"])
     ),
-    "BERT in bfloat16 with LoRA in float32": _of_text(
+    "BERT in bfloat16 with LoRA in bfloat16": _of_text(
         lambda: _adapted(lambda: library.bert().to(torch.bfloat16), "Lora", r=2, target_modules=["query", "value"])
     ),
+    "BERT in bfloat16 with LoRA in float32": _of_text(lambda: _with_wide_rest(FACTORIES["BERT with LoRA"].make())),
     "DistilBERT with LoRA": _of_text(partial(_adapted, library.distilbert, "Lora", r=2, target_modules=["q_lin"])),
     "GPT-2 with LoRA": _of_text(
         partial(_adapted, library.gpt2, "Lora", r=2, target_modules=["c_attn"], fan_in_fan_out=True)
@@ -186,6 +200,7 @@ FACTORIES: dict[str, TriedModel] = {
     "BERT with prompt tuning": _of_text(library.bert_prompt),
     "BERT with P-tuning": _of_text(partial(_adapted, library.bert, "PromptEncoder", num_virtual_tokens=3)),
     "BERT with prefix tuning": _of_text(partial(_adapted, library.bert, "PrefixTuning", num_virtual_tokens=3)),
+    "Llama with prefix tuning": _of_text(partial(_adapted, library.llama, "PrefixTuning", num_virtual_tokens=3)),
     "head of a frozen BERT": _of_text(partial(_frozen, library.bert, "classifier")),
     "head of a frozen GPT-2": _of_text(partial(_frozen, library.gpt2, "score")),
     "head of a frozen BERT in bfloat16": _of_text(partial(_frozen, library.bert, "classifier", kind=torch.bfloat16)),
@@ -193,19 +208,21 @@ FACTORIES: dict[str, TriedModel] = {
     "BERT without a head": _of_text(library.without_head),
     "GPT-2 without an id of padding": _of_text(library.without_padding_id),
     "ViT": _of_pictures(_vit),
-    "ViT with LoRA": _of_pictures(lambda: _adapted(_vit, "Lora", r=2, target_modules=["q_proj", "v_proj"])),
+    "ViT with LoRA": _of_pictures(
+        lambda: _adapted(
+            _vit, "Lora", task_type=None, r=2, target_modules=["q_proj", "v_proj"], modules_to_save=["classifier"]
+        )
+    ),
     "timm: ViT tiny": _of_pictures(
         partial(_timm, "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=2)
     ),
     "timm: MobileNetV3": _of_pictures(partial(_timm, "mobilenetv3_small_050")),
-    "timm: MobileNetV3 with GroupNorm": _of_pictures(partial(_grouped, "mobilenetv3_small_050", drop_rate=0.0)),
-    "timm: EfficientNet": _of_pictures(partial(_timm, "efficientnet_lite0", channel_multiplier=0.25)),
-    "timm: EfficientNet with GroupNorm": _of_pictures(
-        partial(_grouped, "efficientnet_lite0", channel_multiplier=0.25, drop_rate=0.0, drop_path_rate=0.0)
-    ),
+    "timm: MobileNetV3 with GroupNorm": _of_pictures(lambda: _grouped(_timm("mobilenetv3_small_050", drop_rate=0.0))),
+    "timm: EfficientNet": _of_pictures(partial(_timm, "efficientnet_lite0")),
+    "timm: EfficientNet with GroupNorm": _of_pictures(lambda: _grouped(_timm("efficientnet_lite0", drop_rate=0.0))),
     "timm: ConvNeXt": _of_pictures(partial(_timm, "convnext_atto", depths=(1, 1, 2, 1), dims=(8, 16, 32, 64))),
     "timm: ResNet": _of_pictures(partial(_timm, "resnet18")),
-    "timm: ResNet with GroupNorm": _of_pictures(lambda: _timm("resnet18", norm_layer=partial(nn.GroupNorm, 4))),
+    "timm: ResNet with GroupNorm": _of_pictures(lambda: _timm("resnet18", norm_layer=lambda channels, **more: nn.GroupNorm(4, channels))),
     "timm: ResNet of a frozen BatchNorm": _of_pictures(partial(_frozen, partial(_timm, "resnet18"), "fc")),
     "GRU": _of_ids(partial(_Steps, nn.GRU)),
     "LSTM": _of_ids(partial(_Steps, nn.LSTM)),
