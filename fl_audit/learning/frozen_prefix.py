@@ -215,9 +215,7 @@ def _split(graph: fx.GraphModule, own: dict[str, Tensor], shape: tuple[int, ...]
     return FrozenPrefix(first, said, shape, Suffix(tuple(own), own, _answering_alone(last), said))
 
 
-def _part(
-    graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], outputs: list[fx.Node]
-) -> fx.GraphModule:
+def _part(graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], outputs: list[fx.Node]) -> fx.GraphModule:
     """Return the operations that lead from some results to others."""
     made, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for number, node in enumerate(inputs):

@@ -29,8 +29,8 @@ def check_module(module: nn.Module) -> None:
     ------
     InputError
         If the module has batch normalisation, instance normalisation with running statistics, or dropout; if it has no
-        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU, or is trained and not in float32.
-        The message says what to use instead.
+        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU, or is trained and not in
+        float32. The message says what to use instead.
     """
     for name, layer in module.named_modules():
         found = f"layer {name!r} is a {type(layer).__name__}"
@@ -264,7 +264,11 @@ def sharing_copy(module: nn.Module) -> nn.Module:
     The frozen part of a large model is held once, however many threads and checks have a copy of their own.
     `InputError` if the module holds what cannot be copied.
     """
-    frozen = [value for value in module.parameters() if not value.requires_grad and not isinstance(value, UninitializedParameter)]
+    frozen = [
+        value
+        for value in module.parameters()
+        if not value.requires_grad and not isinstance(value, UninitializedParameter)
+    ]
     aside = [value for layer in module.modules() for value in vars(layer).get(_ASIDE, {}).values()]
     return copied(module, (*frozen, *aside))
 

@@ -243,7 +243,9 @@ def _is_ordinary(value: Tensor) -> bool:
 def _fills(value: Tensor) -> bool:
     """Return whether a tensor is all that its memory holds."""
     step = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(value.stride(), value.shape, strict=True) if size > 1):
+    for stride, size in sorted(
+        (stride, size) for stride, size in zip(value.stride(), value.shape, strict=True) if size > 1
+    ):
         if stride != step:
             return False
         step *= size

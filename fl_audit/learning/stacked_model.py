@@ -47,7 +47,7 @@ GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
 _PROBE_TRIALS = 2
 _SMALL = 2**15
-"""Trained parameters up to which gradients behind a frozen prefix are formed example by example, whatever the layers."""
+"""Trained parameters up to which gradients behind a frozen prefix are formed record by record, whatever the layers."""
 
 
 class StackedModel:
@@ -414,7 +414,11 @@ class StackedModel:
                 break
         self.prefix, self.fast = None, fast
         if len(found) == 2 and all(_is_same(*pair) for pair in zip(*found, strict=True)):
-            self.fast, self.prefix, (one, label) = False, prefix, (prefix.rows(portion.features[:1]), portion.labels[:1])
+            self.fast, self.prefix, (one, label) = (
+                False,
+                prefix,
+                (prefix.rows(portion.features[:1]), portion.labels[:1]),
+            )
             held = saved_scalars(self._behind, lambda values: self._summed_loss(values, one, label))
             self.activations = max(self.layout.size, held)
 

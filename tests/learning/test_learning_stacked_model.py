@@ -91,8 +91,9 @@ NETS = {
         nn.Flatten,
         lambda: nn.Linear(144, 3),
     ),
-    "conv-by-channel-first": _net((5, 6, 6), lambda: nn.Conv2d(5, 5, 3, padding=1, groups=5), nn.Flatten,
-                                  lambda: nn.Linear(180, 3)),
+    "conv-by-channel-first": _net(
+        (5, 6, 6), lambda: nn.Conv2d(5, 5, 3, padding=1, groups=5), nn.Flatten, lambda: nn.Linear(180, 3)
+    ),
     # Few places and many channels: the norms come from products of signals and of patches, not from gradients.
     "conv-few-places": _net(
         (6, 4, 4),

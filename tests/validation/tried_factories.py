@@ -222,7 +222,9 @@ FACTORIES: dict[str, TriedModel] = {
     "timm: EfficientNet with GroupNorm": _of_pictures(lambda: _grouped(_timm("efficientnet_lite0", drop_rate=0.0))),
     "timm: ConvNeXt": _of_pictures(partial(_timm, "convnext_atto", depths=(1, 1, 2, 1), dims=(8, 16, 32, 64))),
     "timm: ResNet": _of_pictures(partial(_timm, "resnet18")),
-    "timm: ResNet with GroupNorm": _of_pictures(lambda: _timm("resnet18", norm_layer=lambda channels, **more: nn.GroupNorm(4, channels))),
+    "timm: ResNet with GroupNorm": _of_pictures(
+        lambda: _timm("resnet18", norm_layer=lambda channels, **more: nn.GroupNorm(4, channels))
+    ),
     "timm: ResNet of a frozen BatchNorm": _of_pictures(partial(_frozen, partial(_timm, "resnet18"), "fc")),
     "GRU": _of_ids(partial(_Steps, nn.GRU)),
     "LSTM": _of_ids(partial(_Steps, nn.LSTM)),

@@ -3,9 +3,9 @@
     python -m tests.validation.tried_models [--only NAME] [--write]
 
 Each is built from a configuration, small and with random weights, in a process of its own. `exactness` is the relative
-distance of the sum of clipped gradients from that of torch's own gradients of single records in double precision. `time`
-is that of the clipped sums of five trials, in units of two plain passes: twice the forward and backward pass of the
-summed loss, trial by trial, by torch alone. `memory` is what the peak of the process lies above its base meanwhile.
+distance of the sum of clipped gradients from that of torch's own gradients of single records in double precision.
+`time` is that of the clipped sums of five trials, in units of two plain passes: twice the forward and backward pass of
+the summed loss, trial by trial, by torch alone. `memory` is what the peak of the process lies above its base meanwhile.
 Needs transformers, peft and timm. With `--write` the table goes to the documentation.
 """
 
@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError
 from fl_audit.learning import models, stacked_model
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import ProbeRecords
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.randomness import Purpose, generator
 from tests.learning import library_models as library
 from tests.validation.tried_factories import FACTORIES, TriedModel
 
@@ -77,20 +77,12 @@ def tried(name: str, case: TriedModel) -> Outcome:
     gradients = _truth(module, case, records, labels)
     norm = float(gradients.norm(dim=1).median())
     expected = (gradients * (norm / gradients.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
-    found = _frozen_alike(model, module).clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
+    found = model.clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
     off = float((found.double() - expected).norm() / expected.norm())
     return Outcome(name, weights, trained, "accepted", off, *_costs(model, module, case, flat, records, labels, norm))
 
 
-def _frozen_alike(model: StackedModel, module: nn.Module) -> StackedModel:
-    """Return the model, whose frozen part was drawn from the same numbers as that of the module."""
-    assert model.layout.size == sum(one.numel() for one in module.parameters() if one.requires_grad)
-    return model
-
-
 def _drawn(make: Callable[[], nn.Module]) -> nn.Module:
-    from fl_audit.randomness import Purpose, generator
-
     with models._drawing(generator(0, Purpose.INITIAL_WEIGHTS)):
         return make()
 
