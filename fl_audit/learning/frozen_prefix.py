@@ -108,7 +108,7 @@ class FrozenPrefix:
         features
             The records, (..., *shape).
         """
-        records = features.detach().reshape(-1, *self._shape).float().contiguous()
+        records = features.detach().cpu().reshape(-1, *self._shape).float().contiguous()
         keys = [hashlib.blake2b(row, digest_size=16).digest() for row in np.asarray(records.flatten(1))]
         leading = features.shape[: features.dim() - len(self._shape)]
         with self._lock:
@@ -120,7 +120,7 @@ class FrozenPrefix:
             for number, place in enumerate(places):
                 if place < 0:
                     found[number] = self.of_record(records[number])
-        return found.reshape(*leading, self.width)
+        return found.reshape(*leading, self.width).to(features.device)
 
     def of_record(self, record: Tensor) -> Tensor:
         """Return the results for one record, (width,), computed alone so that they are the same in every process."""

@@ -390,7 +390,11 @@ class StackedModel:
 
     def _read(self, features: Tensor) -> Tensor:
         """Return what trials read of records: the records, or what the frozen prefix makes of them."""
-        return features if self.prefix is None else self.prefix.rows(features)
+        if self.prefix is None:
+            return features
+        # Copied before `torch.func` begins, whose tensors a copy would keep.
+        self._parts.behind(self.prefix.suffix)
+        return self.prefix.rows(features)
 
     def _split_off(self, records: Tensor | None, is_tried: bool) -> None:
         """Have the prefix of the template be computed once for a record, where that gives the same."""
