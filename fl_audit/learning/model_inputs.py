@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from fl_audit.learning.module_checks import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
 
 _CHOOSES = "set_attn_implementation"  # method of the modules of transformers, and of no others
@@ -51,6 +52,7 @@ def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
     module, inputs
         The module, which is given hooks, and the named arrays that stand in the rows; empty where it reads these.
     """
+    widen(module)
     with_plain_attention(module)
     give_named(module, inputs)
 

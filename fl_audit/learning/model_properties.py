@@ -17,8 +17,6 @@ class ModelProperties:
 
     fast: bool  # whether it runs on stacked layers
     activations: int  # scalars of activations that a pass holds of one example
-    # Whether frozen parameters in numbers of 16 bits are turned into float32, without which it would compute in these.
-    widened: bool = False
     split: bool = False  # whether what lies before its first trained parameter is computed once for a record
 
 

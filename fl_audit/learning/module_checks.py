@@ -83,13 +83,11 @@ def set_aside_frozen(module: nn.Module) -> None:
                 vars(layer).setdefault(_ASIDE, {})[name] = aside
 
 
-def is_narrow(module: nn.Module) -> bool:
-    """Return whether a module has frozen parameters or buffers in numbers of 16 bits."""
-    return any(value.dtype in NARROW for value in (*module.parameters(), *module.buffers()))
-
-
 def widen(module: nn.Module) -> None:
-    """Turn a module's frozen parameters and buffers in numbers of 16 bits into float32, so that it computes in it."""
+    """Turn a module's frozen parameters and buffers in numbers of 16 bits into float32, so that it computes in it.
+
+    What is computed in 16 bits depends on how many records are computed together, by 1e-3.
+    """
     wide = dict[int, nn.Parameter]()
     for layer in module.modules():
         for name, value in layer._parameters.items():

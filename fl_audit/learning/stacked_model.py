@@ -22,11 +22,9 @@ from fl_audit.learning.module_checks import (
     PROBE_EXAMPLES,
     check_module,
     check_outputs,
-    is_narrow,
     set_aside_frozen,
     sharing_copy,
     start_from_zeros,
-    widen,
 )
 from fl_audit.learning.output_checks import NO_GRADIENT, ProbeRecords, check_outputs_of
 from fl_audit.learning.sampling import BatchWorkload, Portion
@@ -100,7 +98,6 @@ class StackedModel:
         self._parts = StackedParts(own)
         self.activations = self.layout.size
         self.cautions: tuple[str, ...] = ()
-        self.widened = known is not None and known.widened
         self.prefix: FrozenPrefix | None = None
         if known is None:
             self.fast = self._probe(records)
@@ -130,7 +127,7 @@ class StackedModel:
     @property
     def properties(self) -> ModelProperties:
         """The properties that were found of the model."""
-        return ModelProperties(self.fast, self.activations, self.widened, self.prefix is not None)
+        return ModelProperties(self.fast, self.activations, self.prefix is not None)
 
     @property
     def template(self) -> nn.Module:
@@ -476,36 +473,16 @@ class StackedModel:
 
 def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None) -> StackedModel:
     template, shape = model_template(spec, alone=known is not None), spec.feature_shape
+    prepare(template, spec.inputs)
     if known is not None:
-        if known.widened:
-            widen(template)
-        prepare(template, spec.inputs)
         return StackedModel(template, shape, known=known)
     tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
-    widened = is_narrow(template) and _computes_in_16_bits(template, spec, tried)
-    if widened:
-        widen(template)
-    prepare(template, spec.inputs)
     cautions = check_outputs_of(template, spec.classes, tried)
     real = None if records is None else records.features
     model = StackedModel(template, shape, real)
     check_outputs(template, shape, spec.classes, real)
-    model.cautions, model.widened = cautions, widened
+    model.cautions = cautions
     return model
-
-
-def _computes_in_16_bits(template: nn.Module, spec: ModelSpec, records: ProbeRecords) -> bool:
-    """Return whether a model with frozen parameters of 16 bits is taken only once these are turned into float32.
-
-    What is computed in 16 bits before the first trained layer, and turned into float32 behind it, may stay as it is.
-    """
-    tried = sharing_copy(template)
-    prepare(tried, spec.inputs)
-    try:
-        check_outputs_of(tried, spec.classes, records)
-    except InputError:
-        return True
-    return False
 
 
 def _is_same(left: Tensor, right: Tensor) -> bool:

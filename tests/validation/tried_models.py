@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -59,18 +60,16 @@ class Outcome(NamedTuple):
 
 def tried(name: str, case: TriedModel) -> Outcome:
     """Try a model, in a process that does nothing else."""
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     records = case.records(_RECORDS)
     labels = torch.arange(_RECORDS) % library.CLASSES
     spec = ModelSpec("tried:build", tuple(records.shape[1:]), library.CLASSES, case.inputs)
     module = _drawn(case.make)
     weights = sum(one.numel() for one in module.parameters())
     trained = sum(one.numel() for one in module.parameters() if one.requires_grad)
-    models.import_factory = stacked_model.import_factory = lambda named: case.make  # type: ignore[assignment]
     try:
         names = tuple(f"record {number}" for number in range(_RECORDS))
-        model = stacked_model._built(spec, ProbeRecords(records, names))
+        with mock.patch.object(models, "import_factory", lambda named: case.make):
+            model = stacked_model._built(spec, ProbeRecords(records, names))
     except InputError as refused:
         return Outcome(name, weights, trained, f"refused: {refused}")
     flat = models.ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))
@@ -138,6 +137,8 @@ def _memory(name: str) -> float:
 
 def _in_process(name: str) -> Outcome:
     case = FACTORIES[name]
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
     try:
         return tried(name, case)
     except Exception as error:  # a traceback is what no model may end in
