@@ -35,7 +35,8 @@ class StackedConv2d(StackedLayer):
         self.dilation = (template.dilation[0], template.dilation[1])
         assert not isinstance(template.padding, str)
         self.padding = (template.padding[0], template.padding[1])
-        self.unfolds = template.in_channels < _FEW_CHANNELS
+        self.groups = template.groups
+        self.unfolds = template.in_channels < _FEW_CHANNELS and self.groups == 1
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Apply the convolution of every trial."""
@@ -53,9 +54,11 @@ class StackedConv2d(StackedLayer):
         trials, outs = weight.shape[:2]
         if not self.unfolds:
             # Every trial has a group of channels, except in a model's raw input, which all trials read.
+            if shared and self.groups > 1:
+                inputs, shared = inputs.repeat(trials, 1, 1, 1), False
             grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
             kernels, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
-            groups = 1 if shared else trials
+            groups = 1 if shared else trials * self.groups
             flat = F.conv2d(grouped, kernels, offsets, self.stride, self.padding, self.dilation, groups)
             return flat.view(len(flat), trials, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
         if shared:
@@ -79,7 +82,7 @@ class StackedConv2d(StackedLayer):
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
         places, size = signals.shape[3], self.required("weight")[0].numel()
-        if 2 * places**2 < size:
+        if self.groups == 1 and 2 * places**2 < size:
             # ||d p^T||^2 = <d^T d, p^T p>: cheaper than the gradient where an image has few places and many channels.
             patches, gradients = self.split_patches(visit), None
             norms = (signals.transpose(2, 3) @ signals * (patches.transpose(-1, -2) @ patches)).sum((2, 3))
@@ -113,11 +116,30 @@ class StackedConv2d(StackedLayer):
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
         inputs = visit.inputs.repeat(self.frame.trials, 1, 1, 1) if visit.shared else visit.inputs
         outs, *shape = self.required("weight").shape[1:]
+        if self.groups == outs == inputs.shape[1]:
+            return self.frame.split(self._by_channel(inputs, signal))
         read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))
         examples: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]  # torch's own lack of a type
-            read, (len(signal) * outs, *shape), answered, self.stride, self.padding, self.dilation, groups=len(signal)
-        )
+            read, (len(signal) * outs, *shape), answered, self.stride, self.padding, self.dilation,
+            groups=len(signal) * self.groups,
+        )  # fmt: skip
         return self.frame.split(examples.view(len(signal), outs, *shape))
+
+    def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
+        """Return the weight gradients (n, channels, 1, *kernel) where every channel has a kernel of its own.
+
+        A product for each place of the kernel is much faster than a convolution in as many groups as channels.
+        """
+        padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
+        found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)
+        flat, (high, wide) = signal.flatten(2), signal.shape[2:]
+        for row in range(self.kernel[0]):
+            for column in range(self.kernel[1]):
+                top, left = row * self.dilation[0], column * self.dilation[1]
+                down, right = (high - 1) * self.stride[0] + 1, (wide - 1) * self.stride[1] + 1
+                seen = padded[:, :, top : top + down : self.stride[0], left : left + right : self.stride[1]]
+                found[:, :, 0, row, column] = (seen.flatten(2) * flat).sum(2)
+        return found
 
     def split_patches(self, visit: Visit) -> Tensor:
         """Return the patches of a visit, (examples, ...) where trials share them, else (trials, examples, ...)."""

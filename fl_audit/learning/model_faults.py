@@ -18,7 +18,7 @@ from torch.func import functional_call
 from fl_audit import user_modules
 from fl_audit.errors import InputError
 from fl_audit.learning.model_inputs import inputs_of
-from fl_audit.learning.module_checks import copied, said, without_hints
+from fl_audit.learning.module_checks import said, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_layers import is_plain
 
@@ -182,6 +182,7 @@ _UNDER_VMAP = {
     "nested tensor": _NESTED,
     "stack expects each tensor to be equal size": _SIZES,
     "pack_padded": _SIZES,
+    "support dynamic shape": _SIZES,
     "random": _RANDOM,
     ".item()": _BRANCHES,
     "data-dependent": _BRANCHES,
@@ -209,7 +210,7 @@ def located(
     names
         Name of each record in a message.
     """
-    watched = copied(module).eval()
+    watched = sharing_copy(module).eval()
     with _Watch(watched) as watch:
         failed = watch.run(values, features)
         together = None if failed is None else watch.place(failed, None)

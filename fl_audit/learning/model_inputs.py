@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from fl_audit.learning.module_checks import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
 
 _CHOOSES = "set_attn_implementation"  # method of the modules of transformers, and of no others
@@ -43,6 +44,19 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
     for one, part in zip(inputs, torch.split(features, [one.width for one in inputs], dim=1), strict=True):
         shaped = part.reshape(len(features), *one.shape)
         yield one.name, shaped.long() if one.is_whole else shaped
+
+
+def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
+    """Have a module that its factory has made run example by example, on rows of numbers.
+
+    Parameters
+    ----------
+    module, inputs
+        The module, which is given hooks, and the named arrays that stand in the rows; empty where it reads these.
+    """
+    widen(module)
+    with_plain_attention(module)
+    give_named(module, inputs)
 
 
 def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:

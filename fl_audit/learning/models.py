@@ -1,9 +1,14 @@
 """The built-in models, models that users bring, and the initial weights of either in every trial."""
 
+import copy
+import gc
+import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
@@ -15,10 +20,11 @@ from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
 from fl_audit.learning.model_faults import raised_at
-from fl_audit.learning.model_inputs import give_named, read_logits, with_plain_attention
-from fl_audit.learning.module_checks import check_module, copied, said, set_aside_frozen, without_hints
+from fl_audit.learning.model_inputs import read_logits
+from fl_audit.learning.module_checks import check_module, said, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.names import MEAN_EMBEDDING
+from fl_audit.learning.recorded_draws import DecidedOtherwise, DrawRecorder, TensorPlace, compute_again
 from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
 from fl_audit.learning.text_models import MeanEmbedding
 from fl_audit.randomness import Purpose, generator
@@ -159,24 +165,83 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
     return glorot(MeanEmbedding(size, spec.classes))
 
 
-def model_template(spec: ModelSpec) -> nn.Module:
+@dataclass(frozen=True)
+class FactoryResult:
+    """A model as its factory made it, and how the weights of other trials follow without another run of it."""
+
+    module: nn.Module  # which nobody may change: all that is built of it shares its frozen parameters
+    weights: Tensor | None  # the trained weights, (parameters,), where the factory draws none; else None
+    # The draws, and where they put each trained parameter that follows from them; None where nobody can repeat them.
+    draws: tuple[DrawRecorder, dict[str, TensorPlace]] | None = None
+
+
+@lru_cache(maxsize=2)
+def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryResult:
+    """Run a factory twice: once to compare, and once to keep what it makes, and how it draws it.
+
+    Where other runs of it cannot be foretold, as where it draws by another library than torch, neither `weights` nor
+    `draws` are known, and every trial has a run of its own.
+    """
+    first = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
+    gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while
+    recorder = DrawRecorder()
+    try:
+        module = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS), recorder)
+    except InputError:  # what ran before fails only because it is looked at
+        return FactoryResult(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)), None)
+    values = {name: value.detach() for name, value in _tensors(module).items()}
+    trained = [name for name, value in module.named_parameters() if value.requires_grad]
+    places = {name: place for name, value in values.items() if (place := recorder.place(value)) is not None}
+    second = _fingerprint(module)
+    # A factory may draw and forget, or seed torch itself: its weights are then the same at every call.
+    if first == second:
+        row = ParameterLayout.of_trained(module).flatten(values)
+        return FactoryResult(module, row)
+    foretold, is_known = dict(second), recorder.is_complete and first.keys() == second.keys()
+    try:
+        with _drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
+            compute_again(recorder.steps, places, lambda name, value: foretold.update({name: _digest(value)}))
+    except DecidedOtherwise:
+        foretold, is_known = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS))), False
+    differing = [name for name in foretold if first.get(name) != foretold[name]]
+    constants = [name for name in differing if name not in trained]
+    found = f"model {spec.name!r} makes {', '.join(constants[:3])} anew at every call, and nobody trains them"
+    accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
+    require(not constants, f"{found}: {accepted}")
+    if differing or not is_known:
+        return FactoryResult(module, None)
+    return FactoryResult(module, None, (recorder, {name: places[name] for name in trained if name in places}))
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _fingerprint(module: nn.Module) -> dict[str, bytes]:
+    """Return a digest of each tensor of a module, which takes less memory than the tensor."""
+    return {name: _digest(value) for name, value in _tensors(module).items()}
+
+
+def _digest(value: Tensor) -> bytes:
+    whole = value.detach().contiguous()
+    told = f"{whole.dtype} {tuple(whole.shape)}".encode()
+    return hashlib.blake2b(whole.reshape(-1).view(torch.uint8).numpy(), key=told[:64]).digest()
+
+
+def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
     """Build the model whose constants all parties and trials share: frozen parameters, and buffers.
 
     What its factory draws by torch is the same in every process. `InputError` where `build_model` does, or if the
     factory makes other constants at every call.
-    """
 
-    template = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
-    with_plain_attention(template)
-    give_named(template, spec.inputs)
-    constants = set_aside_frozen(copied(template))
-    if constants:
-        again = set_aside_frozen(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)))
-        differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
-        found = f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them"
-        accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
-        require(not differing, f"{found}: {accepted}")
-    return template
+    Parameters
+    ----------
+    spec, alone
+        The model, and whether this process needs no initial weights, since another one has looked at the factory.
+    """
+    if alone or ":" not in spec.name:
+        return _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
+    return sharing_copy(_run_twice(spec, import_factory(spec.name)).module)
 
 
 def import_factory(name: str) -> Callable[..., nn.Module]:
@@ -204,15 +269,22 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
     return factory  # type: ignore[no-any-return]
 
 
-def _drawn(spec: ModelSpec, source: np.random.Generator) -> nn.Module:
-    """Build a model whose draws by torch come from a source; the state of torch's default generator stays.
+@contextmanager
+def _drawing(source: np.random.Generator) -> Iterator[None]:
+    """Have torch draw from a source in a block; the state of its default generator stays.
 
     Constructors of modules take no generator, so this is the only way to decide the initial weights of any module.
     """
     state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(state)
-        return build_model(spec)
+        yield
+
+
+def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
+    """Build a model whose draws by torch come from a source, and are noted if there is a recorder."""
+    with _drawing(source):
+        return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))  # type: ignore[no-any-return]
 
 
 def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
@@ -227,9 +299,25 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
     trials
         Numbers of the trials.
     """
-    rows = []
-    for trial in trials:
-        module = _drawn(spec, generator(seed, Purpose.INITIAL_WEIGHTS, trial=trial))
-        set_aside_frozen(module)
-        rows.append(ParameterLayout.of(module).flatten(dict(module.named_parameters())))
-    return torch.stack(rows)
+    known = _run_twice(spec, import_factory(spec.name)) if ":" in spec.name else None
+    return torch.stack([_weights(spec, known, generator(seed, Purpose.INITIAL_WEIGHTS, trial=one)) for one in trials])
+
+
+def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Generator) -> Tensor:
+    """Return the weights that a run of a factory makes when torch draws from a source, (parameters,)."""
+    if known is not None and known.weights is not None:
+        return known.weights
+    if known is not None and known.draws is not None:
+        with suppress(DecidedOtherwise):
+            return _drawn_again(known.module, *known.draws, copy.deepcopy(source))
+    module = _drawn(spec, source)
+    return ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))
+
+
+def _drawn_again(
+    module: nn.Module, recorder: DrawRecorder, places: dict[str, TensorPlace], source: np.random.Generator
+) -> Tensor:
+    values: dict[str, Tensor] = dict(module.named_parameters())
+    with _drawing(source), torch.no_grad():
+        compute_again(recorder.steps, places, lambda name, value: values.update({name: value.clone()}))
+    return ParameterLayout.of_trained(module).flatten(values)

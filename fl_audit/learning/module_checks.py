@@ -3,7 +3,7 @@
 import copy
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,8 +14,11 @@ from torch.nn.parameter import UninitializedParameter
 from fl_audit.errors import InputError, first_line, require
 
 PROBE_EXAMPLES = 3
+NARROW = (torch.bfloat16, torch.float16)
+"""Numbers of 16 bits, in which gradients are off by 1e-3."""
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 """So many examples and draws that dropout with a probability of a few percent is noticed."""
+_ASIDE = "_set_aside"  # attribute of a layer that names the tensors that were its frozen parameters
 _SMALL_STEP = 0.01  # step that moves weights that are all zero
 
 
@@ -26,8 +29,8 @@ def check_module(module: nn.Module) -> None:
     ------
     InputError
         If the module has batch normalisation, instance normalisation with running statistics, or dropout; if it has no
-        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU or not in float32. The
-        message says what to use instead.
+        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU, or is trained and not in
+        float32. The message says what to use instead.
     """
     for name, layer in module.named_modules():
         found = f"layer {name!r} is a {type(layer).__name__}"
@@ -50,7 +53,8 @@ def check_module(module: nn.Module) -> None:
         remedy = "name the number of inputs, as torch.nn.Linear(inputs, outputs) does"
         require(not is_lazy, f"{found}, which has no shape until it first runs: {remedy}")
         kind = f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}"
-        is_single = parameter.dtype is torch.float32
+        # Frozen parameters may take less memory, as in 16 bits or in whole numbers.
+        is_single = parameter.dtype is torch.float32 or not parameter.requires_grad
         require(is_single, f"{kind}: accepted is float32, which module.float() makes of it")
         place = f"parameter {name!r} is on device {parameter.device}"
         on_cpu = parameter.device.type == "cpu"
@@ -67,19 +71,32 @@ def dropout_settings(module: nn.Module) -> str:
     return f"; the configuration of the model has {', '.join(f'{name}=0' for name in named)} for it" if named else ""
 
 
-def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
-    """Make plain tensors of a module's frozen parameters, so that those that are left are the ones that are trained.
-
-    Return copies of all tensors that are not trained, by name: these constants, and the module's buffers.
-    """
-    constants = dict(module.named_buffers())
-    for path, layer in module.named_modules():
+def set_aside_frozen(module: nn.Module) -> None:
+    """Make plain tensors of a module's frozen parameters, so that those that are left are the ones that are trained."""
+    made = dict[int, Tensor]()  # a parameter that stands at two places stays one tensor
+    for layer in module.modules():
         for name, parameter in list(layer.named_parameters(recurse=False)):
             if not parameter.requires_grad:
                 delattr(layer, name)
-                setattr(layer, name, parameter.detach())
-                constants[f"{path}.{name}"] = parameter
-    return {name: value.detach().clone() for name, value in constants.items()}
+                aside = made.setdefault(id(parameter), parameter.detach())
+                setattr(layer, name, aside)
+                vars(layer).setdefault(_ASIDE, {})[name] = aside
+
+
+def widen(module: nn.Module) -> None:
+    """Turn a module's frozen parameters and buffers in numbers of 16 bits into float32, so that it computes in it.
+
+    What is computed in 16 bits depends on how many records are computed together, by 1e-3.
+    """
+    wide = dict[int, nn.Parameter]()
+    for layer in module.modules():
+        for name, value in layer._parameters.items():
+            if value is not None and value.dtype in NARROW and not value.requires_grad:
+                made = wide.setdefault(id(value), nn.Parameter(value.detach().float(), requires_grad=False))
+                layer._parameters[name] = made
+        for name, held in layer._buffers.items():
+            if held is not None and held.dtype in NARROW:
+                layer._buffers[name] = held.float()
 
 
 def constants_of(module: nn.Module) -> Iterator[Tensor]:
@@ -120,7 +137,7 @@ def check_outputs(
 
 
 def _check_outputs(module: nn.Module, features: Tensor, classes: int) -> None:
-    together, alone = _outputs_together_and_alone(copied(module).eval(), features)
+    together, alone = _outputs_together_and_alone(sharing_copy(module).eval(), features)
     require(
         together.dim() == 2 and _alike(together, alone),
         f"the model gives outputs of shape {tuple(together.shape)} for {len(features)} examples, or mixes examples"
@@ -152,18 +169,21 @@ def _mixing_layer(module: nn.Module, features: Tensor) -> str:
 def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
     """Return the outputs for all examples at once, and those for one after the other.
 
-    In double precision where the module can: sums that run in another order move a network that sorts, such as DGCNN,
-    by more than any tolerance where two keys are equal but for rounding.
+    Where they differ, in double precision if the module can: sums that run in another order move a network that sorts,
+    such as DGCNN, by more than any tolerance where two keys are equal but for rounding.
     """
 
     def outputs(one: nn.Module, asked: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad(), without_hints():
             return one(asked), torch.cat([one(example.unsqueeze(0)) for example in asked])
 
+    found = outputs(module, features)
+    if _alike(*found):  # the copy in double precision of a large model is large
+        return found
     try:
         return outputs(copied(module).double(), features.double())
     except (RuntimeError, TypeError):
-        return outputs(module, features)
+        return found
 
 
 def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
@@ -171,8 +191,8 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
     # Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
-            evaluated = copied(module).eval()(features)
-            trained = [copied(module).train()(features) for _ in range(_MODE_DRAWS)]
+            evaluated = sharing_copy(module).eval()(features)
+            trained = [sharing_copy(module).train()(features) for _ in range(_MODE_DRAWS)]
     except (Exception, SystemExit) as error:
         raise InputError(
             f"the model cannot be run in training mode ({said(error)}): accepted is one that runs in both modes"
@@ -190,7 +210,7 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
     """Refuse a module whose modes part once its weights have moved, or whose outputs follow buffers that move."""
     # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
     # weights, and not those after a step.
-    subject = copied(module).train()
+    subject = sharing_copy(module).train()
     try:
         still, trained, after, moved = _after_a_step(subject, features, source)
     except (Exception, SystemExit) as error:
@@ -219,7 +239,7 @@ def _after_a_step(
                 scale = float(parameter.square().mean().sqrt()) + _SMALL_STEP
                 parameter.add_(scale * torch.randn(parameter.shape, generator=source))
         before = {name: value.clone() for name, value in subject.named_buffers()}
-        still = copied(subject).eval()(features)
+        still = sharing_copy(subject).eval()(features)
         trained = subject(features)
         moved = [name for name, value in subject.named_buffers() if not torch.equal(value, before.get(name, value))]
         after = subject.eval()(features)
@@ -240,10 +260,25 @@ def _alike(left: Tensor, right: Tensor) -> bool:
     return is_one_shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def copied(module: nn.Module) -> nn.Module:
-    """Return a copy of a module; `InputError` if it holds what cannot be copied."""
+def sharing_copy(module: nn.Module) -> nn.Module:
+    """Return a copy of a module that shares its frozen parameters, which nobody may change.
+
+    The frozen part of a large model is held once, however many threads and checks have a copy of their own.
+    `InputError` if the module holds what cannot be copied.
+    """
+    frozen = [
+        value
+        for value in module.parameters()
+        if not value.requires_grad and not isinstance(value, UninitializedParameter)
+    ]
+    aside = [value for layer in module.modules() for value in vars(layer).get(_ASIDE, {}).values()]
+    return copied(module, (*frozen, *aside))
+
+
+def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
+    """Return a copy of a module that shares some tensors with it; `InputError` if it holds what cannot be copied."""
     try:
-        return copy.deepcopy(module)
+        return copy.deepcopy(module, {id(one): one for one in shared})
     except Exception as error:
         old = "torch.nn.utils.weight_norm" in str(error)
         accepted = (

@@ -9,10 +9,9 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning.model_faults import explained, raised_at
-from fl_audit.learning.module_checks import copied, without_hints
+from fl_audit.learning.module_checks import NARROW, sharing_copy, without_hints
 
 _SUMS_TO_ONE = 1e-4
-_NARROW = (torch.bfloat16, torch.float16)
 NO_GRADIENT = (
     "no trained parameter of the model has a gradient on records of the data, as within torch.no_grad(), behind "
     ".detach() or behind argmax, so nothing would be learned: accepted are trained layers whose outputs reach the "
@@ -48,14 +47,14 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
         If the module fails on a record, or returns anything but one differentiable number for each record and class.
         The line names layer and record, or says what is returned, and how to fix it.
     """
-    subject = copied(module).eval()
+    subject = sharing_copy(module).eval()
     last, narrow = list[nn.Module](), list[str]()
     for layer in subject.modules():
         if not any(True for _ in layer.children()):
             layer.register_forward_hook(lambda layer, given, found: last.append(layer))
 
     def note(saved: Tensor) -> Tensor:
-        narrow.extend([str(saved.dtype).removeprefix("torch.")] if saved.dtype in _NARROW else [])
+        narrow.extend([str(saved.dtype).removeprefix("torch.")] if saved.dtype in NARROW else [])
         return saved
 
     try:

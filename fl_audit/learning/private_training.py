@@ -11,7 +11,6 @@ and without the record the rate, the number of steps and the mean batch are the 
 granted.
 """
 
-import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.module_checks import said, without_hints
+from fl_audit.learning.module_checks import said, sharing_copy, without_hints
 from fl_audit.learning.record_samples import SharedLookups, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
@@ -231,7 +230,7 @@ class _Trial:
         self._layout: ParameterLayout = model.layout
         self._slots = TensorDataset(torch.arange(len(labels)))
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
-        self._module: nn.Module = copy.deepcopy(model.template).cpu().requires_grad_(True).train()
+        self._module: nn.Module = sharing_copy(model.template).cpu().requires_grad_(True).train()
         self._parameters = dict(self._module.named_parameters())
         self._lookups = SharedLookups(self._module, features)
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)

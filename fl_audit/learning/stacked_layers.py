@@ -1,6 +1,5 @@
 """Stacked forms of the layers of a module, and the layout of its parameters in one flat vector."""
 
-import copy
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
 from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, StackedLinear
+from fl_audit.learning.module_checks import sharing_copy
 from fl_audit.learning.sampling import Portion
 
 
@@ -72,7 +72,7 @@ def _stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
-        case nn.Conv2d(groups=1, padding_mode="zeros") if not isinstance(module.padding, str):
+        case nn.Conv2d(padding_mode="zeros") if not isinstance(module.padding, str):
             return StackedConv2d(frame, prefix, module)
         case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
             return StackedAffine(frame, prefix, module)
@@ -111,6 +111,12 @@ class ParameterLayout:
         named = list(module.named_parameters())
         return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
 
+    @classmethod
+    def of_trained(cls, module: nn.Module) -> "ParameterLayout":
+        """Return the layout of what is trained of a module."""
+        named = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+        return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
+
     @property
     def size(self) -> int:
         """Number of scalars in one model."""
@@ -139,9 +145,16 @@ class StackedParts(threading.local):
     """Objects that a pass changes while it runs; every thread has a copy, so that threads do not disturb each other."""
 
     def __init__(self, template: nn.Module) -> None:
-        self.template = copy.deepcopy(template)
+        self.template = sharing_copy(template)
         self.frame = Frame()
-        self.stacked = stack_layers(copy.deepcopy(template), self.frame)
+        self.stacked = stack_layers(sharing_copy(template), self.frame)
+        self._behind: nn.Module | None = None
+
+    def behind(self, suffix: nn.Module) -> nn.Module:
+        """Return this thread's copy of what lies behind the frozen prefix of a model, which stays the same."""
+        if self._behind is None:
+            self._behind = sharing_copy(suffix)
+        return self._behind
 
 
 def clipping_weights(

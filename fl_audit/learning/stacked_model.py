@@ -12,16 +12,18 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.errors import InputError
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.chain_training import dense_chain
+from fl_audit.learning.frozen_prefix import FrozenPrefix, frozen_prefix
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.model_faults import explaining, names_of, refusal
+from fl_audit.learning.model_inputs import prepare
 from fl_audit.learning.model_properties import ModelProperties, saved_scalars
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
 from fl_audit.learning.module_checks import (
     PROBE_EXAMPLES,
     check_module,
     check_outputs,
-    copied,
     set_aside_frozen,
+    sharing_copy,
     start_from_zeros,
 )
 from fl_audit.learning.output_checks import NO_GRADIENT, ProbeRecords, check_outputs_of
@@ -42,6 +44,8 @@ PASS_BUDGET = 2**22
 GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
 _PROBE_TRIALS = 2
+_SMALL = 2**15
+"""Trained parameters up to which gradients behind a frozen prefix are formed record by record, whatever the layers."""
 
 
 class StackedModel:
@@ -85,7 +89,7 @@ class StackedModel:
     ) -> None:
         check_module(template)
         keep_freed_memory()
-        own = copied(template).eval()
+        own = sharing_copy(template).eval()
         set_aside_frozen(own)
         start_from_zeros(own)
         own.requires_grad_(False)
@@ -94,10 +98,13 @@ class StackedModel:
         self._parts = StackedParts(own)
         self.activations = self.layout.size
         self.cautions: tuple[str, ...] = ()
+        self.prefix: FrozenPrefix | None = None
         if known is None:
             self.fast = self._probe(records)
         else:
             self.fast, self.activations = known.fast, known.activations
+        if (not self.fast or self.layout.size <= _SMALL) and (known is None or known.split):
+            self._split_off(records, is_tried=known is not None)
         self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
@@ -123,7 +130,7 @@ class StackedModel:
     @property
     def properties(self) -> ModelProperties:
         """The properties that were found of the model."""
-        return ModelProperties(self.fast, self.activations)
+        return ModelProperties(self.fast, self.activations, self.prefix is not None)
 
     @property
     def template(self) -> nn.Module:
@@ -289,7 +296,8 @@ class StackedModel:
                 # One trial at a time: recurrent layers have no rule for vmap without gradients.
                 one_by_one = map(self.layout.of_one, models)
                 with self.explaining(self.layout.views(models), features):
-                    return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
+                    read = self._read(features)
+                    return torch.stack([functional_call(self._behind, values, (read,)) for values in one_by_one])
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
@@ -299,7 +307,8 @@ class StackedModel:
         with self.explaining(views, portion.features):
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
-                gradients = vmap(grad(self._summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
+                read = self._read(portion.features)
+                gradients = vmap(grad(self._summed_loss), (0, axis, axis))(views, read, portion.labels)
                 return dict(gradients)
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
             features, labels = portion.merged(len(models))
@@ -309,13 +318,13 @@ class StackedModel:
                     loss = F.cross_entropy(merged, labels, reduction="sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
-                    loss = self._summed_loss(alone, features, labels)
+                    loss = self._summed_loss(alone, self._read(features), labels)
             found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         return dict(zip(leaves, found, strict=True))
 
     def _summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
-        """Return the summed loss of one model."""
-        return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
+        """Return the summed loss of one model on what trials read of records, see `_read`."""
+        return F.cross_entropy(functional_call(self._behind, parameters, (features,)), labels, reduction="sum")
 
     def _clipped_sum_fast(
         self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor, slack: float = 0.0
@@ -380,7 +389,7 @@ class StackedModel:
         per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
         views = self.layout.views(models)
         with self.explaining(views, portion.features):
-            gradients = per_trial(views, portion.features, portion.labels)
+            gradients = per_trial(views, self._read(portion.features), portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
@@ -398,6 +407,49 @@ class StackedModel:
             other.
         """
         return explaining(self.template, parameters, features, self.feature_shape)
+
+    @property
+    def _behind(self) -> nn.Module:
+        """This thread's module that trials run: all of the template, or what lies behind its frozen prefix."""
+        return self._parts.template if self.prefix is None else self._parts.behind(self.prefix.suffix)
+
+    def _read(self, features: Tensor) -> Tensor:
+        """Return what trials read of records: the records, or what the frozen prefix makes of them."""
+        if self.prefix is None:
+            return features
+        # Copied before `torch.func` begins, whose tensors a copy would keep.
+        self._parts.behind(self.prefix.suffix)
+        return self.prefix.rows(features)
+
+    def _split_off(self, records: Tensor | None, is_tried: bool) -> None:
+        """Have the prefix of the template be computed once for a record, where that gives the same."""
+        prefix = frozen_prefix(self.template, self.feature_shape)
+        if prefix is None:
+            return
+        if is_tried:
+            self.prefix, self.fast = prefix, False
+            return
+        source, flat = _seeded(), self.layout.flatten(dict(self.template.named_parameters()))
+        models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
+        tried = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source) if records is None else records
+        portion = Portion(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
+        found = list[tuple[Tensor, Tensor]]()
+        fast, self.fast = self.fast, False
+        for self.prefix in (None, prefix):
+            try:
+                gradients = self.example_gradients(models, portion)
+                found.append((gradients, self._logits_pass(models, portion.features)))
+            except (Exception, SystemExit):
+                break
+        self.prefix, self.fast = None, fast
+        if len(found) == 2 and all(_is_same(*pair) for pair in zip(*found, strict=True)):
+            self.fast, self.prefix, (one, label) = (
+                False,
+                prefix,
+                (prefix.rows(portion.features[:1]), portion.labels[:1]),
+            )
+            held = saved_scalars(self._behind, lambda values: self._summed_loss(values, one, label))
+            self.activations = max(self.layout.size, held)
 
     def _probe(self, records: Tensor | None) -> bool:
         """Run the stacked layers on a few examples and return whether they do what gradients of single examples do."""
@@ -448,7 +500,8 @@ class StackedModel:
 
 
 def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None) -> StackedModel:
-    template, shape = model_template(spec), spec.feature_shape
+    template, shape = model_template(spec, alone=known is not None), spec.feature_shape
+    prepare(template, spec.inputs)
     if known is not None:
         return StackedModel(template, shape, known=known)
     tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
@@ -458,6 +511,10 @@ def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelPro
     check_outputs(template, shape, spec.classes, real)
     model.cautions = cautions
     return model
+
+
+def _is_same(left: Tensor, right: Tensor) -> bool:
+    return torch.allclose(left, right, rtol=1e-4, atol=1e-6 * float(left.abs().max()))
 
 
 def _seeded() -> torch.Generator:

@@ -204,7 +204,7 @@ def _kept(visit: Visit, signal: Tensor) -> object:
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None
-    if isinstance(layer, StackedConv2d):
+    if isinstance(layer, StackedConv2d) and layer.groups == 1:
         signals = layer.frame.split(signal.flatten(2))
         return None, signals.sum(3) if layer.parameter("bias") is not None else None
     return layer.squared_norms(visit, signal)[1]
@@ -217,7 +217,7 @@ def _of_layer(users: UsersOfPass, visit: Visit, signal: Tensor) -> _Squares:
         gradients = layer.squared_norms(visit, signal)[1]
         assert isinstance(gradients, dict)
         return _of_sums(users, gradients)
-    if isinstance(layer, StackedConv2d) and not _is_gram_cheap(users, visit, signal):
+    if isinstance(layer, StackedConv2d) and (layer.groups > 1 or not _is_gram_cheap(users, visit, signal)):
         own = {"weight": layer.example_gradients(visit, signal)}
         if layer.parameter("bias") is not None:
             own["bias"] = layer.frame.split(signal.flatten(2)).sum(3)

@@ -4,7 +4,8 @@ import copy
 import random
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fl_audit.learning.models import ModelSpec, build_model, initial_models, mod
 from fl_audit.learning.module_checks import check_module
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.randomness import Purpose, generator
 
 FACTORIES = """
 import torch
@@ -522,7 +524,7 @@ def clipped_by_hand(
     module: nn.Module, row: torch.Tensor, features: torch.Tensor, labels: torch.Tensor, norm: float
 ) -> torch.Tensor:
     """Return the clipped sum of one trial by torch alone, on the module as its author wrote it."""
-    module = module.double()
+    module = copy.deepcopy(module).double()
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     nn.utils.vector_to_parameters(row.double(), trained)
     total = torch.zeros_like(row, dtype=torch.float64)
@@ -565,20 +567,51 @@ def clipped_alone(
     return flat * min(1.0, norm / float(flat.norm()))
 
 
-def test_a_factory_is_called_once_a_process_beside_the_weights_of_each_trial(
+def test_a_factory_runs_twice_for_a_run_and_gives_every_trial_the_weights_of_a_run_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "counted_models.py").write_text(
-        "from torch import nn\nCALLS = []\ndef build(feature_shape, classes):\n"
-        "    CALLS.append(classes)\n    return nn.Linear(feature_shape[0], classes)\n"
+        "import torch\nfrom torch import nn\nCALLS = []\ndef build(feature_shape, classes):\n"
+        "    CALLS.append(classes)\n"
+        "    core = nn.Sequential(nn.Linear(feature_shape[0], 20), nn.Embedding(9, 7, padding_idx=0))\n"
+        "    core = core.requires_grad_(False)\n"
+        "    head = nn.Linear(20, classes)\n"
+        "    nn.init.orthogonal_(head.weight)\n"
+        "    nn.init.trunc_normal_(core[0].weight, std=0.02)\n"
+        "    with torch.no_grad():\n        head.bias.copy_(torch.randn(classes) * core[0].bias.mean())\n"
+        "    return nn.Sequential(core[0], nn.Tanh(), head)\n"
+        "def deciding():\n    return nn.Sequential(nn.Linear(3, 2 if torch.rand(()).item() < 2 else 3))\n"
+        "def seeded():\n    torch.manual_seed(7)\n    return build((3,), 2)\n"
+        "def elsewhere():\n    import numpy as np\n    model = build((3,), 2)\n"
+        "    with torch.no_grad():\n        model[2].bias.copy_(torch.from_numpy(np.random.default_rng().random(2)))\n"
+        "    return model\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     spec = ModelSpec("counted_models:build", (3,), 2)
     models = [StackedModel.of(spec) for _ in range(5)]
     assert all(model is models[0] for model in models)
     calls = sys.modules["counted_models"].CALLS
-    assert len(calls) == 1
-    initial_models(spec, 0, range(4))
-    assert len(calls) == 5
+    found = initial_models(spec, 5, range(4))
+    assert len(calls) == 2
+    for trial, row in enumerate(found):
+        with drawn_by(generator(5, Purpose.INITIAL_WEIGHTS, trial=trial)):
+            own = sys.modules["counted_models"].build((3,), 2)
+        expected = [one.flatten() for one in own.parameters() if one.requires_grad]
+        assert torch.equal(row, torch.cat(expected))
+    assert len({row.sum().item() for row in found}) == 4
     StackedModel.of(ModelSpec("counted_models:build", (4,), 2))
-    assert len(calls) == 6
+    assert len(calls) == 8
+    # Weights that a factory seeds itself are the same in all trials; what no torch draws takes a run for each trial.
+    assert len(set(map(tuple, initial_models(ModelSpec("counted_models:seeded", (3,), 2), 0, range(3)).tolist()))) == 1
+    assert len(calls) == 10
+    initial_models(ModelSpec("counted_models:elsewhere", (3,), 2), 0, range(3))
+    assert len(calls) == 15
+    # What a number of Python decides may be decided otherwise: the function runs again wherever it is another number.
+    initial_models(ModelSpec("counted_models:deciding", (3,), 2), 0, range(3))
+
+
+@contextmanager
+def drawn_by(source: np.random.Generator) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(torch.Generator().manual_seed(int(source.integers(2**63))).get_state())
+        yield

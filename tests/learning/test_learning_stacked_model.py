@@ -80,6 +80,20 @@ NETS = {
         nn.Flatten,
         lambda: nn.Linear(24, 3),
     ),
+    # Channels in groups, and each channel by itself, also where it reads the records.
+    "conv-groups": _net(
+        (6, 9, 8),
+        lambda: nn.Conv2d(6, 12, 3, stride=(2, 1), groups=3),
+        nn.Tanh,
+        lambda: nn.Conv2d(12, 12, (3, 2), padding=(2, 1), dilation=(2, 1), groups=12, bias=False),
+        nn.Tanh,
+        lambda: nn.Conv2d(12, 24, 3, stride=2, groups=12),
+        nn.Flatten,
+        lambda: nn.Linear(144, 3),
+    ),
+    "conv-by-channel-first": _net(
+        (5, 6, 6), lambda: nn.Conv2d(5, 5, 3, padding=1, groups=5), nn.Flatten, lambda: nn.Linear(180, 3)
+    ),
     # Few places and many channels: the norms come from products of signals and of patches, not from gradients.
     "conv-few-places": _net(
         (6, 4, 4),

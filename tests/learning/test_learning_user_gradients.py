@@ -36,6 +36,12 @@ NETWORKS = {
         ),
         (1, 6, 6),
     ),
+    "channels by themselves": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Conv2d(4, 4, 3, groups=4), nn.Flatten(), nn.Linear(16, 3)
+        ),
+        (2, 6, 6),
+    ),
     "tempered": (Tempered, (6,)),
 }
 

@@ -1,0 +1,239 @@
+"""The part of a model before its first trained parameter, computed once for a record.
+
+What frozen layers make of a record is the same in all trials and rounds. The operations of torch that a model runs on
+one record are noted once. Those that no trained parameter reaches are the prefix; the others, which read some of its
+results, are what trials run. Results are kept by what a record holds, so it does not matter who asks for them.
+"""
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+from torch.func import functional_call, functionalize, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.flop_counter import FlopCounterMode
+
+from fl_audit.learning.module_checks import without_hints
+
+PREFIX_BUDGET = 2**27
+"""Scalars of results of the prefix that a process keeps: half a gigabyte. Further records are computed at every use."""
+_WORTH, _FEWEST = 0.2, 2**20
+"""Share of a forward pass, and number of its multiplications and additions, from which the prefix is worth keeping."""
+_FIRST_ROWS = 64
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A result of the prefix that the rest reads."""
+
+    shape: tuple[int, ...]  # of one record, its axis of length 1 included
+    kind: torch.dtype
+
+    @property
+    def width(self) -> int:
+        return prod(self.shape)
+
+
+class _Graph:
+    """Noted operations; copies of a module share them, because they hold no state."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.run = module
+
+    def __deepcopy__(self, memo: object) -> "_Graph":
+        return self
+
+
+class Suffix(nn.Module):
+    """What a model does behind its prefix: it has the trained parameters, by their names, and reads rows of numbers."""
+
+    def __init__(self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_Cut, ...]):
+        super().__init__()
+        self._graph, self._cuts, self._names = _Graph(graph), cuts, names
+        for name in names:
+            path, _, last = name.rpartition(".")
+            place: nn.Module = self
+            for step in path.split(".") if path else ():
+                if step not in place._modules:
+                    place.add_module(step, nn.Module())
+                place = place.get_submodule(step)
+            place.register_parameter(last, nn.Parameter(like[name].detach().clone(), requires_grad=False))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the logits (n, classes) of rows of results of the prefix, (n, width)."""
+        named = [self._parameter(name) for name in self._names]
+        if len(rows) == 1:
+            return self._of_one(named, rows[0]).unsqueeze(0)
+        found: Tensor = vmap(lambda row: self._of_one(named, row))(rows)
+        return found
+
+    def _of_one(self, named: list[Tensor], row: Tensor) -> Tensor:
+        parts = torch.split(row, [cut.width for cut in self._cuts])
+        cuts = [part.reshape(cut.shape).to(cut.kind) for cut, part in zip(self._cuts, parts, strict=True)]
+        found: Tensor = self._graph.run(*named, *cuts)[0]
+        return found
+
+    def _parameter(self, name: str) -> Tensor:
+        path, _, last = name.rpartition(".")
+        found = self.get_submodule(path)._parameters[last]
+        assert found is not None, "every trained parameter has a place"
+        return found
+
+
+class FrozenPrefix:
+    """What lies before the first trained parameter of a model, and its results for the records that were seen."""
+
+    def __init__(self, graph: fx.GraphModule, cuts: tuple[_Cut, ...], shape: tuple[int, ...], suffix: Suffix) -> None:
+        self.width = sum(cut.width for cut in cuts)
+        self.suffix = suffix
+        self._graph, self._shape, self._lock = graph, shape, threading.Lock()
+        self._places: dict[bytes, int] = {}
+        self._kept = torch.empty(0, self.width)
+
+    @property
+    def records(self) -> int:
+        """Number of records of which results are kept."""
+        return len(self._places)
+
+    def rows(self, features: Tensor) -> Tensor:
+        """Return the results for records, (..., width), as float32.
+
+        Parameters
+        ----------
+        features
+            The records, (..., *shape).
+        """
+        records = features.detach().cpu().reshape(-1, *self._shape).float().contiguous()
+        keys = [hashlib.blake2b(row, digest_size=16).digest() for row in np.asarray(records.flatten(1))]
+        leading = features.shape[: features.dim() - len(self._shape)]
+        with self._lock:
+            self._learn(records, keys)
+            places = [self._places.get(key, -1) for key in keys]
+            found = self._kept[torch.tensor(places, dtype=torch.int64).clamp(min=0)] if self._places else None
+        if found is None or -1 in places:
+            found = records.new_empty(len(keys), self.width) if found is None else found
+            for number, place in enumerate(places):
+                if place < 0:
+                    found[number] = self.of_record(records[number])
+        return found.reshape(*leading, self.width).to(features.device)
+
+    def of_record(self, record: Tensor) -> Tensor:
+        """Return the results for one record, (width,), computed alone so that they are the same in every process."""
+        with torch.no_grad(), without_hints():
+            found = self._graph(record.unsqueeze(0))
+        return torch.cat([one.reshape(-1).float() for one in found])
+
+    def _learn(self, records: Tensor, keys: list[bytes]) -> None:
+        most = PREFIX_BUDGET // self.width
+        for record, key in zip(records, keys, strict=True):
+            if key in self._places or len(self._places) >= most:
+                continue
+            if len(self._places) == len(self._kept):
+                rows = min(most, max(_FIRST_ROWS, 2 * len(self._kept)))
+                self._kept = torch.cat([self._kept, torch.empty(rows - len(self._kept), self.width)])
+            self._kept[len(self._places)] = self.of_record(record)
+            self._places[key] = len(self._places)
+
+
+def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | None:
+    """Return the prefix of a module, None where it has none that is worth keeping, draws numbers, or cannot be noted.
+
+    Parameters
+    ----------
+    module, shape
+        The module in evaluation mode, whose parameters are all trained, and the shape of a record.
+    """
+    if not any(isinstance(value, Tensor) for layer in module.modules() for value in vars(layer).values()):
+        return None  # nothing is frozen
+    own = {name: value.detach().clone().requires_grad_() for name, value in module.named_parameters()}
+    try:
+        graph = _noted(module, own, torch.zeros(1, *shape))
+        return None if graph is None else _split(graph, own, shape)
+    except Exception:  # what cannot be noted runs as it did
+        return None
+
+
+def _noted(module: nn.Module, own: dict[str, Tensor], record: Tensor) -> fx.GraphModule | None:
+    """Return the operations that a module runs on one record; its inputs are the parameters, and then the record."""
+    names = tuple(own)
+
+    def run(*given: Tensor) -> Tensor:
+        return functional_call(module, dict(zip(names, given, strict=False)), (given[-1],))  # type: ignore[no-any-return]
+
+    given = (*own.values(), record)
+    # With gradients, so that layers of torch take the way that they take where a loss is differentiated.
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]), without_hints():
+        graph = make_fx(run)(*given)
+        if any(_schema(node) is not None and _schema(node).is_mutable for node in graph.graph.nodes):
+            graph = make_fx(functionalize(run))(*given)
+    graph.graph.eliminate_dead_code()
+    calls = [node for node in graph.graph.nodes if _schema(node) is not None]
+    is_random = any(torch.Tag.nondeterministic_seeded in node.target.tags for node in calls)
+    return None if is_random or any(_schema(node).is_mutable for node in calls) else graph
+
+
+def _schema(node: fx.Node) -> Any:
+    return getattr(node.target, "_schema", None) if node.op == "call_function" else None
+
+
+def _split(graph: fx.GraphModule, own: dict[str, Tensor], shape: tuple[int, ...]) -> FrozenPrefix | None:
+    nodes = list(graph.graph.nodes)
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    trained, of_record = set(inputs[: len(own)]), {inputs[len(own)]}
+    for node in nodes:
+        if node.op == "output":
+            continue
+        if any(one in trained for one in node.all_input_nodes):
+            trained.add(node)
+        elif any(one in of_record for one in node.all_input_nodes):
+            of_record.add(node)
+    end = nodes[-1]
+    (answer,) = end.all_input_nodes
+    if answer not in trained:
+        return None
+    read = [node for node in nodes if node not in trained and any(one in trained for one in node.users)]
+    cuts = [node for node in read if node in of_record]
+    first = _part(graph, [inputs[len(own)]], [node for node in nodes if node not in trained and node is not end], cuts)
+    # What is made of constants alone, such as a transposed weight, is computed again: it is a view, or small.
+    rest = [node for node in nodes if node in trained or node not in of_record]
+    last = _part(graph, [*inputs[: len(own)], *cuts], [node for node in rest if node is not end], [answer])
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), without_hints(), counter:
+        found = first(torch.zeros(1, *shape))
+    before = counter.get_total_flops()
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), without_hints(), counter:
+        last(*own.values(), *found)
+    if not cuts or before < max(_FEWEST, _WORTH * (before + counter.get_total_flops())):
+        return None
+    said = tuple(_Cut(tuple(one.shape), one.dtype) for one in found)
+    return FrozenPrefix(first, said, shape, Suffix(tuple(own), own, _answering_alone(last), said))
+
+
+def _part(graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], outputs: list[fx.Node]) -> fx.GraphModule:
+    """Return the operations that lead from some results to others."""
+    made, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for number, node in enumerate(inputs):
+        copies[node] = made.placeholder(f"given_{number}")
+    for node in body:
+        if node not in copies and node.op != "placeholder":
+            copies[node] = made.node_copy(node, lambda one: copies[one])
+    made.output(tuple(copies[node] for node in outputs))
+    made.eliminate_dead_code()
+    return fx.GraphModule(graph, made)
+
+
+def _answering_alone(graph: fx.GraphModule) -> fx.GraphModule:
+    """Have the logits, (1, classes), come as those of one record, (classes,)."""
+    end = next(iter(reversed(graph.graph.nodes)))
+    (answer,) = end.all_input_nodes
+    with graph.graph.inserting_before(end):
+        alone = graph.graph.call_function(torch.ops.aten.select.int, (answer, 0, 0))
+    end.args = ((alone,),)
+    graph.recompile()
+    return graph

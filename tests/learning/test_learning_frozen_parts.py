@@ -1,0 +1,132 @@
+"""Frozen parts of models: in numbers of 8 and 16 bits, held once by all threads, and in bounded memory."""
+
+import copy
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import psutil
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError
+from fl_audit.learning import models, stacked_model
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.stacked_model import StackedModel
+
+CLASSES = 3
+RECORDS = torch.randn(20, 6, generator=torch.Generator().manual_seed(2))
+
+
+def built(made: Callable[[], nn.Module], records: Tensor = RECORDS) -> StackedModel:
+    with mock.patch.object(models, "import_factory", return_value=made):
+        spec = ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
+        return stacked_model._built(spec, ProbeRecords(records, tuple(map(str, range(len(records))))))
+
+
+class Whole(nn.Module):
+    """A dense layer whose frozen weights are whole numbers of 8 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weights = torch.randint(-128, 128, (8, 6), dtype=torch.int8)
+        self.weights = nn.Parameter(weights, requires_grad=False)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(x @ (self.weights.to(x.dtype) * 0.01).T))  # type: ignore[no-any-return]
+
+
+class Narrow(nn.Module):
+    """A core in 16 bits, which is given numbers of 32 bits, or turns them itself."""
+
+    def __init__(self, turns: bool, is_first: bool = True) -> None:
+        super().__init__()
+        self.core = nn.Linear(6, 6).requires_grad_(False).to(torch.bfloat16)
+        self.turns, self.is_first = turns, is_first
+        self.first, self.head = nn.Linear(6, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.is_first:
+            x = self.first(x)
+        x = self.core(x.to(torch.bfloat16)).to(x.dtype) if self.turns else self.core(x)
+        return self.head(torch.tanh(x if not self.is_first else self.first(x)))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("made", [Whole, lambda: Narrow(turns=False), lambda: Narrow(turns=False, is_first=False)])
+def test_a_frozen_part_of_fewer_bits_is_taken_and_gradients_are_exact(made: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(1)
+    module = made()
+    model = built(lambda: module)
+    flat = torch.cat([one.detach().flatten() for one in module.parameters() if one.requires_grad])
+    labels = torch.arange(len(RECORDS)) % CLASSES
+    found = model.clipped_sum(flat.unsqueeze(0), RECORDS, labels, 0.5)[0]
+    exact = copy.deepcopy(module).double()
+    expected, trained = torch.zeros(len(flat)), [one for one in exact.parameters() if one.requires_grad]
+    for record, label in zip(RECORDS.to(trained[0].dtype), labels, strict=True):
+        loss = nn.functional.cross_entropy(exact(record.unsqueeze(0)), label.unsqueeze(0))
+        gradient = torch.cat([one.flatten() for one in torch.autograd.grad(loss, trained)])
+        expected += (gradient * (0.5 / gradient.norm()).clamp(max=1.0)).float()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_turns_numbers_into_16_bits_itself_is_told_what_to_give_a_layer(is_first: bool) -> None:
+    with pytest.raises(InputError, match=r"call \.float\(\) on what the layer is given") as caught:
+        built(lambda: Narrow(turns=True, is_first=is_first))
+    assert "\n" not in str(caught.value)
+    built(lambda: Narrow(turns=False, is_first=is_first))
+
+
+def test_a_trained_part_is_in_float32() -> None:
+    with pytest.raises(InputError, match="is of type bfloat16: accepted is float32"):
+        built(lambda: nn.Linear(6, CLASSES).to(torch.bfloat16))
+
+
+def large() -> nn.Module:
+    core = nn.EmbeddingBag(2_000_000, 8).requires_grad_(False)
+    return nn.Sequential(nn.Sequential(Ids(), core), nn.Linear(8, CLASSES))
+
+
+class Ids(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.long()
+
+
+def test_threads_hold_one_frozen_part() -> None:
+    core = nn.Linear(6, 6).requires_grad_(False)
+    model = built(lambda: nn.Sequential(core, nn.Tanh(), nn.Linear(6, CLASSES)))
+    together = threading.Barrier(3)
+
+    def place(number: int) -> int:
+        together.wait()
+        return int(model.template.get_submodule("0").weight.data_ptr())  # type: ignore[operator, union-attr]
+
+    with ThreadPoolExecutor(3) as threads:
+        places = set(threads.map(place, range(3)))
+    assert places == {core.weight.data_ptr()}
+
+
+@pytest.mark.long
+def test_a_large_frozen_part_is_held_at_most_twice_while_a_run_is_set_up() -> None:
+    size, process = 4 * 2_000_000 * 8, psutil.Process()
+    records = torch.randint(0, 2_000_000, (20, 6)).float()
+    built(lambda: nn.Sequential(nn.Linear(6, CLASSES)), records)
+    before, most, is_done = process.memory_info().rss, [0], threading.Event()
+
+    def watch() -> None:
+        while not is_done.wait(0.002):
+            most[0] = max(most[0], process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    held = built(large, records)
+    with mock.patch.object(models, "import_factory", return_value=large):
+        initial_models(ModelSpec("theirs:build", (6,), CLASSES), 0, range(3))
+    is_done.set()
+    watcher.join()
+    assert held.layout.size == 27
+    assert most[0] - before < 2.2 * size

@@ -1,0 +1,146 @@
+"""What lies before the first trained parameter: computed once for a record, the same as without, within its budget."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fl_audit.learning import frozen_prefix
+from fl_audit.learning.model_properties import ModelProperties
+from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.stacked_model import StackedModel
+
+SHAPE, CLASSES = (4, 5), 3
+
+
+class Branched(nn.Module):
+    """A frozen core that is read at two places, with arithmetic of its own, and trained layers behind it."""
+
+    def __init__(self, core: nn.Module, is_recurrent: bool = False) -> None:
+        super().__init__()
+        self.core, self.first = core.requires_grad_(False), nn.Linear(7, 6)
+        self.second = nn.Linear(6 + 7, CLASSES)
+        self.register_buffer("scale", torch.linspace(0.5, 1.0, 7))
+        self.temperature = nn.Parameter(torch.tensor(1.5))
+        self.cells = nn.GRU(7, 7, batch_first=True) if is_recurrent else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = self.core(x) * self.scale
+        if self.cells is not None:
+            steps = self.cells(steps)[0]
+        is_large = (steps.mean(2, keepdim=True) > 0).float()
+        pooled = (steps * is_large).sum(1)
+        hidden = torch.tanh(self.first(pooled)) * self.temperature
+        return self.second(torch.cat([hidden, steps.amax(1)], dim=1))  # type: ignore[no-any-return]
+
+
+def branched(**more: Any) -> nn.Module:
+    return Branched(nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 7)), **more)
+
+
+def headed() -> nn.Module:
+    core = nn.Sequential(nn.Flatten(), nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 9)).requires_grad_(False)
+    return nn.Sequential(core, nn.ReLU(), nn.Linear(9, CLASSES))
+
+
+@pytest.fixture(autouse=True)
+def _small_prefixes_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen_prefix, "_FEWEST", 1)
+
+
+def pair(made: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch) -> tuple[StackedModel, StackedModel]:
+    torch.manual_seed(3)
+    module = made()
+    split = StackedModel(module, SHAPE)
+    with monkeypatch.context() as patch:
+        patch.setattr(frozen_prefix, "_FEWEST", 10**12)
+        return split, StackedModel(module, SHAPE)
+
+
+@pytest.mark.parametrize("made", [branched, lambda: branched(is_recurrent=True), headed])
+def test_results_are_the_same_as_without_it(made: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    split, whole = pair(made, monkeypatch)
+    assert split.prefix is not None
+    assert whole.prefix is None
+    source = torch.Generator().manual_seed(1)
+    models = 0.3 * torch.randn(4, split.layout.size, generator=source)
+    features, labels = torch.randn(9, *SHAPE, generator=source), torch.arange(9) % CLASSES
+    taking_part = torch.rand(4, 9, generator=source) < 0.3
+    own, own_labels = torch.randn(4, 5, *SHAPE, generator=source), torch.arange(20).reshape(4, 5) % CLASSES
+
+    def everything(model: StackedModel) -> list[Tensor]:
+        return [
+            model.clipped_sum(models, features, labels, 0.5),
+            model.clipped_sum(models, features, labels, 0.5, taking_part=taking_part),
+            model.clipped_sum(models, own, own_labels, 0.5),
+            model.mean_gradients(models, features, labels),
+            model.mean_gradients(models[:1], features, labels),
+            model.losses(models, features, labels),
+            *record_gradients(model, models, features, labels, models),
+        ]
+
+    for found, expected in zip(everything(split), everything(whole), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max()))
+
+
+def test_a_record_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    split, _ = pair(branched, monkeypatch)
+    assert split.prefix is not None
+    passed, way = list[Tensor](), split.prefix.of_record
+    monkeypatch.setattr(split.prefix, "of_record", lambda record: passed.append(record) or way(record))  # type: ignore[func-returns-value]
+    features, labels, models = torch.rand(9, *SHAPE), torch.arange(9) % CLASSES, torch.randn(4, split.layout.size)
+    for some in (slice(0, 4), slice(0, 9), slice(3, 9)):
+        split.clipped_sum(models, features[some], labels[some], 1.0)
+        split.losses(models, features[some].clone(), labels[some])
+    assert len(passed) == 9
+
+
+def test_records_beyond_the_budget_are_computed_at_every_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    split, whole = pair(branched, monkeypatch)
+    assert split.prefix is not None
+    monkeypatch.setattr(frozen_prefix, "PREFIX_BUDGET", (split.prefix.records + 2) * split.prefix.width)
+    features, labels, models = torch.rand(9, *SHAPE), torch.arange(9) % CLASSES, torch.randn(2, split.layout.size)
+    before = split.prefix.records
+    for _ in range(2):
+        found, expected = (one.losses(models, features, labels) for one in (split, whole))
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert split.prefix.records == before + 2
+
+
+def test_a_process_without_records_does_what_the_one_with_them_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    module = branched()
+    first = StackedModel(module, SHAPE)
+    second = StackedModel(module, SHAPE, known=first.properties)
+    models, features = torch.randn(2, first.layout.size), torch.rand(5, *SHAPE)
+    assert torch.equal(first.logits(models, features), second.logits(models, features))
+    whole = StackedModel(module, SHAPE, known=ModelProperties(first.fast, first.activations))
+    assert whole.prefix is None
+
+
+def test_what_draws_or_asks_for_numbers_or_trains_all_runs_as_it_is() -> None:
+    class Drawing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 0.0 * torch.rand(x.shape[1:])
+
+    class Asking(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 1.0 if float(x.detach().sum()) > -1e9 else x
+
+    for first in (Drawing(), Asking()):
+        module = nn.Sequential(first, *headed().eval())
+        assert frozen_prefix.frozen_prefix(module.requires_grad_(False), SHAPE) is None
+    assert StackedModel(nn.Sequential(nn.Flatten(), nn.Linear(20, CLASSES)), SHAPE).prefix is None
+
+
+def test_what_a_record_becomes_does_not_depend_on_who_is_asked_for_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    split, _ = pair(headed, monkeypatch)
+    again, _ = pair(headed, monkeypatch)
+    assert split.prefix is not None
+    assert again.prefix is not None
+    features = torch.rand(40, *SHAPE)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(40))
+    assert torch.equal(split.prefix.rows(features)[order], again.prefix.rows(features[order]))

@@ -1,0 +1,43 @@
+"""The table of models that were tried: the page has what its file has, and every number is within what is promised."""
+
+import csv
+
+import pytest
+
+from tests.validation import tried_models
+from tests.validation.tried_factories import FACTORIES
+
+
+def rows() -> list[list[str]]:
+    with tried_models.TABLE.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_the_page_says_what_the_file_says() -> None:
+    page = tried_models.PAGE.read_text(encoding="utf-8")
+    assert tried_models.written(page, rows()) == page
+
+
+def test_every_model_is_taken_exactly_and_in_time_or_is_told_what_fixes_it() -> None:
+    head, *found = rows()
+    assert tuple(head) == tried_models.COLUMNS
+    assert [row[0] for row in found] == list(FACTORIES)
+    assert len(found) >= 25
+    for _, _, _, answer, exactness, time, _ in found:
+        if answer == "accepted":
+            assert float(exactness) < 1e-5
+            assert float(time) <= 3
+        else:
+            assert answer.startswith("refused: ")
+            assert (exactness, time) == ("", "")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["BERT in bfloat16 with LoRA in float32", "head of a frozen BERT in bfloat16"])
+def test_a_frozen_part_in_16_bits_is_computed_in_full(name: str) -> None:
+    pytest.importorskip("peft", reason="the extra `text` is not installed")
+    pytest.importorskip("transformers", reason="the extra `text` is not installed")
+    found = tried_models.tried(name, FACTORIES[name])
+    assert found.answer == "accepted"
+    assert found.exactness is not None
+    assert found.exactness < 1e-5
