@@ -174,7 +174,9 @@ def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
     """Return in which trials the differing unit takes part in a sampled round, (trials,)."""
-    rate = federation.public.mechanism.sampling_rate
+    rate, turn = federation.public.mechanism.sampling_rate, federation.public.turn(server_round)
+    if turn is not None and federation.target not in turn:
+        return np.zeros(batch.count, dtype=np.bool_)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             units = federation.units_of(federation.victim)

@@ -28,8 +28,9 @@ from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 
-_GOOD, _BAD = "bright calm clean friendly good great happy".split(), "bad broken cold dark dirty loud poor".split()
-_OTHER = "again and food it place room service staff stay the very visit was we".split()
+_GOOD = ("bright", "calm", "clean", "friendly", "good", "great", "happy")
+_BAD = ("bad", "broken", "cold", "dark", "dirty", "loud", "poor")
+_OTHER = ("again", "and", "food", "it", "place", "room", "service", "staff", "stay", "the", "very", "was", "we")
 _RECORDS, _TEXTS, _TOKENS = 60, 120, 16
 REQUIRED_SHARE = 0.9
 
@@ -63,7 +64,7 @@ def write_texts(place: Path, texts: int = _TEXTS) -> None:
             words = draw.choices(_OTHER, k=draw.randint(3, 10)) + draw.choices((_BAD, _GOOD)[number % 2], k=3)
             draw.shuffle(words)
             table.writerow([" ".join(words), ("negative", "positive")[number % 2]])
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(_GOOD + _BAD + _OTHER)]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted((*_GOOD, *_BAD, *_OTHER))]
     (place / "vocabulary.txt").write_text("\n".join(tokens) + "\n")
 
 
@@ -107,7 +108,8 @@ class Server(NamedTuple):
         least = ceil(REQUIRED_SHARE * seeds)
         if violated == 0 if self.is_honest else violated >= least:
             return []
-        return [f"{self.name}: violated in {violated} of {seeds} runs, {0 if self.is_honest else f'{least} or more'} expected"]
+        expected = "0" if self.is_honest else f"{least} or more"
+        return [f"{self.name}: violated in {violated} of {seeds} runs, {expected} expected"]
 
 
 SERVERS = (Server("honest", HONEST, True), Server("half of the noise", Parties(strategy=Halved), False))
