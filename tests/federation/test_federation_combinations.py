@@ -58,7 +58,9 @@ pytestmark = pytest.mark.xdist_group("combinations")
 SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
-PARTICIPATIONS: tuple[Participation, ...] = (Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS))
+PARTICIPATIONS: tuple[Participation, ...] = (
+    Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS), CyclicPoisson(0.3, 2, CLIENTS)
+)  # fmt: skip
 NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in NoiseScaling),
     DistributedGaussian(1.0, CLIENTS),

@@ -8,7 +8,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive
 from fl_audit.learning.names import LocalOptimizer, OptimizerKind
-from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, accepted_instead, foreign_settings
+from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
@@ -34,7 +34,8 @@ _AT_MOST_ONE = (
 
 def _sampling(value: str) -> str:
     if value not in PARTICIPATIONS:
-        raise PydanticCustomError("sampling", "{accepted}", {"accepted": accepted_instead(value)})
+        kind = "refused_sampling" if value in REFUSED else "sampling"
+        raise PydanticCustomError(kind, "{accepted}", {"accepted": accepted_instead(value)})
     return value
 
 
