@@ -210,7 +210,9 @@ def trained_together(request: Request, task: Task, alone: Callable[[], Contribut
     """
     identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
     if identity in cohort.waiting:
-        clients = {message: client for message, client in cohort.waiting.items() if client != federation.victim}
+        # Canaries stand behind the clients that hold records, and train nothing.
+        alike = [client for client in range(federation.public.clients) if client != federation.victim]
+        clients = {message: client for message, client in cohort.waiting.items() if client in alike}
         cohort.waiting = {}
         if len(clients) > 1 and len(task.models) == 1 and trains_together(federation, tuple(clients.values())):
             # A client that fails then fails alone, in a call of its own.

@@ -203,7 +203,10 @@ def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
     """Return in which trials the differing unit takes part in a sampled round, (trials,)."""
-    mechanism, rate = federation.public.mechanism, federation.public.mechanism.sampling_rate
+    mechanism, turn = federation.public.mechanism, federation.public.turn(server_round)
+    rate = mechanism.sampling_rate
+    if turn is not None and federation.target not in turn:
+        return np.zeros(batch.count, dtype=np.bool_)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             units = federation.units_of(federation.victim)

@@ -16,8 +16,9 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import OwnDraws, step_sample
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.stacked_layers import cached_rows
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.challenger import SeededChallenger
@@ -96,30 +97,28 @@ def call_of(
 def _without_canaries(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> ContributionCall:
-    clients = range(public.clients)
-    match public.mechanism.participation, public.mechanism.unit:
-        case Everybody(), _:
-            taking_part = _samples_of_steps(public, roster, challenger, batch, server_round)
-            return ContributionCall(tuple(ContributingClient(client) for client in clients), taking_part)
-        case FixedCohort() as cohorts, _:
-            return ContributionCall(
-                tuple(ContributingClient(int(client)) for client in cohorts.members(public.data_seed, server_round))
-            )
-        case PoissonSampling(rate), Unit.RECORD | Unit.USER:
+    participation, turn = public.mechanism.participation, public.turn(server_round)
+    if not participation.is_sampled:
+        whose = range(public.clients) if turn is None else turn.tolist()
+        taking_part = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
+        return ContributionCall(tuple(ContributingClient(client) for client in whose), taking_part)
+    match public.mechanism.unit:
+        case Unit.RECORD | Unit.USER:
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roster.shards):
-                drawn = challenger.participation(batch.trials, server_round, client, len(shard), rate)
+                drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
+                drawn = in_turn(drawn, turn, shard)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
             return ContributionCall(tuple(asked), torch.from_numpy(taking_part))
-        case PoissonSampling(rate), Unit.CLIENT:
-            drawn = challenger.client_participation(batch.trials, server_round, public.clients, rate)
-            there = [client for client in clients if drawn[:, client].any()]
+        case Unit.CLIENT:
+            drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
+            drawn = in_turn(drawn, turn, np.arange(public.clients))
+            there = [client for client in range(public.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
             return ContributionCall(called, torch.from_numpy(drawn))
         case _:
-            assert_never((public.mechanism.participation, public.mechanism.unit))
-    raise AssertionError("every participation has its units")
+            assert_never(public.mechanism.unit)
 
 
 def _samples_of_steps(

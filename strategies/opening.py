@@ -59,6 +59,7 @@ class _Kept:
     norms: Tensor | None = None  # result of the rule on public bits, (trials,)
     odd: Integers | None = None  # last bits of releases that are 1, (1 + places, 2 sides), all coordinates first
     rounds: int = 0
+    opened: int = 0  # rounds whose samples are opened
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Opening:
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
-        if taking_part is not None:
+        if taking_part is not None and self._is_opened(made.number):
             found |= self._sampled(kept, taking_part.numpy(), members)
         found["wrong_steps"] = self._stepped(kept, made)
         if centred_bits is not None and made.side.bits is not None:
@@ -100,19 +101,37 @@ class Opening:
         for name, values in found.items():
             kept.columns[name].append(values)
 
+    def _is_opened(self, server_round: int) -> bool:
+        """Return whether the sample of a round is opened: where units take turns, that of the first group."""
+        return self._group is None or np.array_equal(self._group, self.public.turn(server_round))
+
+    @property
+    def _group(self) -> Integers | None:
+        """The units whose samples are opened, in ascending order; None for all."""
+        return self.public.turn(1)
+
+    @property
+    def _place(self) -> int | None:
+        """The place of the target among them; None where there are many targets."""
+        group = self._group
+        return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
+
     def _sampled(self, kept: _Kept, taking_part: Flags, members: Flags) -> dict[str, Floats]:
         """Count the participations, those of the target separately."""
-        others = taking_part if self.target is None else np.delete(taking_part, self.target, axis=1)
+        group, place = self._group, self._place
+        taking_part = taking_part if group is None else taking_part[:, group]
+        others = taking_part if place is None else np.delete(taking_part, place, axis=1)
         if kept.turns is None or kept.units is None or kept.crowds is None:
             kept.turns = np.zeros(others.shape, dtype=np.int32)
             kept.units = np.zeros((others.shape[1], 4), dtype=np.int64)
             kept.crowds = np.zeros(len(others) + 1, dtype=np.int64)
         kept.turns += others
+        kept.opened += 1
         kept.crowds += np.bincount(others.sum(axis=0), minlength=len(others) + 1)
         column, target = np.zeros(len(others), dtype=np.int64), np.full(len(others), np.nan)
-        if self.target is not None:
-            target = taking_part[:, self.target].astype(np.float64)
-            column = np.where(members, 0, 2) + np.where(taking_part[:, self.target], 0, 1)
+        if place is not None:
+            target = taking_part[:, place].astype(np.float64)
+            column = np.where(members, 0, 2) + np.where(taking_part[:, place], 0, 1)
         for one in range(4):
             kept.units[:, one] += others[column == one].sum(axis=0)
         overlap = np.zeros(len(others)) if kept.sample is None else (others & kept.sample).sum(axis=1)
@@ -167,10 +186,10 @@ class Opening:
     def _tallies(self, kept: _Kept, batch: TrialBatch) -> list[_Tally]:
         found: list[_Tally] = []
         if kept.turns is not None and kept.units is not None and kept.crowds is not None:
-            found += _histogram(TURNS, kept.rounds, np.bincount(kept.turns.reshape(-1), minlength=kept.rounds + 1))
+            found += _histogram(TURNS, kept.opened, np.bincount(kept.turns.reshape(-1), minlength=kept.opened + 1))
             found += _histogram(CROWD, batch.count, kept.crowds)
-            whole = len(kept.units) + (self.target is not None)
-            numbers = [one for one in range(whole) if one != self.target]
+            group = np.arange(len(kept.units) + (self.target is not None)) if self._group is None else self._group
+            numbers = [one for one in group.tolist() if one != self.target]
             found += [
                 (UNIT, number, at, 0, float(count))
                 for number, row in zip(numbers, kept.units.tolist(), strict=True)

@@ -95,7 +95,7 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     return " or ".join(dict.fromkeys(_described(schema, whole)))
 
 
-_RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own")
+_RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own", "refused_sampling")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:

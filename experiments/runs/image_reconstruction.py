@@ -53,6 +53,8 @@ def require_drawable(plan: AuditPlan) -> None:
     require(each <= _MOST_AT_ONCE, f"{together}: accepted are at most {_MOST_AT_ONCE}")
     others = federation.population.count
     require(each <= others, f"{together}, and population-records = {others}: accepted are at least as many of others")
+    of_arrays = f"{asked} of records that are texts or other named arrays, and no pictures"
+    require(not federation.inputs, f"{of_arrays}: leave it out")
     image_attacks.require_pictures(federation.model.feature_shape, float(features.min()), float(features.max()))
     if each > 1 or isinstance(contribution, LocalTraining) or not image_attacks.reads_first_layer(federation.model):
         image_attacks.require_last_bias(federation.model, federation.classes)

@@ -16,6 +16,8 @@ from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseSettings
 from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of, settings_of_noises
+from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
+from fl_audit.mechanisms.participations.registry import participation_of, settings_of_participations
 from fl_audit.mechanisms.threat_model import ThreatModel
 
 
@@ -91,15 +93,21 @@ def _clipping(config: RunConfig) -> contribution.Clipping:
             assert_never(privacy.clipping)
 
 
-def _participation(config: RunConfig) -> contribution.Participation:
+def _participation(config: RunConfig) -> Participation:
     training, clients = config.training, clients_of(config)
-    if training.strategy == "dp-fedsgd":
-        return contribution.participation_of(float(sampling_rate(config)))
-    if training.cohort is None:
-        return contribution.participation_of(training.client_sampling_rate or 1.0)
-    cohort = training.cohort
-    require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
-    return contribution.Everybody() if cohort == clients else contribution.FixedCohort(cohort, clients)
+    is_of_clients = training.strategy != "dp-fedsgd"
+    if (cohort := training.cohort) is not None:
+        require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
+    own = {name: getattr(training, name.replace("-", "_")) for name in settings_of_participations()}
+    return participation_of(
+        ParticipationSettings(
+            name=training.sampling,
+            rate=Fraction(training.client_sampling_rate or 1) if is_of_clients else sampling_rate(config),
+            units=clients if is_of_clients else _records_or_users(config),
+            cohort=cohort,
+            own=own,
+        )
+    )
 
 
 def units_of(records: Records) -> int:
@@ -118,14 +126,11 @@ def _records_or_users(config: RunConfig) -> int:
 
 def denominator_of(config: RunConfig) -> float:
     """Return n: the mean number of records, users or clients in a round."""
-    participation = _participation(config)
-    if isinstance(participation, contribution.FixedCohort):
-        return float(participation.size)
     match config.training.strategy:
         case "dp-fedavg" | "dp-sgd-clients":
-            return float(clients_of(config) * (config.training.client_sampling_rate or 1.0))
+            return float(_participation(config).mean_units(clients_of(config)))
         case "dp-fedsgd":
-            return float(sampling_rate(config) * _records_or_users(config))
+            return float(sampling_rate(config) * _records_or_users(config) / (config.training.cycle or 1))
         case _:
             assert_never(config.training.strategy)
 
@@ -134,7 +139,6 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
     privacy, participation = config.privacy, _participation(config)
     if not privacy.private:
         return NO_NOISE
-    in_cohorts = isinstance(participation, contribution.FixedCohort)
     return noise_of(
         NoiseSettings(
             name=privacy.noise,
@@ -142,7 +146,7 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
             scaling=privacy.sensitivity,
             clients=clients_of(config),
             rounds=rounds_of(config),
-            separation=participation.separation if in_cohorts else None,
+            separation=participation.known_separation,
             own={name: getattr(privacy, name.replace("-", "_")) for name in settings_of_noises()},
         )
     )
@@ -151,14 +155,17 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
 def sampling_rate(config: RunConfig) -> Fraction:
     """Return q, the probability with which a record or user takes part in a round, as exactly the number written.
 
-    Raises `InputError` if a round would have more of them than there are.
+    Where groups take turns it is that of a round of its group. Raises `InputError` if a round would have more of them
+    than there are.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
         return Fraction(str(training.sampling_rate or 1))
-    batch, units = training.expected_batch, _records_or_users(config)
-    require(batch <= units, f"expected-batch is {batch} of {units} {noun}: accepted are 1 to {units}")
-    return Fraction(batch, units)
+    batch, units, cycle = training.expected_batch, _records_or_users(config), training.cycle or 1
+    turns = "" if cycle == 1 else f", of which one in {cycle} has a turn"
+    most = units // cycle
+    require(batch <= most, f"expected-batch is {batch} of {units} {noun}{turns}: accepted are 1 to {most}")
+    return Fraction(batch * cycle, units)
 
 
 def rounds_of(config: RunConfig) -> int:
@@ -167,7 +174,7 @@ def rounds_of(config: RunConfig) -> int:
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"
         return training.rounds
-    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
+    return ceil(Fraction(str(training.epochs)) * (training.cycle or 1) / sampling_rate(config))
 
 
 def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:

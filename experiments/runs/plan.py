@@ -24,7 +24,6 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import exact_accountant
@@ -188,7 +187,7 @@ def _examples_a_round(config: RunConfig) -> float:
         mechanism_of_config.denominator_of(config) / mechanism_of_config.clients_of(config),
     )
     if training.strategy == "dp-fedsgd":
-        return float(mechanism_of_config.sampling_rate(config) * config.data.records)
+        return float(mechanism_of_config.sampling_rate(config) * config.data.records / (training.cycle or 1))
     if training.local_steps is not None:
         return float(
             training.local_steps * (training.local_batch or 1) * mechanism_of_config.clients_of(config) * share
@@ -257,15 +256,16 @@ def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], 
 
 
 def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism whose cohorts, if it has any, begin with the client that holds the differing unit."""
-    if not isinstance(mechanism.participation, FixedCohort):
+    """Return the mechanism whose turns, if units take turns, begin with that of the differing unit."""
+    participation = mechanism.participation
+    if participation.members(0, 1) is None:
         return mechanism
-    client = pair.index
-    if mechanism.unit is not Unit.CLIENT:
-        client = next(
+    unit = pair.index
+    if mechanism.contribution.unit is Unit.CLIENT and mechanism.unit is not Unit.CLIENT:
+        unit = next(
             owner for owner, shard in enumerate(mechanism_of_config.shards_of(config, split)) if pair.index in shard
         )
-    return replace(mechanism, participation=replace(mechanism.participation, first=client))
+    return replace(mechanism, participation=participation.with_first(unit))
 
 
 def _randomizer(config: RunConfig) -> LocalRandomizer | None:

@@ -180,7 +180,8 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
         Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
         is most common in `outside`, and the first of equal ones.
     """
-    require(source.is_table, f"records of {source.name} are {source.kind}: accepted with attack attribute are tables")
+    of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
+    require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
     if named is not None:
         column = _named_column(source, named)
         return _with_prior(column, _values_of(source, column), outside)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.graph_records import comparable as comparable_graphs
+from fl_audit.data.names import Dissimilarity, Measure
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.learning.named_inputs import LARGEST_WHOLE, NamedInput, width_of
@@ -70,13 +71,24 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
     return found.astype(np.int64) if one.is_whole else found
 
 
-def comparable(records: Records) -> Records:
+def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> Records:
     """Return records in a form in which two of them can be compared feature by feature.
 
     The Euclidean distance of two ids says nothing, so texts are compared as the sets of their tokens: of every array of
     ids, such as input_ids, there is a 1 for each id that occurs and a 0 for each other one. The Euclidean distance of
     two texts is then the root of the number of tokens that one of them alone has. Masks are left out where there are
     ids, other numbers stay as they are. For graphs see `fl_audit.data.graph_records`.
+
+    Parameters
+    ----------
+    records, measure
+        Records of any kind, and how dissimilar two of them are.
+
+    Raises
+    ------
+    InputError
+        If records are named arrays and the measure is for pictures, or it compares number by number and nothing says
+        whether whole numbers are ids.
 
     Examples
     --------
@@ -87,7 +99,9 @@ def comparable(records: Records) -> Records:
     """
     if not records.inputs:
         return comparable_graphs(records)
-    parts, start, ids = [], 0, _ids_of(records)
+    ids = _ids_of(records)
+    _require_comparable(records, measure, ids)
+    parts, start = [], 0
     for one in records.inputs:
         part = records.features[:, start : start + one.width]
         start += one.width
@@ -96,6 +110,19 @@ def comparable(records: Records) -> Records:
         elif not one.is_whole or not ids:
             parts.append(part)
     return replace(records, features=np.concatenate(parts, axis=1), inputs=())
+
+
+def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
+    """Refuse a measure of pictures, and whole numbers that may be ids: the distance of two ids says nothing."""
+    own = "and 'package.module:name' of your own"
+    named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
+    of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"
+    require(measure is not Dissimilarity.SSIM, f"{of_pictures}: accepted are {named} {own}")
+    whole = [one.name for one in records.inputs if one.is_whole]
+    unclear = f"dissimilarity is {measure}, and nothing says whether the whole numbers of {', '.join(whole)} are ids"
+    is_clear = bool(ids) or not whole or not isinstance(measure, Dissimilarity)
+    remedy = "a dissimilarity of your own, and neighbour = 'random' in [audit]"
+    require(is_clear, f"{unclear}: accepted are arrays whose name ends in _ids, {remedy}")
 
 
 def _ids_of(records: Records) -> set[str]:

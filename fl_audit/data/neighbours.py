@@ -268,7 +268,7 @@ def client_dissimilarities(
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
-    features = comparable(records).features.reshape(len(records), -1)
+    features = comparable(records, measure).features.reshape(len(records), -1)
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
     counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
     sums = np.hstack([np.stack(summed), np.stack(counted)])

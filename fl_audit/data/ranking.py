@@ -36,7 +36,7 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     """
     accepted = f"1 to {len(records)}, the number of records in D"
     require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
-    records = comparable(records)
+    records = comparable(records, measure)
     sign = 1.0 if farthest else -1.0
     totals, error = approximate_totals(records, measure)
     candidates, scores = np.arange(len(records)), sign * totals
@@ -99,7 +99,7 @@ def pair_of_rank(
 
 
 def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
-    inside, outside = comparable(inside), comparable(outside)
+    inside, outside = comparable(inside, measure), comparable(outside, measure)
     accepted = f"accepted is that of the inside records, {inside.shape}"
     require(inside.shape == outside.shape, f"outside records have shape {outside.shape}: {accepted}")
     pairs = len(inside) * len(outside)

@@ -96,6 +96,13 @@ class Records:
         self.check_index(index)
         return self.take(np.delete(np.arange(len(self)), index))
 
+    @property
+    def kind_of_arrays(self) -> str:
+        """The kind of records that are several named arrays, in a word or two; empty for all others."""
+        if not self.inputs:
+            return ""
+        return "texts" if any(one.name == TOKENS for one in self.inputs) else "named arrays"
+
     def check_index(self, index: int) -> None:
         """Raise `InputError` unless `index` is the position of a record, 0 to n - 1."""
         require(0 <= index < len(self), f"record index is {index}: accepted are 0 to {len(self) - 1}")
@@ -233,7 +240,7 @@ class Source:
     def kind(self) -> str:
         """The kind of records that are not rows of a table, in a word or two."""
         if self.pool.inputs:
-            return "texts" if any(one.name == TOKENS for one in self.pool.inputs) else "named arrays"
+            return self.pool.kind_of_arrays
         return "graphs" if self.pool.graphs else "sequences" if self.is_sequence else "images"
 
     @property

@@ -21,7 +21,7 @@ from fl_audit.errors import require
 from fl_audit.federation.membership import MembershipScheme
 from fl_audit.federation.observed_rounds import View, _require_view
 from fl_audit.learning.frozen_cores import CoreWeights
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
@@ -157,14 +157,12 @@ class Federation:
         require(not is_private, f"{found} with local-randomizer = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
 
     def cohort(self, server_round: int) -> Integers | None:
-        """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""
-        match self.mechanism.participation:
-            case FixedCohort() as cohorts:
-                return cohorts.members(self.data_seed, server_round)
-            case Everybody() | PoissonSampling():
-                return None
-            case _:
-                assert_never(self.mechanism.participation)
+        """Return the clients whose turn a round is, in ascending order; None where it is that of all."""
+        return self.turn(server_round) if self.mechanism.contribution.unit is Unit.CLIENT else None
+
+    def turn(self, server_round: int) -> Integers | None:
+        """Return the units whose turn a round is, in ascending order; None where it is everybody's."""
+        return self.mechanism.participation.members(self.data_seed, server_round)
 
     def to_json(self) -> str:
         """Return the federation as JSON."""

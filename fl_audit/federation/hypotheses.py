@@ -68,8 +68,8 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
         Participation and noised quantile bits, where the likelihood needs them.
     """
     mechanism = federation.public.mechanism
-    members, weight = federation.public.cohort(moment.number), mechanism.sampling_rate
-    if members is not None and federation.target not in members:
+    turn, weight = federation.public.turn(moment.number), mechanism.sampling_rate
+    if turn is not None and federation.target not in turn:
         present, absent = nothing(models, mechanism.is_adaptive), nothing(models, mechanism.is_adaptive)
     else:
         present, absent = differing_contributions(federation, models, moment)

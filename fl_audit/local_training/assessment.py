@@ -146,7 +146,7 @@ def _done_words(evidence: Evidence) -> str:
     count = sum(step.noise.count for step in noise if step.noise is not None)
     if count:
         squares = sum(
-            step.noise.squares / (step.noise_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
+            step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
         )
         said += f"; noise of {math.sqrt(squares / count):.3f} times the claimed scale, over {count:,} recorded values"
     return f"{said}."

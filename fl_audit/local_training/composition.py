@@ -10,6 +10,7 @@ from fl_audit.errors import InputError, require_number
 from fl_audit.local_training.facts import PrivateStep, RecordedTraining, Sampling
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.gaussian import combined_multiplier
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,9 @@ def real_noise(step: PrivateStep) -> float:
         return 0.0
     seen = step.noise.scale / step.norm
     # The scale that is seen varies by chance; three parts in root of the coordinates are no difference.
-    return step.noise_multiplier if seen > step.noise_multiplier * _lowest(step.noise.count) else seen
+    if seen > step.gradient_multiplier * _lowest(step.noise.count):
+        return step.noise_multiplier
+    return seen if step.count_noise is None or seen <= 0 else combined_multiplier(seen, 2 * step.count_noise)
 
 
 def _lowest(count: int) -> float:

@@ -14,6 +14,10 @@ from fl_audit.local_training.sampling_checks import SAMPLING_CHECKS
 Check = Callable[[Evidence], str]
 """A function that describes one pitfall in the evidence; empty if it is not there."""
 _CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
+_COUNT_RELEASED = (
+    " with the count behind the adaptive norm, which AdaClipDPOptimizer of Opacus releases as well, "
+    "and did not account for before Opacus 1.6"
+)
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
@@ -107,7 +111,9 @@ def _wrong_noise(evidence: Evidence) -> str:
         noise = [step.noise_multiplier for step in training.noised]
         counted = [one for one, _, _ in training.counted_here]
         if noise and counted and max(counted) > max(noise) * (1 + 1e-6):
-            return f"steps are counted with noise multiplier {max(counted):.4g}, and taken with {max(noise):.4g}"
+            said = f"steps are counted with noise multiplier {max(counted):.4g}, and taken with {max(noise):.4g}"
+            is_adaptive = any(step.count_noise is not None for step in training.noised)
+            return f"{said}{_COUNT_RELEASED if is_adaptive else ''}"
     return ""
 
 

@@ -78,7 +78,7 @@ class PrivateStep:
     rows: int | None  # gradients of single records that it clipped; None where Opacus keeps none
     is_noised: bool  # whether it added noise; otherwise it was a part of a larger batch
     is_applied: bool  # whether the optimizer moved the weights by it
-    noise_multiplier: float
+    noise_multiplier: float  # of all that it releases
     norm: float  # clipping norm
     learning_rate: float
     counted: int  # number of steps that the accountant counted meanwhile
@@ -88,6 +88,15 @@ class PrivateStep:
     gradients: Floats | None = None
     sizes: tuple[int, ...] = ()  # coordinates of the tensors that the sum is made of
     expected_batch: float | None = None  # by which the noised sum is divided; None for sums
+    # Standard deviation of the noise on the count of unclipped gradients, which an adaptive norm releases; else None.
+    count_noise: float | None = None
+
+    @property
+    def gradient_multiplier(self) -> float:
+        """Noise multiplier of the sum of gradients alone: larger than that of all where a count is released as well."""
+        if self.count_noise is None or not 0 < self.noise_multiplier < 2 * self.count_noise:
+            return self.noise_multiplier
+        return float((self.noise_multiplier**-2 - (2 * self.count_noise) ** -2) ** -0.5)
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
         """Return whether the step's gradients can be those of all records of its batches, or of its last batch."""

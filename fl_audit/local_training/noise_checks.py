@@ -21,7 +21,7 @@ def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
 
 
 def _claimed(step: PrivateStep) -> float:
-    return step.noise_multiplier * step.norm
+    return step.gradient_multiplier * step.norm
 
 
 def _is_bare(step: PrivateStep) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.grad_sample import GradSampleModule
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer
 from opacus.utils.batch_memory_manager import BatchSplittingSampler
 from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSampler, UniformWithReplacementSampler
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
 from fl_audit.local_training.facts import History, Noise, Sampling
+from fl_audit.privacy.gaussian import combined_multiplier
 
 _HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
 _COUPLED = (nn.modules.batchnorm._BatchNorm,)
@@ -87,6 +88,25 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
         for name, one in inner.named_modules()
         if isinstance(one, _COUPLED) and (one.training or one.running_mean is None)
     )
+
+
+def multiplier_of(optimizer: DPOptimizer) -> float:
+    """Return the noise multiplier of all that a step releases.
+
+    With an adaptive norm a step releases the sum of gradients and a count, whose bits move it by one half (Andrew et
+    al. 2021, theorem 1). In `AdaClipDPOptimizer` of Opacus before its change 807 the multiplier of the optimizer, which its
+    accountant counts, is that of the sum alone; since then `add_noise` works out the noise of the sum from it.
+    """
+    told, of_count = float(optimizer.noise_multiplier), count_noise_of(optimizer)
+    is_of_all = of_count is None or "noise_multiplier" in type(optimizer).add_noise.__code__.co_names
+    if is_of_all or told <= 0:
+        return told
+    return combined_multiplier(told, 2 * of_count) if of_count else 0.0
+
+
+def count_noise_of(optimizer: DPOptimizer) -> float | None:
+    """Return the standard deviation of the noise on the count behind an adaptive norm; None without one."""
+    return float(optimizer.unclipped_num_std) if isinstance(optimizer, AdaClipDPOptimizer) else None
 
 
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:

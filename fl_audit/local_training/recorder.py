@@ -28,11 +28,13 @@ from fl_audit.local_training.facts import (
 )
 from fl_audit.local_training.models import PrivateModels
 from fl_audit.local_training.readings import (
+    count_noise_of,
     count_of,
     coupled_layers,
     history_of,
     inner_sampler,
     is_part,
+    multiplier_of,
     noise_of,
     sampling_of,
 )
@@ -121,7 +123,7 @@ class Recorder:
         self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
         self.engines.append(
             PrivateEngine(
-                float(optimizer.noise_multiplier),
+                multiplier_of(optimizer),
                 tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
                 str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
                 type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
@@ -236,7 +238,7 @@ class Recorder:
             self.is_random |= not are_same_states(self.track.states[-1], random_states())
         self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
         rows, gradients = self._rows(optimizer)
-        multiplier, norm, counted = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm), self.counted
+        multiplier, norm, counted = multiplier_of(optimizer), float(optimizer.max_grad_norm), self.counted
         made = call()
         is_noised = bool(made) and bool(optimizer.params)
         noise, total, sizes = noise_of(optimizer) if is_noised else (None, None, ())
@@ -245,7 +247,7 @@ class Recorder:
             PrivateStep(
                 type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
                 float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
-                gradients if is_kept else None, sizes, optimizer.expected_batch_size,
+                gradients if is_kept else None, sizes, optimizer.expected_batch_size, count_noise_of(optimizer),
             )
         )  # fmt: skip
         self._fresh = []

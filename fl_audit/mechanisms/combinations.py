@@ -1,25 +1,22 @@
 """Checks of the combination of a mechanism's parts: without accounting or likelihood ratio it is refused.
 
-Every kind of noise itself refuses the parts that it does not go together with.
+Every noise and every rule of participation itself refuses the parts that it does not go together with.
 """
 
-from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.contribution import (
     AdaptiveClipping,
     Clipping,
     Contribution,
-    Everybody,
     FixedClipping,
-    FixedCohort,
     NoClipping,
-    Participation,
     PrivateTraining,
     RecordGradients,
-    UserGradients,
 )
 from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin
 from fl_audit.mechanisms.noises.registry import quoted_names
+from fl_audit.mechanisms.participations.participation import Participation
 
 
 def _require_combination(
@@ -36,14 +33,12 @@ def _require_combination(
         raise InputError(f"noise multiplier is {noise.multiplier} without clipping: noise needs a clipping norm")
     if not isinstance(clipping, NoClipping) and not adds_noise:
         raise InputError(f"clipping norm is {clipping.norm} without noise: clipping alone guarantees nothing")
-    if not isinstance(participation, Everybody):
+    if not participation.takes_all:
         noise.require_participation(participation)
     if isinstance(clipping, AdaptiveClipping):
         _require_adaptive(contribution, noise)
-    if isinstance(contribution, RecordGradients | UserGradients) and isinstance(participation, FixedCohort):
-        units = f"whose units are {contribution.unit}s"
-        cohort = f"cohort is {participation.size} clients with strategy 'dp-fedsgd', {units}"
-        raise InputError(f"{cohort}: accepted with it are sampling-rate and expected-batch")
+    if not isinstance(contribution, PrivateTraining):
+        participation.require_contribution(contribution.unit, contribution.unit is Unit.CLIENT)
 
 
 def _require_private_training(
@@ -74,7 +69,7 @@ def _require_private_training(
     require(adjacency.relation is Relation.ADD_REMOVE, comes)
     composed = "whose guarantee is composed over the steps of a client that trains in all rounds"
     some = f"not everybody takes part in every round {private}, {composed}"
-    require(isinstance(participation, Everybody), f"{some}: accepted with it is that everybody takes part")
+    require(participation.takes_all, f"{some}: accepted with it is that everybody takes part")
 
 
 def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:

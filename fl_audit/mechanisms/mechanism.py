@@ -3,7 +3,7 @@
 The server makes the release from it, the accountant derives the guarantee from it, and the insider computes its
 likelihood ratio with it. So noise cannot be calibrated to one neighbouring relation and accounted under another. The
 value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. The kinds of
-noise are those that `fl_audit.mechanisms.noises.registry` lists; the other sets are closed.
+noise and of participation are those that the registries in `fl_audit.mechanisms` list; the other sets are closed.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,11 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.combinations import _require_combination
-from fl_audit.mechanisms.contribution import (
-    AdaptiveClipping,
-    Clipping,
-    Contribution,
-    Participation,
-    PrivateTraining,
-    RecordGradients,
-)
+from fl_audit.mechanisms.contribution import AdaptiveClipping, Clipping, Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import NoiseScaling, effective_noise_multiplier
 from fl_audit.mechanisms.noises.noise import AccountedRounds, NoiseOrigin, SumSensitivity
 from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
+from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, StoredParticipation
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
@@ -46,7 +40,7 @@ class Mechanism:
 
     adjacency: Adjacency  # the neighbouring relation that noise and guarantee refer to
     clipping: Clipping  # bound on one contribution
-    participation: Participation  # rule that decides which units take part in a round
+    participation: StoredParticipation  # rule that decides which units take part in a round
     noise: StoredNoise  # noise that is added to the sum
     denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
     optimizer: ServerOptimizer  # rule by which the model follows from the release
@@ -55,7 +49,7 @@ class Mechanism:
     def __post_init__(self) -> None:
         _require_known("contribution", self.contribution, get_args(Contribution))
         _require_known("clipping", self.clipping, get_args(Clipping))
-        _require_known("participation", self.participation, get_args(Participation))
+        _require_known("participation", self.participation, tuple(PARTICIPATIONS.values()))
         _require_known("noise", self.noise, tuple(NOISES.values()))
         _require_known("optimizer", self.optimizer, (ServerOptimizer,))
         unit = self.contribution.unit
@@ -78,7 +72,7 @@ class Mechanism:
     @property
     def is_sampled(self) -> bool:
         """Whether a round is made of a secret sample of the units."""
-        return self.sampling_rate < 1
+        return self.participation.is_sampled or self.sampling_rate < 1
 
     @property
     def sampling_rate(self) -> float:

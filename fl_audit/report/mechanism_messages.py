@@ -9,6 +9,7 @@ from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.participations.participation import ParticipationWords
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.plurals import plural
 from fl_audit.privacy.scores import truth_probability
@@ -121,8 +122,7 @@ def multiplier_text(facts: RunFacts) -> str:
 def mu_text(facts: RunFacts) -> str:
     """Return the formula of the claimed mu from the noise multiplier z, in words."""
     mechanism = facts.federation.mechanism
-    in_cohorts = isinstance(mechanism.participation, contribution.FixedCohort)
-    return mechanism.noise.mu_words("the rounds in which a client takes part" if in_cohorts else "rounds")
+    return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 
 
 def exact_accountant(facts: RunFacts) -> str:
@@ -170,25 +170,9 @@ def known_noise_text(facts: RunFacts) -> str:
 
 def participation_text(facts: RunFacts) -> str:
     """Return sentences on the participation in a round, and on whether it protects the units."""
-    words = unit_words(facts.relation)
-    match facts.federation.mechanism.participation:
-        case contribution.Everybody():
-            return f"every {words.one} in every round"
-        case contribution.PoissonSampling(rate):
-            rounds = f"in which rounds {words.differing} does"
-            seen = f"{rounds} is secret, and sampling adds protection"
-            if facts.federation.threat_model.sees_participation:
-                seen = f"the insider is told {rounds}: only being left out protects it"
-            return f"each {words.one} in each round on its own with probability {rate:g}; {seen}"
-        case contribution.FixedCohort() as cohorts:
-            often = cohorts.participations(facts.federation.rounds)
-            return (
-                f"cohorts of {cohorts.size:,} of {cohorts.clients:,} clients in a public order: a client takes part in "
-                f"one round of {number_text(cohorts.clients / cohorts.size, 3)}, at most {plural(often, 'time')} in "
-                f"{plural(facts.federation.rounds, 'round')}; everybody knows when, so sampling adds no protection"
-            )
-        case _:
-            assert_never(facts.federation.mechanism.participation)
+    words, threat_model = unit_words(facts.relation), facts.federation.threat_model
+    told = ParticipationWords(words.one, words.differing, facts.federation.rounds, threat_model.sees_participation)
+    return facts.federation.mechanism.participation.words(told)
 
 
 def clipping_text(facts: RunFacts) -> str:

@@ -84,7 +84,9 @@ def _opened(run: FinishedRun, of_pair: bool) -> Opened:
     return replace(
         mechanism,
         is_kept=True,
-        samples=samples_of(rows, tallies, run.trials, federation.mechanism.sampling_rate, of_pair)
+        samples=samples_of(
+            rows, tallies, run.trials, federation.mechanism.sampling_rate, of_pair, _opened_rounds(federation)
+        )
         if mechanism.is_sampled and len(federation.mechanism.rates) == 1
         else None,
         shares=shares_of(tallies) if has_shares else None,
@@ -94,6 +96,13 @@ def _opened(run: FinishedRun, of_pair: bool) -> Opened:
         last_bits=sides,
         odd=None if sides is None else grid["odd"],
     )
+
+
+def _opened_rounds(federation: Federation) -> Flags | None:
+    """Return the rounds whose samples are opened: those of the first group where units take turns, None for all."""
+    if (first := federation.turn(1)) is None:
+        return None
+    return np.array([np.array_equal(federation.turn(one), first) for one in range(1, federation.rounds + 1)])
 
 
 def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:

@@ -108,7 +108,12 @@ def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
 
 
 def samples_of(
-    opened: "pd.DataFrame", tallies: "pd.DataFrame", trials: int, rate: float, has_target: bool
+    opened: "pd.DataFrame",
+    tallies: "pd.DataFrame",
+    trials: int,
+    rate: float,
+    has_target: bool,
+    turns: Flags | None = None,
 ) -> Samples | None:
     """Return the participation samples that the tables of a run hold; None where they hold none.
 
@@ -124,15 +129,20 @@ def samples_of(
         Claimed sampling rate.
     has_target
         Whether the audit has a single target.
+    turns
+        Whether each round is opened, shape (rounds,); None where all are.
     """
-    if opened["size"].isna().any():
-        return None
     grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
-    units, turns, crowds = (_summed(tallies, kind) for kind in (UNIT, TURNS, CROWD))
+    if turns is not None:
+        # Where units take turns, the samples of the first group are opened, in the rounds that are theirs.
+        grid = {name: values[:, turns] for name, values in grid.items()}
+    if np.isnan(grid["size"]).any():
+        return None
+    units, often, crowds = (_summed(tallies, kind) for kind in (UNIT, TURNS, CROWD))
     numbers = np.unique(units["first"].to_numpy(dtype=np.int64))
     of_units = np.zeros((numbers.size, 4), dtype=np.int64)
     of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
-    of_turns = _counted(turns["first"].to_numpy(), turns["second"].to_numpy(), turns["number"].to_numpy(), rate)
+    of_turns = _counted(often["first"].to_numpy(), often["second"].to_numpy(), often["number"].to_numpy(), rate)
     of_crowds = _counted(crowds["first"].to_numpy(), crowds["second"].to_numpy(), crowds["number"].to_numpy(), rate)
     return Samples(
         rate,

@@ -38,6 +38,8 @@ from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
+from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
+from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.matrices import StrategyKind
 from tests.validation.guarantee_settings import (
@@ -56,7 +58,9 @@ pytestmark = pytest.mark.xdist_group("combinations")
 SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
-PARTICIPATIONS: tuple[Participation, ...] = (Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS))
+PARTICIPATIONS: tuple[Participation, ...] = (
+    Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS), CyclicPoisson(0.3, 2, CLIENTS)
+)  # fmt: skip
 NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in NoiseScaling),
     DistributedGaussian(1.0, CLIENTS),
@@ -118,7 +122,7 @@ def test_every_kind_of_every_part_is_tried() -> None:
     for kinds, examples in (
         (get_args(Contribution), CONTRIBUTIONS),
         (get_args(Clipping), CLIPPINGS),
-        (get_args(Participation), PARTICIPATIONS),
+        (tuple(KINDS.values()), PARTICIPATIONS),
         (registry.NOISES.values(), NOISES),
     ):
         # Users as units have combinations of their own: test_federation_users.

@@ -10,7 +10,7 @@ import torch
 from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
 from opacus.grad_sample import GradSampleModule
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, random_split
 
@@ -62,6 +62,24 @@ def _adaptive(model: nn.Module, dataset: Any) -> nn.Module:
         "max_clipbound": 10.0, "min_clipbound": 0.1, "unclipped_num_std": 2.0,
     }  # fmt: skip
     return _trained(model, _made(model, dataset, **asked))
+
+
+class _Before807(AdaClipDPOptimizer):
+    """The optimizer as it was: the multiplier that is counted is the one that noises the sum of gradients alone."""
+
+    def add_noise(self) -> None:
+        DPOptimizer.add_noise(self)
+        noise = torch.normal(0.0, self.unclipped_num_std, (), generator=self.generator)
+        self.unclipped_num = float(self.unclipped_num) + noise
+
+
+def _adaptive_before_807(model: nn.Module, dataset: Any) -> nn.Module:
+    parts = _made(
+        model, dataset, clipping="adaptive", target_unclipped_quantile=0.5, clipbound_learning_rate=0.2,
+        max_clipbound=10.0, min_clipbound=0.1, unclipped_num_std=0.75,
+    )  # fmt: skip
+    parts[2].__class__, parts[2].noise_multiplier = _Before807, (1 - 1.5**-2) ** -0.5
+    return _trained(model, parts)
 
 
 def _frozen_statistics(model: nn.Module, dataset: Any) -> nn.Module:
@@ -283,3 +301,14 @@ def test_an_accountant_that_goes_on_over_rounds_with_other_noise_is_not_accused(
         trainings.append(recorder.training(None, 0, number))
     assert trainings[-1].counted_here == ((1.0, 0.2, 5),)
     assert assess("app", Evidence(tuple(trainings), 3)).found == ()
+
+
+def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named() -> None:
+    found = _audited(_adaptive_before_807)
+    assert {one.pitfall for one in found.found} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
+    said = next(one.seen for one in found.found if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
+    assert "counted with noise multiplier 1.342, and taken with 1 with the count" in said
+    assert found.verdict is Verdict.VIOLATED
+    # What is composed is both releases, whose multiplier is the one that was asked for.
+    assert found.composed is not None
+    assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([1.0])

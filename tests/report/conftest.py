@@ -29,7 +29,6 @@ from fl_audit.mechanisms.contribution import (
     NoClipping,
     Participation,
     RecordGradients,
-    participation_of,
 )
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -39,6 +38,7 @@ from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
+from fl_audit.mechanisms.participations.registry import participation_at
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
@@ -187,7 +187,7 @@ def synthetic_signal(shape: tuple[int, ...], noise: float) -> np.ndarray:
 
 
 def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:
-    return participation_of(sampling_rate) if cohort is None else FixedCohort(cohort, CLIENTS)
+    return participation_at(sampling_rate) if cohort is None else FixedCohort(cohort, CLIENTS)
 
 
 def synthetic_distribution(

@@ -198,13 +198,15 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, .
     # A twin's update is as long as the update that it replaces, so that the bits of an adaptive norm say nothing of it.
     equal_bits = mechanism.is_adaptive and mechanism.adjacency.relation is Relation.REPLACE
     if mechanism.is_sampled:
-        used = signal[signal > 0] if threat_model.sees_participation else signal
+        turns = [plan.public.turn(one) for one in range(1, plan.public.rounds + 1)]
+        own = signal[:, [turn is None or plan.public.pair.index in turn for turn in turns]]
+        used = own[own > 0] if threat_model.sees_participation else own
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):
             return None, "scores alone: the sensitivities are not the largest"
         if not equal_bits:
             return events, "the guarantee's distribution"
         if threat_model.sees_participation:
-            seen = SampledGaussianRelease(z, mechanism.sampling_rate, plan.public.rounds, seen=True)
+            seen = SampledGaussianRelease(z, mechanism.sampling_rate, own.shape[1], seen=True)
             return (seen,), "the distribution of the sums, both bits being equal"
         return None, "scores alone: equal bits tell who takes part"
     mu = np.sqrt(np.square(signal).sum(axis=1))

@@ -47,6 +47,8 @@ PARTICIPATION: dict[str, Sections] = {
     "sampled in secret": {"training": {"rate": 0.3}, "audit": {"participation": "secret"}},
     "sampled, seen": {"training": {"rate": 0.3}, "audit": {"participation": "seen"}},
     "cohort": {"training": {"cohort": CLIENTS // 2}},
+    "cyclic, in secret": {"training": {"rate": 0.3, "cycle": 2}, "audit": {"participation": "secret"}},
+    "cyclic, seen": {"training": {"rate": 0.3, "cycle": 2}, "audit": {"participation": "seen"}},
 }
 LOCALLY_SCALED = "central, local sensitivity"
 NOISE: dict[str, Sections] = {

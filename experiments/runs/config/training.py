@@ -2,10 +2,13 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive
 from fl_audit.learning.names import LocalOptimizer, OptimizerKind
+from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
@@ -29,6 +32,21 @@ _AT_MOST_ONE = (
 )
 
 
+def _sampling(value: str) -> str:
+    if value not in PARTICIPATIONS:
+        kind = "refused_sampling" if value in REFUSED else "sampling"
+        raise PydanticCustomError(kind, "{accepted}", {"accepted": accepted_instead(value)})
+    return value
+
+
+class _SamplingNames:
+    """The names of all rules, as a schema has them; it is asked whenever a schema is made."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": [*PARTICIPATIONS], "type": "string"}
+
+
 class TrainingSection(ConfigSection):
     """The training of the federation. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
 
@@ -49,6 +67,10 @@ class TrainingSection(ConfigSection):
     """Instead of `sampling-rate`: mean number of records in a round."""
     client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
+    sampling: Annotated[str, AfterValidator(_sampling), _SamplingNames] | None = None
+    """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""
+    cycle: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Number of groups of records, users or clients that take turns, with `cyclic-poisson`; left out, none do."""
     cohort: Count | None = None
     """Number of clients in a round, in a public order, with `dp-fedavg`; left out, all."""
     local_epochs: Count | None = None
@@ -83,6 +105,11 @@ class TrainingSection(ConfigSection):
             given = self.chosen(names)
             if len(given) > 1:
                 raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
+        for setting, rule in foreign_settings(self.sampling).items():
+            if self.chosen([setting]):
+                raise ValueError(f"{self.named([setting])} needs sampling = {rule}, and sampling is {self.sampling}")
+        if self.cycle is not None and self.cohort is not None:
+            raise ValueError(f"{self.named(['cycle', 'cohort'])} are both given: accepted is at most one of the two")
         for settings, strategies in _NEEDS.items():
             if (idle := self.chosen(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)

@@ -18,7 +18,7 @@ from fl_audit.federation.contributions import Contributed, private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
-from fl_audit.mechanisms.contribution import FixedCohort, PrivateTraining
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.threat_model import Adversary
 
 
@@ -140,11 +140,7 @@ def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
         return None
     if not isinstance(mechanism.contribution, PrivateTraining):
         units = federation.public.clients if mechanism.adjacency.unit is Unit.CLIENT else federation.public.records
-        others = (
-            mechanism.participation.size
-            if isinstance(mechanism.participation, FixedCohort)
-            else units * mechanism.sampling_rate
-        )
+        others = mechanism.participation.mean_units(units)
         return CanaryFacts(1 / mechanism.noise_multiplier, others=others, size=federation.model.layout.size)
     steps, own = private_steps(mechanism), len(federation.shards[federation.victim])
     seen = (

@@ -1,10 +1,7 @@
 """Limits of detection of a planned run for noise and signal, where insiders have the exact likelihood ratio."""
 
-from typing import assert_never
-
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.federation.federation import Federation
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
 from fl_audit.verdict.of_run import claimed_length
 from fl_audit.verdict.signal_limit import SignalLimit, planned_signal
@@ -26,7 +23,7 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimit
     if not public.mechanism.has_exact_llr:
         return NOTHING_PLANNED
     # The share of the rounds in which D and D' differ, to an insider's knowledge.
-    share = 1.0 if public.is_secretly_sampled else _share_of_rounds(public)
+    share = _share_of_turns(public) if public.is_secretly_sampled else _share_of_rounds(public)
     return planned_limits(planned.guarantee, planned.trials, public.rounds * share, parameters)
 
 
@@ -51,10 +48,9 @@ def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | No
 
 def _share_of_rounds(public: Federation) -> float:
     """Return the mean share of rounds in which a unit takes part."""
-    match public.mechanism.participation:
-        case FixedCohort() as cohorts:
-            return cohorts.participations(public.rounds) / public.rounds
-        case Everybody() | PoissonSampling():
-            return public.mechanism.sampling_rate
-        case _:
-            assert_never(public.mechanism.participation)
+    return public.mechanism.sampling_rate * _share_of_turns(public)
+
+
+def _share_of_turns(public: Federation) -> float:
+    """Return the largest share of rounds whose turn a unit has."""
+    return public.mechanism.participation.participations(public.rounds) / public.rounds

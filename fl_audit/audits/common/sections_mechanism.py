@@ -12,7 +12,6 @@ from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
 from fl_audit.audits.common.findings_released_model import OriginFinding, measure_origin
 from fl_audit.federation.finished_run import RunFacts
 from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
@@ -106,16 +105,8 @@ def _sentence(_: GuaranteeFinding, contents: RunContents) -> str:
             f"moves a round by at most {number_text(facts.global_sensitivity, 3)}, all of them together by at most "
             f"{number_text(facts.largest_difference, 3)}."
         )
-    match facts.federation.mechanism.participation:
-        case FixedCohort():
-            parts.append(f"In rounds in which {words.differing} is not in the cohort it changes nothing.")
-        case PoissonSampling():
-            parts.append(f"The curve is what {words.differing} changes in a round in which it takes part.")
-        case Everybody():
-            pass
-        case _:
-            assert_never(facts.federation.mechanism.participation)
-    return " ".join(parts)
+    parts.append(facts.federation.mechanism.participation.curve_words(words.differing))
+    return " ".join(filter(None, parts))
 
 
 def _caption(_: GuaranteeFinding, contents: RunContents) -> str:

@@ -6,8 +6,6 @@ from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.mechanisms.contribution import FixedCohort
-from fl_audit.plurals import plural
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.of_run import measured_in, opened_of_pair
 from fl_audit.verdict.signal_limit import SignalLimit
@@ -74,12 +72,5 @@ def pairs_covered(these: str, facts: RunFacts) -> str:
 
 
 def _cohort_text(facts: RunFacts) -> str:
-    """Return the number of rounds of the differing unit, where a public order of clients decides it."""
-    cohorts = facts.federation.mechanism.participation
-    if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
-        return ""
-    rounds = f"{cohorts.participations(facts.federation.rounds):,} of {plural(facts.federation.rounds, 'round')}"
-    return (
-        " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
-        f"{rounds}: no client takes part more often."
-    )
+    """Return the number of rounds of the differing unit, where a public order decides it."""
+    return facts.federation.mechanism.participation.turn_words(facts.federation.rounds)

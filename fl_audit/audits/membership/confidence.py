@@ -182,5 +182,5 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
         require(number <= _IMAGE_QUERIES, f"queries is {number}: {accepted}")
         return MovedImages(shape)
     found = f"queries is {number} and records of {source.name} are {source.kind}"
-    require(source.is_table, f"{found}: accepted are images and tables")
+    require(source.is_table, f"{found}: accepted are images and tables; leave queries out")
     return ResampledColumns(source.table_columns, public, seed)

@@ -213,6 +213,10 @@ def observe_targets(
     takes_part = None if part is None else part[:, federation.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = _signal_to_noise(norms, clip, sigma)
+    if mechanism.is_sampled and (turn := public.turn(seen.number)) is not None:
+        # Everybody knows whose turn it is, so that the round says nothing of all others.
+        has_turn = np.isin(federation.targets, turn)
+        added, longest = added * has_turn, longest * has_turn
     signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
     noise = _noise_along(*of_sum, sigma)
     if public.membership_scheme is MembershipScheme.EXACTLY_ONE:
@@ -223,10 +227,14 @@ def observe_targets(
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return the units that take part in a round if they are in, (trials, units); None is all of them."""
-    members, shown = federation.public.cohort(number), seen.side.taking_part
-    if members is not None:
-        return np.broadcast_to(np.isin(np.arange(federation.units), members), (trials, federation.units))
-    return None if shown is None else shown.bool().cpu().numpy()
+    turn, shown = federation.public.turn(number), seen.side.taking_part
+    if shown is not None:
+        return shown.bool().cpu().numpy()
+    return (
+        None
+        if turn is None
+        else np.broadcast_to(np.isin(np.arange(federation.units), turn), (trials, federation.units))
+    )
 
 
 def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | None) -> Flags:

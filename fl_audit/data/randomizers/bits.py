@@ -39,9 +39,11 @@ class RandomisedBits:
         require_epsilon(self.epsilon)
 
     def require_records(self, records: Records) -> None:
-        """Raise `InputError` if records are graphs, or a feature is neither 0 nor 1."""
+        """Raise `InputError` if records are graphs or named arrays, or a feature is neither 0 nor 1."""
         name = f"local-randomizer is '{self.kind}'"
         require(not records.graphs, f"{name} and the records are graphs: use 'randomised-edges'")
+        refused = f"{name} and records are {records.kind_of_arrays}, whose bits are no answers of their owners"
+        require(not records.inputs, f"{refused}: leave it out")
         # Values other than 0 and 1, row after row: features may be many.
         others = (row[(row != 0) & (row != 1)] for row in records.features)
         wrong = next((float(found[0]) for found in others if found.size), None)

@@ -55,6 +55,8 @@ class LaplacePixelation:
         """Raise `InputError` if records are no grey images, have fewer pixels than m, or cannot be pixelated."""
         shape, pixels = records.shape, int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
+        named = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
+        require(not records.inputs, f"{named}, which are no images: leave it out")
         is_grey = len(shape) == 3 and shape[0] == 1 and not records.graphs
         require(is_grey, f"local-randomizer is '{self.kind}' and records have shape {shape}: accepted are {accepted}")
         accepted = f"1 to {pixels}, those of an image"

@@ -12,7 +12,7 @@ from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.names import NoiseScaling
 
 if TYPE_CHECKING:
-    from fl_audit.mechanisms.contribution import Participation
+    from fl_audit.mechanisms.participations.participation import Participation
 
 SENSITIVITY_FLOOR = 1e-4
 """Share of the clipping norm under which local noise stops shrinking: below it float32 rounding, not noise, would hide

@@ -23,7 +23,7 @@ from fl_audit.privacy.names import StrategyKind
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fl_audit.mechanisms.contribution import Participation
+    from fl_audit.mechanisms.participations.participation import Participation
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from fl_audit.privacy.events import ReleaseEvent, local_events
 from fl_audit.privacy.gaussian import require_positive
 
 if TYPE_CHECKING:
-    from fl_audit.mechanisms.contribution import Participation
+    from fl_audit.mechanisms.participations.participation import Participation
 
 
 @dataclass(frozen=True)

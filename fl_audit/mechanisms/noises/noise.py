@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fl_audit.learning.local_training import LocalSchedule
-    from fl_audit.mechanisms.contribution import Participation
+    from fl_audit.mechanisms.participations.participation import Participation
 
 
 class NoiseOrigin(StrEnum):

@@ -10,7 +10,7 @@ from fl_audit.mechanisms.noises.noise import AccountedRounds, MechanismNoise, No
 from fl_audit.privacy.events import ReleaseEvent
 
 if TYPE_CHECKING:
-    from fl_audit.mechanisms.contribution import Participation
+    from fl_audit.mechanisms.participations.participation import Participation
 
 
 @dataclass(frozen=True)

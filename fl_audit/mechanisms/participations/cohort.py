@@ -1,0 +1,122 @@
+"""Cohorts of a fixed size, which follow each other in a public order."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+
+from fl_audit.arrays import Integers
+from fl_audit.errors import InputError, require
+from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
+from fl_audit.plurals import plural
+from fl_audit.randomness import Purpose, generator
+
+
+@dataclass(frozen=True)
+class FixedCohort(Participation):
+    """In each round a cohort of a fixed number of clients takes part, in a public order.
+
+    All clients stand in one public random order, and the cohorts follow each other through it, over and over. So
+    everybody knows who takes part in which round, which amplifies nothing; a client takes part in every (m / size)-th
+    round, and two rounds of a client lie at least floor(m / size) apart.
+    """
+
+    size: int  # clients of one round, from 1 to m - 1; with all m it would be `Everybody`
+    clients: int  # m, number of all clients
+    # The client that stands first in the order, so that it takes part as often as any can: the differing one of an
+    # audit, which would find nothing of a client that never takes part. None leaves that to chance.
+    first: int | None = None
+    rate = 1.0
+    kind: Literal["cohort"] = "cohort"
+    counted_rounds: ClassVar = "the rounds in which a client takes part"
+
+    def __post_init__(self) -> None:
+        accepted = 1 <= self.size < self.clients
+        require(accepted, f"cohort is {self.size} of {self.clients} clients: accepted are 1 to {self.clients - 1}")
+        known = self.first is None or 0 <= self.first < self.clients
+        require(known, f"first client of the cohorts is {self.first}: accepted are 0 to {self.clients - 1}")
+
+    @classmethod
+    def of_settings(cls, settings: ParticipationSettings) -> Self:
+        """Return cohorts of the size that a configuration gives."""
+        if settings.cohort is None:
+            raise InputError(
+                "sampling is 'cohort' and cohort is left out: accepted is the number of clients of a round"
+            )
+        return cls(settings.cohort, settings.units)
+
+    @classmethod
+    def is_meant(cls, settings: ParticipationSettings) -> bool:
+        """Return whether a configuration gives a size."""
+        return settings.cohort is not None
+
+    @property
+    def separation(self) -> int:
+        """Fewest rounds from one in which a client takes part to the next one in which it does."""
+        return self.clients // self.size
+
+    @property
+    def known_separation(self) -> int | None:
+        """The same: everybody knows the order."""
+        return self.separation
+
+    def participations(self, rounds: int) -> int:
+        """Return the most rounds of so many in which one client takes part."""
+        return math.ceil(rounds * self.size / self.clients)
+
+    def members(self, seed: int, server_round: int) -> Integers:
+        """Return the clients of a round, in ascending order.
+
+        Parameters
+        ----------
+        seed, server_round
+            Public seed of the order, and the round, from 1.
+        """
+        order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
+        if self.first is not None:
+            place = int(np.flatnonzero(order == self.first)[0])
+            order[[0, place]] = order[[place, 0]]
+        begin = (server_round - 1) * self.size
+        return np.sort(order[np.arange(begin, begin + self.size) % self.clients]).astype(np.int64)
+
+    def with_first(self, unit: int) -> Self:
+        """Return cohorts that begin with a client."""
+        return replace(self, first=unit)
+
+    def mean_units(self, units: int) -> float:
+        """Return the size of a cohort."""
+        return self.size
+
+    def require_contribution(self, unit: str, is_of_client: bool) -> None:
+        """Refuse units inside clients."""
+        cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
+        require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
+
+    def words(self, words: ParticipationWords) -> str:
+        """Return the size and the order, and how often a client takes part."""
+        often = self.participations(words.rounds)
+        return (
+            f"cohorts of {self.size:,} of {self.clients:,} clients in a public order: a client takes part in "
+            f"one round of {_ratio_text(self.clients / self.size)}, at most {plural(often, 'time')} in "
+            f"{plural(words.rounds, 'round')}; everybody knows when, so sampling adds no protection"
+        )
+
+    def curve_words(self, differing: str) -> str:
+        """Return that the unit changes nothing while it is not in the cohort."""
+        return f"In rounds in which {differing} is not in the cohort it changes nothing."
+
+    def turn_words(self, rounds: int) -> str:
+        """Return that the client in question stands first, where one does."""
+        if self.first is None:
+            return ""
+        often = f"{self.participations(rounds):,} of {plural(rounds, 'round')}"
+        return (
+            " The differing client stands first in the public order of cohorts, by construction, so that it takes part "
+            f"in {often}: no client takes part more often."
+        )
+
+
+def _ratio_text(ratio: float) -> str:
+    """Return a ratio from 1 with three significant digits."""
+    return f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.1f}".removesuffix(".0")

@@ -1,0 +1,98 @@
+"""The rules of participation by name: a new one is a module, and a line here; and those refused, with their reasons."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+
+from fl_audit.errors import require
+from fl_audit.mechanisms.participations.cohort import FixedCohort
+from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
+from fl_audit.mechanisms.participations.everybody import Everybody
+from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
+from fl_audit.mechanisms.participations.poisson import PoissonSampling
+
+PARTICIPATIONS: dict[str, type[Participation]] = {
+    "cyclic-poisson": CyclicPoisson,
+    "everybody": Everybody,
+    "cohort": FixedCohort,
+    "poisson": PoissonSampling,
+}
+"""The class of each rule, by its name. Where a configuration names none, the first that it means is taken."""
+
+_JOINT = (
+    "its rounds depend on each other, and no exact loss distribution of them together is known to dp-accounting or here"
+)
+
+REFUSED: dict[str, str] = {
+    "balls-in-bins": _JOINT,
+    "random-allocation": _JOINT,
+    "b-min-sep": _JOINT,
+    "truncated-poisson": "whoever is cut off depends on the others in the sample, so two contributions change",
+    "shuffle": "whoever knows all others knows in which batch the last one is, so it protects less than a sample",
+    "fixed-batch": "whoever knows all others of a batch of a fixed size knows whether the last one is in it",
+}
+"""Rules of other libraries that are not accounted for here, each with the reason."""
+
+
+def participation_of(settings: ParticipationSettings) -> Participation:
+    """Return the rule of participation of a configuration.
+
+    Raises
+    ------
+    InputError
+        If there is no such rule, it is not accounted for, or a number is out of its range.
+    """
+    name = settings.name
+    if name is None:
+        return next(kind for kind in PARTICIPATIONS.values() if kind.is_meant(settings)).of_settings(settings)
+    require(name in PARTICIPATIONS, f"sampling is '{name}': {accepted_instead(name)}")
+    return PARTICIPATIONS[name].of_settings(settings)
+
+
+def accepted_instead(name: str) -> str:
+    """Return what is accepted in place of a rule, after the reason why it is refused, where it is one that is known."""
+    accepted = f"accepted are {', '.join(PARTICIPATIONS)}"
+    return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
+
+
+def foreign_settings(name: str | None) -> Mapping[str, str]:
+    """Return the settings that the rule of a name does not have, each with the rule that it needs; None has all."""
+    needed = settings_of_participations() | {"cohort": "cohort"}
+    return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
+
+
+def participation_at(rate: float) -> Participation:
+    """Return the participation at a sampling rate, above 0 and up to 1, where everybody takes part."""
+    return Everybody() if rate == 1 else PoissonSampling(rate)
+
+
+def settings_of_participations() -> dict[str, str]:
+    """Return the settings that single rules have, each with the name of the rule that it needs."""
+    return {setting: name for kind in PARTICIPATIONS.values() for setting, name in kind.own_settings.items()}
+
+
+def _read(value: Any) -> Participation:
+    """Return a rule, or read the one that was stored."""
+    if isinstance(value, Participation):
+        return value
+    kind = value.get("kind") if isinstance(value, dict) else None
+    require(
+        kind in PARTICIPATIONS, f"stored participation is of kind {kind!r}: accepted are {', '.join(PARTICIPATIONS)}"
+    )
+    return _reader(PARTICIPATIONS[str(kind)]).validate_python(value)
+
+
+@lru_cache(maxsize=16)
+def _reader(kind: type[Participation]) -> TypeAdapter[Participation]:
+    return TypeAdapter(kind)
+
+
+def _stored(participation: Participation) -> dict[str, Any]:
+    return asdict(participation)  # type: ignore[call-overload, no-any-return]  # every rule is a dataclass
+
+
+StoredParticipation = Annotated[Participation, PlainValidator(_read), PlainSerializer(_stored)]
+"""A rule of whatever kind, which is stored with the others of a mechanism."""

@@ -1,0 +1,237 @@
+"""Audits and attacks on texts: each works on token ids and their padding mask, or is refused in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.data.named_arrays import packed
+from fl_audit.data.names import Dissimilarity
+from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_check import check_plan
+from fl_audit.report.finding import RunContents
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.adapters import SERVERS, settings_of, verdict_of, write_texts
+
+Sections = dict[str, dict[str, Any]]
+
+BY_SETS = [one for one in Dissimilarity if one is not Dissimilarity.SSIM]
+VOCABULARY = 40
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a table of texts and a public vocabulary."""
+    found = tmp_path_factory.mktemp("texts")
+    write_texts(found, 400)
+    return found
+
+
+def plan_of(place: Path, changes: Sections) -> AuditPlan:
+    sections = settings_of(place, 1, 6, **changes)
+    sections["model"] = {"name": "mean-embedding"}
+    sections["training"]["rounds"] = 2
+    del sections["run"]["trials-per-batch"]
+    kept = {name: {key: value for key, value in one.items() if value is not None} for name, one in sections.items()}
+    return resolve(parse_config(kept))
+
+
+def jaccard(left: Floats, right: Floats) -> Floats:
+    """Return the Jaccard distances of sets of tokens."""
+    assert set(np.unique(left)) <= {0.0, 1.0}
+    return np.asarray(cdist(left > 0, right > 0, "jaccard"))
+
+
+def records_of(ids: Integers, name: str = "input_ids") -> Records:
+    rows, inputs = packed({name: ids, "attention_mask": (ids > 0).astype(np.int64)}, "here")
+    return Records(rows, np.arange(len(ids)) % 2, 2, inputs=inputs)
+
+
+@pytest.fixture
+def ids() -> Integers:
+    """Ids of texts of unequal lengths."""
+    draw = np.random.default_rng(4)
+    found = draw.integers(1, VOCABULARY, size=(30, 8))
+    found[np.arange(8) >= draw.integers(2, 9, size=(30, 1))] = 0
+    return found
+
+
+@pytest.mark.parametrize("measure", [*BY_SETS, f"{__name__}:jaccard"])
+def test_no_choice_by_dissimilarity_depends_on_how_tokens_are_numbered(measure: str, ids: Integers) -> None:
+    numbers = np.concatenate([[0], 1 + np.random.default_rng(5).permutation(VOCABULARY - 1)])
+    measure = Dissimilarity(measure) if measure in BY_SETS else measure
+    one, other = records_of(ids), records_of(numbers[ids])
+    assert ranked_records(one, measure, 10) == ranked_records(other, measure, 10)
+    inside, outside = np.arange(20), np.arange(20, 30)
+    pairs = [ranked_pairs(each.take(inside), each.take(outside), measure, 10) for each in (one, other)]
+    assert pairs[0] == pairs[1]
+
+
+def test_the_farthest_text_has_the_most_tokens_of_its_own() -> None:
+    ids = np.array([[3, 4, 5, 6], [4, 3, 6, 5], [3, 4, 5, 39], [7, 8, 9, 10], [3, 3, 4, 5]])
+    for measure in [*BY_SETS, f"{__name__}:jaccard"]:
+        assert ranked_records(records_of(ids), measure, 1) == (3,)
+
+
+def test_whole_numbers_that_may_be_ids_are_not_compared_as_numbers(ids: Integers) -> None:
+    unclear = records_of(ids, name="words")
+    with pytest.raises(InputError, match=r"words, attention_mask are ids: accepted are .*_ids.* neighbour = 'random'"):
+        ranked_records(unclear, Dissimilarity.EUCLIDEAN, 1)
+    own = f"{__name__}:of_numbers"
+    assert ranked_records(unclear, own, 1) == ranked_records(unclear, own, 1)
+    real = packed({"amounts": ids / 7}, "here")
+    amounts = Records(real[0], np.arange(30) % 2, 2, inputs=real[1])
+    assert len(ranked_records(amounts, Dissimilarity.EUCLIDEAN, 3)) == 3
+
+
+def of_numbers(left: Floats, right: Floats) -> Floats:
+    """Return the number of places in which two records differ."""
+    return np.asarray((left[:, np.newaxis] != right).sum(axis=2))
+
+
+def test_such_an_archive_is_audited_by_the_remedy_of_its_refusal(ids: Integers, tmp_path: Path) -> None:
+    labels = np.arange(30) % 2
+    np.savez(tmp_path / "texts.npz", words=ids, labels=labels)
+    changes: Sections = {
+        "data": {"name": "npz", "path": str(tmp_path / "texts.npz"), "records": 12, "clients": 2, "test-records": 6},
+        "model": {"name": f"{__name__}:of_words"},
+        "training": {"rounds": 1},
+        "privacy": {"epsilon": 2.0, "delta": 1e-3, "adjacency": "add-remove-record"},
+        "audit": {"trials": 2, "epsilon-star": False, "membership": False},
+    }
+    with pytest.raises(InputError, match="neighbour = 'random'"):
+        resolve(parse_config(changes))
+    run = resolve(parse_config(changes | {"audit": changes["audit"] | {"neighbour": "random"}}))
+    assert run_audit(run, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "inconclusive"
+
+
+def of_words(classes: int) -> Any:
+    """Return a model of an archive that calls its ids words."""
+    from torch import Tensor, nn
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(VOCABULARY, 4), nn.Linear(4, classes)
+
+        def forward(self, words: Tensor) -> Tensor:
+            return self.head(self.table(words).mean(1))  # type: ignore[no-any-return]
+
+    return Words()
+
+
+RECORD: dict[str, Any] = {"adjacency": "add-remove-record"}
+ATTACKED: dict[str, Any] = {"kind": "membership", "targets": 60, "trials": 24, "epsilon-star": None}
+AVERAGED: dict[str, Any] = {
+    "strategy": "dp-fedavg", "local-learning-rate": 0.1, "local-batch": 10, "local-epochs": 1, "rounds": 2
+}  # fmt: skip
+CLIENT: dict[str, Any] = {"adjacency": "add-remove-client"}
+CANARIES: dict[str, Any] = {"kind": "canaries", "trials": 1, "canaries": 4, "epsilon-star": None}
+ALL_ATTACKS = ["loss", "shadow", "lira", "rmia", "white-box", "white-box-rounds", "quantile"]
+
+PLAYED: dict[str, Sections] = {
+    "membership of texts, every attack": {
+        "data": {"records": 100}, "privacy": RECORD, "audit": ATTACKED | {"attacks": ALL_ATTACKS}
+    },
+    "an active insider": {"data": {"records": 100}, "privacy": RECORD, "audit": ATTACKED | {"attacks": ["active"]}},
+    "membership of clients": {
+        "data": {"records": 120, "clients": 60}, "training": AVERAGED, "privacy": CLIENT, "audit": ATTACKED
+    },
+    "reconstruction": {"privacy": RECORD, "audit": {"kind": "reconstruction", "candidates": 10, "trials": 12}},
+    "epsilon star": {"audit": {"epsilon-star": True, "evaluate-every": 1}},
+    "epsilon star of owners": {"audit": {"epsilon-star": True, "epsilon-star-losses": "federated"}},
+    "canaries": {"privacy": RECORD, "audit": CANARIES},
+    "canaries, one trial at a time": {"privacy": RECORD, "audit": CANARIES, "run": {"trials-per-batch": 1}},
+    "canaries beside clients that train": {"training": AVERAGED, "privacy": CLIENT, "audit": CANARIES},
+    "clients that train privately": {
+        "training": AVERAGED | {"strategy": "dp-sgd-clients"},
+        "privacy": RECORD | {"noise": "inside-training", "accountant": "pld"},
+    },
+    "a server that sees every contribution": {"privacy": {"noise": "distributed"}, "audit": {"adversary": "server"}},
+    "a client in question": {"training": AVERAGED, "privacy": {"adjacency": "replace-client"}},
+    "a secret sample": {"training": {"sampling-rate": 0.2}},
+}  # fmt: skip
+"""What is played on texts."""
+
+REFUSED: dict[str, tuple[Sections, str]] = {
+    "a column": (
+        {"data": {"records": 100}, "privacy": RECORD, "audit": ATTACKED | {"attacks": ["attribute"]}},
+        "are texts, which have no columns to guess: accepted with attribute are tables; leave it out",
+    ),
+    "a column of candidates": (
+        {"privacy": RECORD, "audit": {"kind": "reconstruction", "attribute": "stars", "trials": 12}},
+        "are texts, which have no columns to guess: accepted with attribute are tables; leave it out",
+    ),
+    "several queries": (
+        {"data": {"records": 100}, "privacy": RECORD, "audit": ATTACKED | {"attacks": ["lira"], "queries": 3}},
+        "are texts: accepted are images and tables; leave queries out",
+    ),
+    "pictures": ({"audit": {"reconstruct-samples": 2}}, "of records that are texts .*: leave it out"),
+    "a crafted record": ({"audit": {"neighbour": "crafted"}}, "of which none can be crafted: leave it out"),
+    "similarity of pictures": (
+        {"audit": {"dissimilarity": "ssim"}},
+        "ssim and records are texts, which are no pictures: accepted are euclidean, manhattan, hamming, cosine and",
+    ),
+    "bits": (
+        {"privacy": {"local-randomizer": "randomised-response", "record-epsilon": 1.0}},
+        "records are texts, whose bits are no answers of their owners: leave it out",
+    ),
+    "pixels": (
+        {"privacy": {"local-randomizer": "pixelation", "record-epsilon": 1.0, "pixelation-pixels": 1}},
+        "records are texts, which are no images: leave it out",
+    ),
+}  # fmt: skip
+"""What is refused for texts, and the end of the line."""
+
+
+def play(place: Path, changes: Sections, directory: Path) -> RunContents:
+    return run_audit(plan_of(place, changes), directory / "run", Engine.LOCAL, with_report=False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PLAYED)
+def test_texts_are_audited(name: str, place: Path, tmp_path: Path) -> None:
+    found = play(place, PLAYED[name], tmp_path)
+    # So few trials prove nothing, and nothing is wrong.
+    assert found.summary["verdict"] == "inconclusive"
+    attacks = PLAYED[name].get("audit", {}).get("attacks", [])
+    assert {one["attack"] for one in found.summary.get("membership", {}).get("attacks", [])} >= set(attacks)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_texts_do_not_have_is_refused_in_one_line(name: str, place: Path) -> None:
+    changes, said = REFUSED[name]
+    with pytest.raises(InputError, match=said) as caught:
+        check_plan(plan_of(place, changes), with_probe=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name, (_, said) in REFUSED.items() if said.endswith("leave it out")])
+def test_leaving_it_out_is_a_remedy(name: str, place: Path) -> None:
+    changes = {section: dict(values) for section, values in REFUSED[name][0].items()}
+    if "attacks" in changes.get("audit", {}):
+        changes["audit"]["attacks"] = ["loss"]
+    for idle in ("attribute", "reconstruct-samples", "neighbour", "queries"):
+        changes.get("audit", {}).pop(idle, None)
+    for idle in ("local-randomizer", "record-epsilon", "pixelation-pixels"):
+        changes.get("privacy", {}).pop(idle, None)
+    assert check_plan(plan_of(place, changes), with_probe=False).plan.public.rounds == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server", SERVERS, ids=lambda one: one.name)
+def test_the_audit_of_an_adapter_bites(server: Any, tmp_path: Path) -> None:
+    """Half of the noise is found at 25 trials, and the full noise is not accused."""
+    pytest.importorskip("peft")
+    write_texts(tmp_path)
+    assert (verdict_of(tmp_path, 0, 25, server) is Verdict.VIOLATED) is not server.is_honest
