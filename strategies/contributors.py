@@ -223,7 +223,10 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
     if np.isinf(limits).all():
         return
     for rows in cached_rows(*array.shape):
-        wide = array[rows].astype(np.float64)
+        part = array[rows]
+        if (_lengths_at_most(part) <= limits[rows]).all():
+            continue
+        wide = part.astype(np.float64)
         # As `np.linalg.norm`, without arrays for what is between, of which the last bits do not matter here.
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
@@ -231,3 +234,24 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
             said = f"client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
             left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
             raise FederationError(f"round {server_round}: {said}, {left}")
+
+
+_BLOCK = 2048
+"""Numbers whose squares are added in 32 bits before the sum goes on in 64: fewer roundings than `_MARGIN` allows for."""
+_MARGIN = 1.0002
+"""How much longer a row may be than its length in 32 bits says: the half of 2,048 roundings of 2**-23 each, and more."""
+
+
+def _lengths_at_most(rows: Floats32) -> Floats:
+    """Return upper bounds of the lengths of some rows (trials, parameters), close ones, in half the time of the lengths.
+
+    Nearly every contribution is seen to be short enough by them; the others are measured. A square that is too small
+    for 32 bits is made up for by a length of 1e-16 for each of the numbers.
+    """
+    whole = rows.shape[1] // _BLOCK * _BLOCK
+    blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
+        squares += np.einsum("ij,ij->i", rest, rest)
+    found: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
+    return found
