@@ -237,13 +237,15 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
 
 
 _BLOCK = 2048
-"""Numbers whose squares are added in 32 bits before the sum goes on in 64: fewer roundings than `_MARGIN` allows for."""
+"""Numbers whose squares are added in 32 bits before the sum goes on in 64 bits."""
 _MARGIN = 1.0002
-"""How much longer a row may be than its length in 32 bits says: the half of 2,048 roundings of 2**-23 each, and more."""
+"""How much longer a row may be than its blocks in 32 bits say: 2,049 roundings of 2**-24 each change a length by
+half of their sum, which is 6e-5.
+"""
 
 
 def _lengths_at_most(rows: Floats32) -> Floats:
-    """Return upper bounds of the lengths of some rows (trials, parameters), close ones, in half the time of the lengths.
+    """Return close upper bounds of the lengths of some rows (trials, parameters), in half the time of the lengths.
 
     Nearly every contribution is seen to be short enough by them; the others are measured. A square that is too small
     for 32 bits is made up for by a length of 1e-16 for each of the numbers.
