@@ -85,8 +85,8 @@ _DENSE_FEATURES, _CLASSES = 100, 10
 
 
 def _dense(parameters: int) -> str:
-    """Return the dense network whose number of parameters is nearest."""
-    return f"dense-{max(1, round((parameters - _CLASSES) / (_DENSE_FEATURES + 1 + _CLASSES)))}"
+    """Return the name of the dense network of so many parameters, a power of ten."""
+    return f"fl_audit.experiments.benchmarks.own_networks:dense_{len(str(parameters)) - 1}"
 
 
 AXES: dict[str, Growing] = {
