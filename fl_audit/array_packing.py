@@ -57,11 +57,12 @@ def unpack(array: PackedArray) -> NDArray[Any]:
 
     Arrays that `pack` does not write are copied; `ValueError` or `TypeError` report that the bytes are no array.
     """
-    if array.stype != _KIND or not array.data.startswith(_MAGIC):
+    # Bytes that came by Ray may be a view of its object store, which has no methods of bytes.
+    if array.stype != _KIND or bytes(array.data[: len(_MAGIC)]) != _MAGIC:
         return array.numpy()
     start = _LENGTH.stop + int.from_bytes(array.data[_LENGTH], "little")
     with _PARSER:
-        shape, by_columns, dtype = _read_header(array.data[_LENGTH.start : start])
+        shape, by_columns, dtype = _read_header(bytes(array.data[_LENGTH.start : start]))
     if by_columns or dtype.hasobject:
         return array.numpy()
     count = int(np.prod(shape, dtype=np.int64))

@@ -108,7 +108,7 @@ trial, (trials,), and under `trials` values of the whole training, which later r
 def utility(release: EvaluatedRelease) -> ResultColumns:
     """Return test accuracy; of two classes also the area under the ROC of the last release."""
     labels = release.federation.test.labels
-    right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
+    right = (_predicted(release.logits) == labels).sum(dim=1)
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
     positive, logits = labels == 1, release.logits
     if not release.is_last or logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
@@ -117,6 +117,13 @@ def utility(release: EvaluatedRelease) -> ResultColumns:
     falling = (logits[..., 0] - logits[..., 1]).double()
     counts = threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
     return ResultColumns(trials={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
+
+
+def _predicted(logits: Tensor) -> Tensor:
+    """Return the class with the largest logit, the first of equal ones, from logits (..., classes)."""
+    if logits.shape[-1] == 2:  # a comparison takes a quarter of the time of a search
+        return (logits[..., 1] > logits[..., 0]).long()
+    return logits.argmax(dim=-1)
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:

@@ -257,7 +257,10 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
     if np.isinf(limits).all():
         return
     for rows in cached_rows(*array.shape):
-        wide = array[rows].astype(np.float64)
+        part = array[rows]
+        if (_lengths_at_most(part) <= limits[rows]).all():
+            continue
+        wide = part.astype(np.float64)
         # As `np.linalg.norm`, without arrays for what is between, of which the last bits do not matter here.
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
@@ -265,3 +268,26 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
             said = f"client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
             left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
             raise FederationError(f"round {server_round}: {said}, {left}")
+
+
+_BLOCK = 2048
+"""Numbers whose squares are added in 32 bits before the sum goes on in 64 bits."""
+_MARGIN = 1.0002
+"""How much longer a row may be than its blocks in 32 bits say: 2,049 roundings of 2**-24 each change a length by
+half of their sum, which is 6e-5.
+"""
+
+
+def _lengths_at_most(rows: Floats32) -> Floats:
+    """Return close upper bounds of the lengths of some rows (trials, parameters), in half the time of the lengths.
+
+    Nearly every contribution is seen to be short enough by them; the others are measured. A square that is too small
+    for 32 bits is made up for by a length of 1e-16 for each of the numbers.
+    """
+    whole = rows.shape[1] // _BLOCK * _BLOCK
+    blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
+        squares += np.einsum("ij,ij->i", rest, rest)
+    found: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
+    return found

@@ -220,6 +220,15 @@ def _study(part: str, runs: Path, out: Path) -> None:
     _write_small(Image.open(runs / f"{part}.png"), out)
 
 
+def _growth(runs: Path, out: Path) -> None:
+    """Draw the measured points of the benchmark of growth, which stand in the documentation as a table."""
+    figure = runs / "growth.png"
+    words = ("--draw", "--csv", str(ROOT / "docs" / "reference" / "growth.csv"), "--figure", str(figure))
+    command = [sys.executable, "-m", "fl_audit.experiments.benchmarks.growth", *words]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    _write_small(Image.open(figure), out)
+
+
 DRAWN: dict[str, Callable[[Path, Path], None]] = {
     **{f"verdict-{verdict}": partial(_verdict, verdict) for verdict in _RUNS},
     "first-screen": _annotated,
@@ -229,6 +238,7 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "trials": _trials,
     "live": _live,
     "guarantee": _guarantee,
+    "growth": _growth,
     "reconstruction": partial(_study, "pictures"),
     "reconstruction-rates": partial(_study, "rates"),
 }

@@ -1,4 +1,6 @@
-"""Two networks as users write them, for benchmarks: nothing in the software knows them."""
+"""Networks as users write them, for benchmarks: nothing in the software knows them."""
+
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,3 +35,13 @@ def residual_net() -> nn.Module:
         *(nn.Conv2d(1, 16, 3, padding=1, stride=2), nn.ReLU(), ResidualBlock(16), ResidualBlock(16)),
         *(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16 * 49, 10)),
     )
+
+
+def _dense(parameters: int) -> nn.Module:
+    """Return a dense network on 100 features, for ten classes, of about so many parameters."""
+    hidden = max(1, round((parameters - 10) / 111))
+    return nn.Sequential(nn.Linear(100, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+
+
+dense_3, dense_4, dense_5, dense_6, dense_7 = (partial(_dense, 10**power) for power in range(3, 8))
+"""Dense networks of 10^3 to 10^7 parameters."""

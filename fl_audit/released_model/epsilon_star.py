@@ -221,10 +221,13 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
     low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)
     high = np.minimum(np.full_like(low, -ndtri(delta)), last)
     inner = (low < high) & _rises(low, offset, spread, delta) & ~_rises(last, offset, spread, delta)
+    # Only where there is an inner maximum is it looked for, which is in one of four cases or fewer.
+    left, right, shift, scale = (values[inner] for values in (low, high, offset, spread))
     for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        rises = _rises(middle, offset, spread, delta)
-        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+        middle = (left + right) / 2
+        rises = _rises(middle, shift, scale, delta)
+        left, right = np.where(rises, middle, left), np.where(rises, right, middle)
+    low[inner] = left
     x = (low - offset) / spread
     # At its maximum the ratio of tails equals that of the densities.
     inside = np.where(inner, (x - low) * (x + low) / 2 + np.log(spread), 0.0)

@@ -17,6 +17,7 @@ from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.protocol import Key, Record
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.contributors import _lengths_at_most
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import TrialBatch, remaining_batches
@@ -146,3 +147,22 @@ def test_a_round_in_which_nobody_takes_part_releases_noise_alone(small_plan: Mak
     np.testing.assert_allclose(
         made.release, mechanism.noise_multiplier * mechanism.global_sensitivity * draws, rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("numbers", [1, 2047, 2048, 2049, 101_770])
+def test_a_bound_of_a_length_is_never_below_it_and_close(numbers: int) -> None:
+    """Also of rows whose squares nearly all round down, and of numbers that 32 bits cannot square."""
+    draw = np.random.default_rng(numbers)
+    rows = np.concatenate(
+        [
+            draw.standard_normal((20, numbers)),
+            np.ones((1, numbers)) * (1 + 2.0**-12),
+            np.linspace(1.0, 1e-3, numbers)[None],
+        ]
+    ).astype(np.float32)
+    lengths, bounds = np.linalg.norm(rows.astype(np.float64), axis=1), _lengths_at_most(rows)
+    assert (bounds >= lengths).all()
+    assert (bounds <= lengths * 1.0004).all()
+    tiny, huge = np.full((1, numbers), 1e-30, np.float32), np.full((1, numbers), 1e30, np.float32)
+    assert _lengths_at_most(tiny) >= np.linalg.norm(tiny.astype(np.float64))
+    assert np.isinf(_lengths_at_most(huge)).all()

@@ -14,10 +14,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from ray.exceptions import ObjectStoreFullError, RayTaskError
 from small_audits import MakePlan
 
+from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.cluster import array_transport, sharing
 from fl_audit.experiments.runs.cluster import pool as pool_module
-from fl_audit.experiments.runs.cluster.array_transport import put_back, take_out
+from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
 from fl_audit.experiments.runs.cluster.backend import PoolInPlace, _Contexts
 from fl_audit.experiments.runs.cluster.call_context import CallContext, Packed, compartment_of
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
@@ -41,6 +42,7 @@ class Pool(ClientPool):
         self._changed, self._closed, self._users = threading.Condition(), threading.Event(), 0
         self._idle, self._processes, self._suspects = {}, [], Counter()
         self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
+        self._views = StoreViews(0)
         self.calls: list[tuple[Node, list[int]]] = []
 
     def _started(self, node: Node, compartment: int) -> Any:
@@ -284,7 +286,7 @@ def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatc
     assert seconds >= 0.4
     assert (len(last), under_way) == (1, 0)
     for client, answer in enumerate([*answers, *last]):
-        light, context, failure = pool_module._answer(*answer)
+        light, context, failure = pool_module._answer(StoreViews(2**20), *answer)
         assert failure is None
         assert (light.content["a"]["a"].numpy() == client).all()
         assert context.state["mine"]["client"] == client
@@ -437,6 +439,35 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     assert first is third
     assert take_out([_message("{}")])[1:] == ([], [])
 
+
+def test_replies_are_read_where_they_lie_while_there_is_room_for_that() -> None:
+    """A view holds its place in the store until nobody has it any more; beyond the limit there are copies."""
+    views, values = StoreViews(5 * 2**17), np.arange(2.0**14)
+
+    def arrived() -> Array:
+        _, ((_, place),), (sent,) = take_out([_message("{}", arrays=ArrayRecord({"sum": Array(*pack(values))}))])
+        hole = Array("float64", values.shape, sent.stype, b"")
+        views.put_back([(hole, place)], [np.frombuffer(sent.data, np.uint8)])
+        assert (unpack(hole) == values).all()
+        assert (hole.numpy() == values).all()
+        return hole
+
+    held = [arrived() for _ in range(6)]
+    size = len(held[-1].data)
+    assert [isinstance(one.data, memoryview) for one in held] == [True] * 4 + [False] * 2
+    assert views.held == 4 * size
+    held.pop(1)
+    assert views.held == 3 * size
+    assert isinstance(arrived().data, memoryview)
+    held.clear()
+    assert views.held == 0
+
+
+def test_what_many_are_sent_lies_in_the_store_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Array(np.arange(2.0**18))
+    common = ArrayRecord({"models": models})
+    own = ArrayRecord({"models": common["models"], "own": Array(np.arange(2.0**14))})
+    messages = [_message("{}", arrays=one) for one in (common, common, own)]
     put: list[object] = []
     monkeypatch.setattr(array_transport.ray, "put", lambda values: put.append(values) or len(put))
     shared = array_transport.shared_arrays(messages)

@@ -3,6 +3,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from scipy.special import log_ndtr, logit, ndtr
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from fl_audit.server.evaluator import _predicted
 
 Array = NDArray[np.float64]
 
@@ -191,3 +193,11 @@ def test_speed() -> None:
             parametric_epsilon_star(members, population, 1e-3)
             times.append(time.process_time() - start)
         assert min(times) < limit
+
+
+def test_two_classes_are_compared_as_the_largest_is_found() -> None:
+    """The first of two equal logits is the prediction, as `argmax` has it."""
+    logits = torch.tensor([[[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [-1.0, -0.5]]])
+    assert (_predicted(logits) == logits.argmax(dim=-1)).all()
+    three = torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))
+    assert (_predicted(three) == three.argmax(dim=-1)).all()

@@ -6,6 +6,7 @@ Those that one client alone is sent, or sends, travel with its call.
 
 import copy
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import ray
 from flwr.app import Array, ArrayRecord, Message, RecordDict
+from numpy.typing import NDArray
 
 _LARGE = 2**16
 """Size in bytes from which an array is sent beside its message."""
@@ -86,6 +88,49 @@ def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable
 
 
 take_out, put_back = large_arrays_of()
+
+
+class StoreViews:
+    """Views of Ray's object store in the place of bytes, as long as all of them together are not many.
+
+    The driver reads most contributions once, and then lets them go: a copy would only take time. What a view shows
+    stays in the store until nobody has the view any more, so beyond a limit the bytes are copied, and the store is free
+    for what is still to come.
+
+    Parameters
+    ----------
+    limit
+        Bytes that may be looked at in the store at the same time.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.held = limit, 0
+        self._lock = threading.Lock()
+
+    def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
+        """Fill the arrays that were left empty, with views where there is room for them.
+
+        Parameters
+        ----------
+        holes, large
+            The empty arrays, each with the place of its bytes, and the bytes, as arrays in the object store.
+        """
+        content = [self._taken(values) for values in large]
+        for hole, place in holes:
+            hole.data = content[place]  # type: ignore[assignment]  # `unpack` reads a view as well
+
+    def _taken(self, values: NDArray[np.uint8]) -> bytes | memoryview:
+        with self._lock:
+            is_room = self.held + values.nbytes <= self.limit
+            self.held += values.nbytes * is_room
+        if not is_room:
+            return values.tobytes()
+        weakref.finalize(values, self._let_go, values.nbytes)
+        return values.data
+
+    def _let_go(self, size: int) -> None:
+        with self._lock:
+            self.held -= size
 
 
 class SharedArray:

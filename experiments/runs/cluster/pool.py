@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.access import versions_of
-from fl_audit.experiments.runs.cluster.array_transport import SharedArray, put_back
+from fl_audit.experiments.runs.cluster.array_transport import SharedArray, StoreViews
 from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load, process_class
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -31,6 +31,8 @@ _SECONDS_TO_END = 5.0
 """Seconds for which requests to Ray may go on once the pool is closed: a Ray that is shut down ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 """Seconds that Ray may take to notice that a node is gone, once processes on it have died."""
+_VIEWED_SHARE = 0.2
+"""Share of a node's object store that replies may take up until the server has read them."""
 
 ORDINARY = 0
 """The compartment of clients that hold nothing secret from others."""
@@ -105,7 +107,7 @@ class ClientPool:
 
     def __init__(self, app: Any, share: Mapping[str, float], read_ahead: Any = None) -> None:
         self._app, self._share = [ray.put(app), ray.put(read_ahead)], dict(share)
-        self._actor = process_class()
+        self._actor, self._views = process_class(), StoreViews(_viewed_bytes())
         self._changed = threading.Condition()
         self._idle: dict[int, list[ClientProcess]] = {}
         self._processes: list[ClientProcess] = []
@@ -292,7 +294,7 @@ class ClientPool:
                 if process.node.identity not in self._nodes:
                     raise LostCallsError
             made, under_way, seconds = ray.get(reference)
-            return CallReplies([_answer(*one) for one in made], under_way, seconds)
+            return CallReplies([_answer(self._views, *one) for one in made], under_way, seconds)
         except (ObjectStoreFullError, OutOfDiskError):
             raise CallError(_NO_ROOM) from None
         except RayTaskError as error:
@@ -374,7 +376,14 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
 
 
-def _answer(reply: bytes, large: Sequence[Any], failure: str | None) -> CallReply:
+def _viewed_bytes() -> int:
+    """Return how many bytes of an object store this process may look at in the place of copies, in the smallest one."""
+    rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    stores = [row["Resources"].get("object_store_memory", 0.0) for row in rows if row["Alive"]]
+    return int(_VIEWED_SHARE * min(stores, default=0.0))
+
+
+def _answer(views: StoreViews, reply: bytes, large: Sequence[Any], failure: str | None) -> CallReply:
     light, holes, context = pickle.loads(reply)
-    put_back(holes, large)
+    views.put_back(holes, large)
     return CallReply(light, context, failure)

@@ -1,0 +1,234 @@
+"""Growth of time and memory with clients, trials, parameters, rounds and cores: a table and a figure.
+
+    python -m fl_audit.experiments.benchmarks.growth [--only AXIS ...] [--quick] [--csv FILE] [--figure FILE] [--draw]
+
+Each point is a run of its own, on the local engine and in a process of its own, whose start counts. One size grows and
+the others stay: DP-FedAvg of a logistic regression on ten features with up to 100,000 clients of one record, all of
+whom take part in the one round; up to 10,000 trials of ten rounds with ten clients, in batches of 250; up to 10 million
+parameters of a dense network; up to 1,000 rounds. Of each there are seconds by the clock, processor seconds, which
+other programs on the machine lengthen less, and the largest resident memory.
+
+On one core and on two, 500 of 1,000 clients train 784-128-10 in a round. On paper are 64 cores, and 8 nodes of 64 cores
+with a link of 10 Gbit/s each: the clients' processor seconds are divided among the cores, and added to those of the
+driver on Ray, and to the bytes of models and contributions over the driver's link.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import SUPPRESS
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import psutil
+from flwr.app import Context, Message
+from flwr.clientapp.typing import ClientAppCallable
+from rich.console import Console
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.clients.app import build_app
+from fl_audit.experiments.benchmarks.growth_figure import growth_figure
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.report.style import to_png
+
+Values = dict[str, dict[str, Any]]
+
+_OTHERS = 200  # records beside those of the clients, for tests and as a population
+_CSV, _FIGURE = Path("docs/reference/growth.csv"), Path("docs/pictures/growth.png")
+_COLUMNS = ("axis", "size", "seconds", "processor_seconds", "mib", "kind")
+_MEASURED, _ON_PAPER = "measured", "on paper"
+
+_COHORT, _CORE_ROUNDS, _LINK = 500, 4, 1.25e9
+"""Clients and rounds of the runs on one and two cores, and bytes a second over the driver's link on paper."""
+_PAPER = (("64", 64, 1), ("512", 64, 8))
+"""Cores in all, as the figure names them; cores of a node, and nodes."""
+
+
+class Growing(NamedTuple):
+    """An axis of growth."""
+
+    sizes: tuple[int, ...]
+    values: Callable[[int], Values]  # the configuration of a size, without the path of its data
+    features: int = 10  # numbers of a record
+
+
+def _values(clients: int, records: int, trials: int, rounds: int, model: str, **run: Any) -> Values:
+    """Return a configuration of DP-FedAvg, without the path of its data."""
+    data = {"name": "npz", "records": records, "clients": clients, "test-records": _OTHERS // 2}
+    training = {"strategy": "dp-fedavg", "rounds": rounds, "local-batch": 10, "local-learning-rate": 0.1}
+    privacy = {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7}
+    audit = {"trials": trials, "insider": False, "epsilon-star": False, "membership": False, "evaluate-every": rounds}
+    return {
+        "data": data | {"population-records": _OTHERS // 2},
+        "model": {"name": model},
+        "training": training,
+        "privacy": privacy,
+        "audit": audit,
+        "run": {"keep-final-models": False, "seed": 0} | run,
+    }
+
+
+_DENSE_FEATURES, _CLASSES = 100, 10
+
+
+def _dense(parameters: int) -> str:
+    """Return the name of the dense network of so many parameters, a power of ten."""
+    return f"fl_audit.experiments.benchmarks.own_networks:dense_{len(str(parameters)) - 1}"
+
+
+AXES: dict[str, Growing] = {
+    "clients": Growing((10, 100, 1_000, 10_000, 100_000), lambda size: _values(size, size, 1, 1, "logistic")),
+    "trials": Growing(
+        (1, 10, 100, 1_000, 10_000),
+        lambda size: _values(10, 100, size, 10, "logistic", **{"trials-per-batch": min(size, 250)}),
+    ),
+    "parameters": Growing(
+        tuple(10**power for power in range(3, 8)), lambda size: _values(4, 80, 1, 3, _dense(size)), _DENSE_FEATURES
+    ),
+    "rounds": Growing((1, 10, 100, 1_000), lambda size: _values(10, 100, 1, size, "logistic")),
+}
+
+
+def _on_cores() -> Values:
+    values = _values(2 * _COHORT, 100 * _COHORT, 1, _CORE_ROUNDS, "dense-128")
+    return values | {"training": values["training"] | {"cohort": _COHORT}}
+
+
+class Played(NamedTuple):
+    """The costs of a run."""
+
+    seconds: float  # by the clock, from the start of its process
+    processor: float  # seconds of all its threads
+    mib: float  # largest resident memory
+    # Of the rounds after the first, for one round: seconds by the clock, processor seconds of this process and, of
+    # these, those in the calls of clients.
+    round_seconds: float
+    round_processor: float
+    round_clients: float
+
+
+def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> Played:
+    """Play a configuration in a process of its own, on some cores, 0 for all."""
+    with tempfile.TemporaryDirectory() as scratch:
+        draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
+        drawn = draw.standard_normal((records, features), dtype=np.float32)
+        classes = _CLASSES if features > _CLASSES else 2
+        np.savez(Path(scratch) / "data.npz", x=drawn, y=np.arange(records) % classes)
+        told = values | {"data": values["data"] | {"path": str(Path(scratch) / "data.npz")}}
+        (Path(scratch) / "run.json").write_text(json.dumps(told))
+        name = "fl_audit.experiments.benchmarks.growth"
+        command = [sys.executable, "-m", name, "--child", scratch, "--engine", engine, "--cores", str(cores)]
+        ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        raise RuntimeError(f"a run ended with status {ran.returncode}: {ran.stderr[-300:]}")
+    return Played(*json.loads(ran.stdout.splitlines()[-1]))
+
+
+def _child(scratch: Path, engine: Engine, cores: int) -> None:
+    """Play a run in this process, and print its costs."""
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    began = psutil.Process().create_time()
+    busy, over = list[float](), list[tuple[float, float, float]]()
+
+    def timed(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        before = time.thread_time()
+        try:
+            return call_next(message, context)
+        finally:
+            busy.append(time.thread_time() - before)
+
+    @contextmanager
+    def noted(total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda moved: over.append((time.monotonic(), time.process_time(), sum(busy)))
+
+    plan = resolve(parse_config(json.loads((scratch / "run.json").read_text())))
+    parties = Parties(build_app([timed])) if engine is Engine.LOCAL else Parties()
+    run_audit(plan, scratch / "run", engine, progress=noted, parties=parties, with_report=False)
+    used, steps = resource.getrusage(resource.RUSAGE_SELF), max(1, len(over) - 1)
+    rounds = [(last - first) / steps for first, last in zip(over[0], over[-1], strict=True)]
+    costs = (time.time() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    print(json.dumps([*costs, *rounds]))
+
+
+Row = tuple[str, str, float, float, float, str]
+
+
+def _measured(axis: str, quick: bool) -> Iterator[Row]:
+    """Yield the points of an axis."""
+    growing = AXES[axis]
+    for size in growing.sizes[: 3 if quick else None]:
+        found = _played(growing.values(size), growing.features)
+        yield axis, str(size), found.seconds, found.processor, found.mib, _MEASURED
+
+
+def _cores() -> Iterator[Row]:
+    """Yield a round on one core and on two, and what it would take on more, on paper."""
+    values, features = _on_cores(), 784
+    for cores in (1, 2):
+        found = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda one: one.round_seconds)
+        yield "cores", str(cores), found.round_seconds, found.round_processor, found.mib, _MEASURED
+    on_ray = _played(values, features, Engine.RAY)
+    size = 4.0 * (features * 128 + 128 + 128 * _CLASSES + _CLASSES)
+    for name, cores, nodes in _PAPER:
+        away = _COHORT * (nodes - 1) / nodes
+        sent = size * (away + nodes - 1) / _LINK
+        seconds = on_ray.round_processor + found.round_clients / min(_COHORT, cores * nodes) + sent
+        busy = on_ray.round_processor + found.round_clients
+        yield "cores", name, seconds, busy, on_ray.mib, _ON_PAPER
+
+
+def _written(rows: list[Row], path: Path) -> pd.DataFrame:
+    """Write points to a table, in the place of those of the same axes, and return the whole table."""
+    table = pd.DataFrame(rows, columns=list(_COLUMNS))
+    if path.exists():
+        before = pd.read_csv(path, dtype={"size": str})
+        table = pd.concat([before[~before["axis"].isin(table["axis"])], table], ignore_index=True)
+    order = {axis: place for place, axis in enumerate((*AXES, "cores"))}
+    table = table.sort_values("axis", key=lambda column: column.map(order), kind="stable")
+    rounded = table.round({"seconds": 3, "processor_seconds": 3, "mib": 1})
+    with atomic_file(path) as file:
+        rounded.to_csv(file, index=False)
+    return rounded
+
+
+def main() -> None:
+    parser = parser_of(__doc__, "the first three sizes of each axis")
+    parser.add_argument("--only", nargs="+", choices=(*AXES, "cores"), metavar="AXIS", help="some axes")
+    parser.add_argument("--csv", type=Path, default=_CSV, help=f"the table (default: {_CSV})")
+    parser.add_argument("--figure", type=Path, default=_FIGURE, help=f"the figure (default: {_FIGURE})")
+    parser.add_argument("--draw", action="store_true", help="measure nothing, and draw what the table holds")
+    parser.add_argument("--child", type=Path, help=SUPPRESS)
+    parser.add_argument("--engine", type=Engine, default=Engine.LOCAL, help=SUPPRESS)
+    parser.add_argument("--cores", type=int, default=0, help=SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        _child(options.child, options.engine, options.cores)
+        return
+    table = pd.read_csv(options.csv, dtype={"size": str}) if options.draw else pd.DataFrame()
+    for axis in () if options.draw else options.only or (*AXES, "cores"):
+        rows = list[Row]()
+        for row in _cores() if axis == "cores" else _measured(axis, options.quick):
+            rows.append(row)
+            print(*row, file=sys.stderr, flush=True)
+        table = _written(rows, options.csv)
+    Console(width=120).print(table_of(_COLUMNS, words=("axis", "kind"), rows=table.astype(str).to_numpy().tolist()))
+    with atomic_file(options.figure) as file:
+        file.write_bytes(to_png(growth_figure(table)))
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,119 @@
+"""The figure of how time and memory grow, from the table of `growth`."""
+
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fl_audit.arrays import Floats
+from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+
+_HEIGHT, _WIDTH = 6.2, 13.0
+_FLAT = 0.05
+"""Share of the smallest run's cost below which a cost does not grow."""
+_UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", "rounds": "rounds"}
+
+
+class Slope(NamedTuple):
+    """The growth of a cost above that of the smallest run: `least` + (`most` - `least`) (size / `largest`)^`power`."""
+
+    least: float
+    most: float
+    largest: float
+    power: float  # from the two largest sizes; 0 where the cost does not grow
+
+    def at(self, sizes: Floats) -> Floats:
+        """Return the cost at some sizes."""
+        if self.power == 0:
+            return np.full_like(sizes, self.least)
+        return self.least + (self.most - self.least) * (sizes / self.largest) ** self.power
+
+    @property
+    def words(self) -> str:
+        return "does not grow" if self.power == 0 else f"slope {self.power:.2f}"
+
+
+def slope_of(sizes: Floats, costs: Floats) -> Slope:
+    """Return how a cost grows with a size.
+
+    Parameters
+    ----------
+    sizes, costs
+        At least two sizes, ascending, and the cost at each.
+    """
+    least, most = float(costs[0]), float(costs[-1])
+    before = float(costs[-2]) - least
+    if most - least < _FLAT * least:
+        return Slope(least, most, float(sizes[-1]), 0.0)
+    # Where the last size but one costs no more than the smallest, the cost begins to grow after it.
+    rise = (most - least) / max(before, 1e-3 * (most - least))
+    power = 1.0 if len(sizes) == 2 else log(rise) / log(float(sizes[-1] / sizes[-2]))
+    return Slope(least, most, float(sizes[-1]), power)
+
+
+def growth_figure(table: pd.DataFrame) -> Figure:
+    """Draw the points of a table: time above and memory below, an axis of growth in each column.
+
+    Parameters
+    ----------
+    table
+        The columns `axis`, `size`, `seconds`, `processor_seconds`, `mib` and `kind`.
+    """
+    axes_there = [name for name in (*_UNITS, "cores") if (table["axis"] == name).any()]
+    figure = new_figure(_HEIGHT, _WIDTH)
+    panels = figure.subplots(2, len(axes_there), squeeze=False)
+    for column, name in enumerate(axes_there):
+        part = table[table["axis"] == name]
+        if name == "cores":
+            _draw_cores(panels[0, column], part)
+            panels[1, column].set_axis_off()
+        else:
+            _draw_time(panels[0, column], part, name)
+            _draw_memory(panels[1, column], part, name)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    shown = [(handle, label) for handle, label in zip(handles, labels, strict=True) if not label.startswith("slope")]
+    figure.legend(
+        *zip(*shown, strict=True), loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE
+    )
+    return figure
+
+
+def _draw_time(axes: Axes, part: pd.DataFrame, name: str) -> None:
+    sizes, processor = part["size"].astype(float).to_numpy(), part["processor_seconds"].to_numpy()
+    axes.loglog(sizes, part["seconds"], "o", color=INK, markerfacecolor="white", label="by the clock")
+    axes.loglog(sizes, processor, "s", color=INK, markersize=4, label="processor seconds")
+    _draw_slope(axes, sizes, processor)
+    finish_axes(axes, "", "", "seconds of a run")
+
+
+def _draw_memory(axes: Axes, part: pd.DataFrame, name: str) -> None:
+    sizes, memory = part["size"].astype(float).to_numpy(), part["mib"].to_numpy()
+    axes.loglog(sizes, memory, "s", color=INK, markersize=4)
+    _draw_slope(axes, sizes, memory)
+    axes.set_ylim(100, max(2_000.0, 2 * memory.max()))
+    finish_axes(axes, "", _UNITS[name], "MiB at the most")
+
+
+def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
+    if len(sizes) < 2:
+        return
+    found, fine = slope_of(sizes, costs), np.geomspace(sizes[0], sizes[-1], 60)
+    axes.loglog(fine, found.at(fine), "--", color=MUTED, linewidth=1.2, label="fitted, above the smallest run")
+    axes.text(0.05, 0.95, found.words, transform=axes.transAxes, va="top", fontsize=SMALL_TEXT_SIZE, color=INK)
+
+
+def _draw_cores(axes: Axes, part: pd.DataFrame) -> None:
+    for kind, look in (("measured", {"marker": "o"}), ("on paper", {"marker": "D"})):
+        rows = part[part["kind"] == kind]
+        axes.loglog(
+            rows["size"].astype(float), rows["seconds"], linestyle="none", color=INK, markerfacecolor="white", **look
+        )
+        for size, seconds in zip(rows["size"], rows["seconds"], strict=True):
+            axes.annotate(
+                kind, (float(size), seconds), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8
+            )
+    axes.set_xlim(0.6, 1200)
+    finish_axes(axes, "", "cores (512: 8 nodes)", "seconds of a round")
