@@ -1,7 +1,7 @@
 """Planning and judging of the one-run audit, in which an observer scores canaries on the releases."""
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.errors import require
@@ -14,7 +14,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.verdict import Judgement
 
 
-class CanaryJudging:
+class CanaryJudging(AuditJudging):
     """Planning and judging of canaries, each of which is in by a coin of its own in every round."""
 
     def require_playable(self, public: Federation) -> None:
@@ -49,18 +49,8 @@ class CanaryJudging:
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
 
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return an empty text: canaries that are in are compared with decoys and canaries that are out."""
-        return ""
-
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
-        """Return None: the observer does not measure the noise.
-
-        Parameters
-        ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
-        """
+        """Return None: the observer does not measure the noise."""
         return
 
     def planned_signal(self, planned: ClaimedRun) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.audits.identifiability.judging import pairs_covered
@@ -17,7 +17,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
-class MembershipJudging:
+class MembershipJudging(AuditJudging):
     """Planning and judging where a separate coin decides for every target."""
 
     def require_playable(self, public: Federation) -> None:
@@ -48,13 +48,7 @@ class MembershipJudging:
         return f" No attack was measured, for {why}: play more trials, or choose more targets."
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-        """Return the insiders' limit of detection for the noise, along their targets alone.
-
-        Parameters
-        ----------
-        planned, parameters
-            The run, and how many parameters its model has, where the noise in all of them could be measured.
-        """
+        """Return the insiders' limit of detection for the noise, along their targets alone."""
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
