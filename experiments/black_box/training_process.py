@@ -5,27 +5,48 @@ The program of that process is `training_program`.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require_number
 from fl_audit.experiments.black_box.isolated_process import wished_apart
+from fl_audit.experiments.cli.options import argument, option
+from fl_audit.user_modules import require_named
 
 _PROGRAM = "fl_audit.experiments.black_box.training_program"
 
 
 @dataclass(frozen=True)
 class TrainingWishes:
-    """A user's request for the audit of a training function; see the command."""
+    """A user's request for the audit of a training function: the options of the command."""
 
-    function: str  # trains, as `package.module:name`
-    data: str | None = None  # makes its data set, as `package.module:name`
-    model: str | None = None  # makes its model, as `package.module:name`
-    rounds: int = 1  # rounds of the whole training
-    calls: int = 2  # in how many of them it is called here
-    epsilon: float | None = None  # the claimed epsilon
-    delta: float | None = None  # its delta
-    records_per_user: int = 1  # most records of one person
-    seconds: float = 300.0  # time limit
+    function: Annotated[
+        str, argument("PACKAGE.MODULE:FUNCTION", "Trains: train(model, dataset), train(dataset) or train().")
+    ]
+    data: Annotated[str | None, option("PACKAGE.MODULE:FUNCTION", "Returns the data set that it takes.")] = None
+    model: Annotated[str | None, option("PACKAGE.MODULE:FUNCTION", "Returns the model that it takes.")] = None
+    rounds: Annotated[int, option("K", "Rounds of the whole training: it is called once in each.")] = 1
+    calls: Annotated[int, option("N", "In how many of them it is called here.")] = 2
+    claim_epsilon: Annotated[
+        float | None, option("E", "Claimed over all rounds.  [default: what its accountant names]")
+    ] = None
+    claim_delta: Annotated[
+        float | None, option("D", "delta of the claimed epsilon.  [default: what its accountant is asked for]")
+    ] = None
+    records_per_user: Annotated[int, option("N", "Most records of one person: epsilon is said for persons too.")] = 1
+    minutes: Annotated[float, option("M", "Time limit.")] = 5.0
+
+    def check(self) -> None:
+        """Refuse a name of another form, or a number out of its range, with an `InputError`."""
+        for named in (self.function, self.data, self.model):
+            if named is not None:
+                require_named(named)
+        for name in ("rounds", "calls", "records_per_user"):
+            require_number(f"--{name.replace('_', '-')}", getattr(self, name), "whole numbers from 1")
+        require_number("--minutes", self.minutes, "numbers above 0")
+        if self.claim_epsilon is not None:
+            require_number("--claim-epsilon", self.claim_epsilon, "numbers above 0")
+        if self.claim_delta is not None:
+            require_number("--claim-delta", self.claim_delta, "numbers above 0 and below 1")
 
 
 def training_apart(wishes: TrainingWishes, out: Path | None = None) -> dict[str, Any]:
@@ -43,7 +64,7 @@ def training_apart(wishes: TrainingWishes, out: Path | None = None) -> dict[str,
     InputError
         If the input is wrong, or the process ended without an answer.
     """
-    found, ended, is_late = wished_apart(_PROGRAM, wishes, out, wishes.seconds, is_quiet=True)
+    found, ended, is_late = wished_apart(_PROGRAM, wishes, out, 60 * wishes.minutes, is_quiet=True)
     if found is None:
         more = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""
         raise InputError(f"the process that ran {wishes.function} {ended}{more}")

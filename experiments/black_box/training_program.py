@@ -17,7 +17,7 @@ def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict
     """Audit a training function here, in a copy of the working directory that is removed afterwards."""
     wishes = TrainingWishes(**asked["wishes"])
     options = TrainingOptions(
-        wishes.rounds, wishes.calls, wishes.epsilon, wishes.delta, wishes.records_per_user
+        wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user
     )  # fmt: skip
     with apart(own_copy()):
         function = import_function(wishes.function, "training function")

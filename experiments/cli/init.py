@@ -97,7 +97,7 @@ class ReadingOptions:
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class SimulationOptions:
     """The options on the training and on the number of trials."""
 
     model: Annotated[
@@ -116,7 +116,7 @@ class TrainingOptions:
         int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
     ] = None
 
-    def asked(self, is_by_owners: bool) -> "TrainingOptions":
+    def asked(self, is_by_owners: bool) -> "SimulationOptions":
         """Return these options with what is asked for on a terminal.
 
         Parameters
@@ -159,7 +159,7 @@ def init(
     label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None,
     *,
     reading: ReadingOptions,
-    training: TrainingOptions,
+    training: SimulationOptions,
     guarantee: GuaranteeOptions,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:

@@ -102,6 +102,7 @@ class AuditJudging(Protocol):
 
     def not_compared(self, run: "FinishedRun") -> str:
         """Return why nothing was compared, in a sentence that begins with a space; empty where everything was."""
+        return ""
 
     def require_playable(self, public: "Federation") -> None:
         """Refuse a federation that this audit does not support.

@@ -91,7 +91,7 @@ def review(
 
 @dataclass(frozen=True)
 class _Read:
-    """What was read from an app, and the system that trials are played against in its place."""
+    """The parts of an app that were read, and the system that trials are played against in its place."""
 
     app: App
     caught: CapturedStrategy

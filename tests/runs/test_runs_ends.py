@@ -12,33 +12,19 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from small_audits import small_toml
 
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from fl_audit.experiments.cli.main import main
 from fl_audit.experiments.runs.process_guard import marked, nothing_outlives
 
-CONFIG = """
-[data]
-name = "breast-cancer"
-records = 60
-clients = 3
-test-records = 50
-[training]
-rounds = 60
-learning-rate = 1.0
-[privacy]
-adjacency = "replace-record"
-belief = 0.9
-delta = 0.01
-[audit]
-trials = 12
-epsilon-star = false
-membership = false
-[run]
-trials-per-batch = 2
-batches-in-flight = 1
-actors = 1
-"""
+CONFIG = small_toml(
+    data={"test-records": 50},
+    training={"rounds": 60},
+    privacy={"epsilon": None, "belief": 0.9},
+    audit={"trials": 12, "epsilon-star": False, "membership": False},
+    run={"trials-per-batch": 2, "batches-in-flight": 1, "actors": 1},
+)
 SECONDS_TO_END = 10.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 

@@ -1,7 +1,7 @@
 """Planning and judging of the one-run audit, in which an observer scores canaries on the releases."""
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.errors import require
@@ -14,7 +14,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.verdict import Judgement
 
 
-class CanaryJudging:
+class CanaryJudging(AuditJudging):
     """Planning and judging of canaries, each of which is in by a coin of its own in every round."""
 
     def require_playable(self, public: Federation) -> None:
@@ -48,10 +48,6 @@ class CanaryJudging:
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
-
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return an empty text: canaries that are in are compared with decoys and canaries that are out."""
-        return ""
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
         """Return None: the observer does not measure the noise.

@@ -1,7 +1,7 @@
 """Planning and judging of the identifiability audit, which asks whether an insider can tell D from D'."""
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
@@ -12,7 +12,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
 
 
-class IdentifiabilityJudging:
+class IdentifiabilityJudging(AuditJudging):
     """Planning and judging where an insider has each release's likelihood ratio, or a score, for one differing unit."""
 
     def require_playable(self, public: Federation) -> None:
@@ -31,10 +31,6 @@ class IdentifiabilityJudging:
     def covers(self, facts: RunFacts) -> str:
         """Return the pair and seed that a verdict covers, and the number of rounds of the differing client."""
         return pairs_covered("this pair", facts)
-
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return an empty text: trials are always compared."""
-        return ""
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
         """Return the insider's limit of detection for the noise, in all parameters or along the difference.

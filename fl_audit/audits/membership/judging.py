@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.audits.identifiability.judging import pairs_covered
@@ -17,7 +17,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
-class MembershipJudging:
+class MembershipJudging(AuditJudging):
     """Planning and judging where a separate coin decides for every target."""
 
     def require_playable(self, public: Federation) -> None:

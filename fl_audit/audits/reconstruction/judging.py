@@ -3,7 +3,7 @@
 import numpy as np
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.audits.reconstruction.reconstruction import judge_hits, ranks_of_truth
@@ -16,7 +16,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
 
-class ReconstructionJudging:
+class ReconstructionJudging(AuditJudging):
     """Planning and judging where exactly one of the targets is in."""
 
     def require_playable(self, public: Federation) -> None:
@@ -41,10 +41,6 @@ class ReconstructionJudging:
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
             "data and other seeds were not tried."
         )
-
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return an empty text: one candidate is always in, and others are not."""
-        return ""
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
         """Return the insider's limit of detection for the noise, along the candidates alone.
