@@ -61,7 +61,7 @@ class SideInformation:
 
     @property
     def norms_array(self) -> Floats | None:
-        """The clipping norms as an array."""
+        """The clipping norms as an array; None where the norm is fixed."""
         return None if self.norms is None else self.norms.cpu().numpy()
 
 

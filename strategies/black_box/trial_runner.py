@@ -257,7 +257,7 @@ def _model_of(system: AuditedSystem, kind: Scenario) -> Template:
 
 
 def _sketch(model: Template) -> Sketch | None:
-    """Return the sketch of a model's parameters; a small model is used in full."""
+    """Return the sketch of a model's parameters; None for a small model, which is used in full."""
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
@@ -327,7 +327,7 @@ class BlackBoxTrial:
         return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
 
     def _reply(self, message: Message) -> Message | None:
-        """Return a client's answer, after its modifiers."""
+        """Return a client's reply, after its mods; None if it sends none."""
         node = message.metadata.dst_node_id
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")

@@ -177,7 +177,7 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
-    """Return the first of some attributes that is a number above 0, with its name."""
+    """Return the first of some attributes that is a number above 0, with its name; None if there is none."""
     for name in names:
         value = _read(_held(layer, name))
         if value is not None and isfinite(value) and value > 0:
