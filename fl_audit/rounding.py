@@ -25,7 +25,7 @@ class Rounded:
 
     @property
     def interval(self) -> str:
-        """The interval as text."""
+        """The interval as text, such as `0.9 to 1.1`."""
         return f"{self.low} to {self.high}"
 
 

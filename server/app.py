@@ -49,7 +49,7 @@ _OnRound = Callable[[int], None]  # is told the number of trials that moved one 
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """The plan of the server."""
+    """The plan of a federation for the server: the batches of trials, and what is kept and evaluated."""
 
     public: Federation  # the public federation
     seed: int  # secret seed of the run

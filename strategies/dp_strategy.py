@@ -203,7 +203,7 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return the participation that the adversary may know, without the target's secret one; None without sampling."""
+        """Return the participation that the adversary may know, without a secret one of the target; None: all take part."""
         taking_part = self._calls[batch.name].taking_part
         if (
             taking_part is None

@@ -39,7 +39,7 @@ class RunRow:
         return max((bound for bound in bounds if bound is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as JSON values."""
+        """Return the row of a run as JSON values."""
         advantage = self.findings.get(ADVANTAGE, {})
         return asdict(self) | {
             "shown": self.value(SHOWN),

@@ -64,7 +64,7 @@ class Secret(BaseModel):
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths of a run."""
+    """Paths of the files and folders in a run directory."""
 
     path: Path  # the directory
 

@@ -177,7 +177,7 @@ class TableColumn:
 
     @property
     def places(self) -> slice:
-        """Its features."""
+        """Positions of the column's features among those of a record."""
         return slice(self.start, self.start + self.width)
 
 

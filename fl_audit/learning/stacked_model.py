@@ -311,7 +311,7 @@ class StackedModel:
         return dict(zip(leaves, found, strict=True))
 
     def _summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
-        """Return the summed loss of one model."""
+        """Return the sum of the cross-entropy losses of one model over examples."""
         return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
 
     def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:

@@ -134,7 +134,7 @@ class _NotStillError(Exception):
 
 @dataclass
 class TrialRunner:
-    """The runner of the trials of one run."""
+    """The runner of an app's trials within one of the app's own runs."""
 
     audit: AuditConfig  # the configuration
     contributions: tuple[Contribution, ...]  # possible contributions of the target's client

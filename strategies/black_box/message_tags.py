@@ -93,7 +93,7 @@ def read_note(message: Message) -> TrialTag | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """The answer of a client to the audit."""
+    """The answer of a client to the audit: its partition, its update, its number of records, and its code."""
 
     partition: int | None  # the number of its partition; None where the app has none
     # The model that the target's client would have sent, less the model that it received, shape (parameters,); None

@@ -24,7 +24,7 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 @dataclass(frozen=True)
 class StatedAppClaim:
-    """A claim, and its source."""
+    """The privacy claim of an app, and the place in the app from which it was read."""
 
     claim: StatedClaim | None  # for as many rounds as a trial has; None where nothing is claimed
     source: str  # its source, in words

@@ -138,7 +138,7 @@ class KindPlayed(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimAudit:
-    """The result of auditing a claim."""
+    """The result of a black-box audit of a claim: its scenarios, the tested distinguishers, and the verdict."""
 
     claim: StatedClaim  # the claim
     # `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.

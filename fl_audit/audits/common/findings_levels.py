@@ -13,7 +13,7 @@ from fl_audit.privacy.groups import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """The claim at one level."""
+    """The guarantee for one of the units record, user and client, and the epsilon that the run shows for it."""
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit

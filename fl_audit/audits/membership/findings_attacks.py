@@ -230,7 +230,7 @@ class AttributeGuesser:
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The findings on an attribute."""
+    """The success of all adversaries that guess an attribute."""
 
     attribute: str  # name of the column, or its number
     values: int  # number of different values
