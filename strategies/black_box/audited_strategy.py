@@ -129,7 +129,7 @@ class SafeRecorder:
 
 
 class _NotStillError(Exception):
-    """Raised if clients that are held still send other values: their modifiers add noise."""
+    """Raised if clients that are held still send other values: their mods add noise."""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 A message keeps its content: the note to the client stands in its group id, which Flower hands on and nobody uses, and
 is taken away before the app sees the message. The answer travels in a `ConfigRecord` of its own, which the watched
-strategy takes out before the app's strategy sees the reply. Flower's modifiers count arrays and metrics, not these.
+strategy takes out before the app's strategy sees the reply. Flower's mods count arrays and metrics, not these.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Claims of an app about its privacy, in its own words: the parameters of its wrappers and modifiers."""
+"""Claims of an app about its privacy, in its own words: the parameters of its wrappers and mods."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

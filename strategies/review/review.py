@@ -335,7 +335,7 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Play a trial; return its transcript, its seconds, and the modifier that ended it, if one did."""
+    """Play a trial; return its transcript, its seconds, and the mod that ended it, if one did."""
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
         seen = trial.play()

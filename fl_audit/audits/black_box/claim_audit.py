@@ -122,7 +122,7 @@ class NotCovered(StrEnum):
     """The reason why distinguishers that need all others' replies do not refute a claim.
 
     SHARES: the others reply something else each time to the same model: that may be shares of the noise.
-    SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their modifiers add.
+    SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their mods add.
     """
 
     SHARES = "shares"
