@@ -104,7 +104,7 @@ def _send_canary(request: Request, canary: int) -> Message:
 
 
 def _own_accountant(request: Request) -> str | None:
-    """Return the state of the client's accountant before a round: its own, if it belongs to the previous round.
+    """Return the state of the client's accountant before a round; None before the first round.
 
     If two batches of trials are in flight to one node, each call begins with the state from before both, and the one
     that ends last leaves its own: the state of the other is lost, as is that of a call whose process died. The

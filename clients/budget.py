@@ -6,7 +6,7 @@ Before the first round of a run the site's ledger gets a line for the whole of i
 the budget, none: then every message of the run is answered by an error that says so. Light after the first round.
 
 A trial of an audit counts as a round, because a server could call any round a trial. An audit in place plays hundreds
-of trials: audit an app without this modifier.
+of trials: audit an app without this mod.
 """
 
 import sys

@@ -105,7 +105,7 @@ class Request:
 
     @property
     def norms(self) -> torch.Tensor | None:
-        """The clipping norms of the round, where they are adaptive."""
+        """The clipping norms of the round where they are adaptive, else None."""
         return copy_to_tensor(self.array(Key.NORMS)) if Key.NORMS in self.arrays else None
 
     @cached_property

@@ -35,7 +35,7 @@ class PackedFields(NamedTuple):
 
 
 class PackedArray(Protocol):
-    """An array of a message."""
+    """An array in the form in which a message carries it: bytes, and the type of their serialisation."""
 
     stype: str
     data: bytes

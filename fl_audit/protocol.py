@@ -17,7 +17,7 @@ class Query(StrEnum):
 
 
 class Record(StrEnum):
-    """Records of a message."""
+    """Names of the records in a message, and of those in a client's own state."""
 
     ARRAYS = "arrays"
     CONFIG = "config"

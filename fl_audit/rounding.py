@@ -25,7 +25,7 @@ class Rounded:
 
     @property
     def interval(self) -> str:
-        """The interval as text."""
+        """The interval as text, such as `0.9 to 1.1`."""
         return f"{self.low} to {self.high}"
 
 
@@ -107,7 +107,7 @@ def side_of(number: float, claim: float) -> int:
 
 
 def _snapped(number: float | None, claim: float | None) -> float | None:
-    """Return the claim for a number that equals it, so that both have the same text."""
+    """Return the claim for a number that equals it, so that both have the same text; else the number, or None."""
     if number is None or claim is None or side_of(number, claim) != 0:
         return number
     return claim

@@ -227,7 +227,7 @@ def _home(place: str) -> str:
 
 
 def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
-    """Return the file of a module, or the directory of a package that has no file of its own."""
+    """Return the file of a module, or the directory of a package without a file; None if there is neither."""
     if spec is None:
         return None
     return spec.origin or next(iter(spec.submodule_search_locations or ()), None)

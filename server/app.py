@@ -53,7 +53,7 @@ _OnRound = Callable[[int], None]  # is told the number of trials that moved one 
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """The plan of the server."""
+    """The plan of a federation for the server: the batches of trials, and what is kept and evaluated."""
 
     public: Federation  # the public federation
     seed: int  # secret seed of the run
@@ -266,7 +266,7 @@ def _play_wave(
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Opening | None:
-    """Return the store of secrets that are opened after the run, if an audit of a guarantee uses them."""
+    """Return the store of secrets that are opened after the run; None if the audit opens none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
@@ -294,7 +294,7 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
 
 
 def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
-    """Return the collector of the models' outputs for the targets, if attacks use them."""
+    """Return the collector of the models' outputs for the targets; None if no attack uses them."""
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None

@@ -139,7 +139,7 @@ def _samples_of_steps(
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """The contribution of one client."""
+    """The contribution of one client as it arrived, which is checked when it is read."""
 
     client: int  # partition of the client
     reply: Message  # reply of the client
@@ -150,7 +150,7 @@ class ReceivedContribution:
     users: int = 0  # where users are units, its number of users, each of whom has a bit; else 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
-        """Return the sum in the contribution, checked."""
+        """Return the sum of clipped gradients or updates in the contribution, checked."""
         own = shape if self.rows is None else (len(self.rows), shape[1])
         return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
 

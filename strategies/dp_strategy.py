@@ -203,7 +203,10 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return the participation that the adversary may know: that of the target may be a secret."""
+        """Return the participation that the adversary may know; None if all take part.
+
+        The target's participation is left out where it is a secret.
+        """
         taking_part = self._calls[batch.name].taking_part
         if (
             taking_part is None

@@ -33,7 +33,7 @@ WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
 
 @dataclass
 class BatchProgress:
-    """The progress of the rounds of one batch."""
+    """The progress of one batch: its newest models and rounds, and the state of the server optimizer."""
 
     models: list[Tensor]  # successive models, newest last, as many as an observer may need: up to three
     made: ServerRound | None = None  # the newest round; None before the first

@@ -37,7 +37,7 @@ _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accoun
 
 
 class AuditSpeedSetting(NamedTuple):
-    """One audit and its targets."""
+    """One audit whose speed is measured, and the times that it has to reach."""
 
     data: Mapping[str, Any]  # settings of the section [data], as far as benchmarks differ in them
     model: str  # name of the model

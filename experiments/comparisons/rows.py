@@ -29,17 +29,17 @@ class RunRow:
     epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
 
     def value(self, name: str) -> float | None:
-        """Return a number of the report's page."""
+        """Return a number of the report's page by its name; None if it is not there."""
         return self.findings.get(name, {}).get("value")
 
     @property
     def attack(self) -> float | None:
-        """The largest lower bound on epsilon that a membership attack gave."""
+        """The largest lower bound on epsilon by a membership attack; None if there is none."""
         bounds = [self.value(name) for name in self.findings if name.startswith(ATTACK)]
         return max((bound for bound in bounds if bound is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as JSON values."""
+        """Return the row of a run as JSON values."""
         advantage = self.findings.get(ADVANTAGE, {})
         return asdict(self) | {
             "shown": self.value(SHOWN),

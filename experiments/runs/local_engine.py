@@ -199,7 +199,7 @@ class _Exchange:
             self._changed.notify_all()
 
     def _wait_for_next_deadline(self) -> _Call | None:
-        """Wait for the end; return a call that passes its deadline before."""
+        """Wait for the end; return a call that passes its deadline before, or None at the end."""
         with self._changed:
             while not self._is_over:
                 first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)

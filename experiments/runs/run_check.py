@@ -38,7 +38,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Check:
-    """The check of a configuration."""
+    """The results of checking a configuration before its run: plan, limits, time, memory and disk space."""
 
     plan: AuditPlan  # the resolved plan, with the guarantee
     sizes: Sizes  # the real sizes

@@ -56,7 +56,7 @@ class Secret(BaseModel):
 
     @property
     def keyed_data(self) -> str | None:
-        """The public digest of the records, keyed so that only owners of the key can test records against it."""
+        """The digest of the records, keyed so that only owners of the key can test records; None without a key."""
         if self.data_key is None:
             return None
         return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()
@@ -64,7 +64,7 @@ class Secret(BaseModel):
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths of a run."""
+    """Paths of the files and folders in a run directory."""
 
     path: Path  # the directory
 

@@ -54,7 +54,7 @@ def small_cnn(classes: int) -> nn.Module:
 
 
 class BlackBoxSetting(NamedTuple):
-    """The settings of a training."""
+    """The settings of a training: model, rounds, trials and learning rate."""
 
     model: str  # its name
     rounds: int  # each on all of D

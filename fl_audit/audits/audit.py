@@ -40,7 +40,7 @@ class ReleaseQuery(StrEnum):
 
 
 class ClientRole(StrEnum):
-    """The role of a client in a round."""
+    """The role of a client in a round, by the records or the canary that it contributes."""
 
     OWNER = "owner"  # with the records that are in every trial
     VICTIM = "victim"  # with the differing unit where it is in, with its stand-in elsewhere
@@ -65,7 +65,7 @@ class MemberLosses(Protocol):
 
     @property
     def differing_losses(self) -> "Floats":
-        """Losses on the differing records."""
+        """Losses on the records in which D and D' differ."""
 
     @property
     def replacement_losses(self) -> "Floats":
@@ -131,7 +131,7 @@ class AuditJudging(Protocol):
 
 
 class AuditKind(ABC):
-    """One kind of audit."""
+    """One kind of audit, with everything by which it differs from the others."""
 
     sections_at: tuple[str, ...] = ()
     """The kind's own sections of the report, each `module:name`, besides those that several kinds share."""

@@ -34,5 +34,5 @@ def audit_named(name: str) -> AuditKind:
 
 
 def audit_of(public: "Federation") -> AuditKind:
-    """Return the audit of a federation."""
+    """Return the kind of audit that a federation is set up for."""
     return audit_named(public.audit)

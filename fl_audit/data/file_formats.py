@@ -14,7 +14,7 @@ _UNPACK = "unpack it, and give the file inside"
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of file."""
+    """A kind of file with its first bytes, and advice on it."""
 
     said: str  # description of the file
     begins: tuple[bytes, ...]  # its first bytes, one of them

@@ -61,7 +61,7 @@ class Records:
         object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
 
     def _checked_codes(self, what: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
-        """Return positions in names, one for each record, or refuse them."""
+        """Return positions in names, one for each record, or refuse them; None if there are no owners or users."""
         if codes is None:
             unknown = f"there are {len(names)} names of {what}s and no {what} of any record"
             require(not names, f"{unknown}: accepted are both or neither")
@@ -184,7 +184,7 @@ class TableColumn:
 
     @property
     def places(self) -> slice:
-        """Its features."""
+        """Positions of the column's features among those of a record."""
         return slice(self.start, self.start + self.width)
 
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class InitialWeights(StrEnum):
-    """Initial weights of training."""
+    """The origin of the initial weights: drawn for each trial, or pretrained."""
 
     DRAWN = "drawn"
     PRETRAINED = "pretrained"

@@ -61,7 +61,7 @@ class SideInformation:
 
     @property
     def norms_array(self) -> Floats | None:
-        """The clipping norms as an array."""
+        """The clipping norms as an array; None where the norm is fixed."""
         return None if self.norms is None else self.norms.cpu().numpy()
 
 
@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerRound:
-    """A round as the server made it."""
+    """A round with everything that the server knows of it."""
 
     number: int  # the round, from 1
     # Up to three successive models (trials, parameters), theta_i last and theta_{i-1} before it.
@@ -85,7 +85,7 @@ class ServerRound:
     earlier: tuple[Step, ...] = ()
 
     def first(self, trials: int) -> "ServerRound":
-        """Return the round in its first trials."""
+        """Return the same round with its first trials only."""
         models = tuple(model[:trials] for model in self.models)
         earlier = tuple(Step(start[:trials], release[:trials]) for start, release in self.earlier)
         return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier)
@@ -93,7 +93,7 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """One round as clients observed it."""
+    """The view of an adversary on one round: models or releases, and side information."""
 
     number: int  # the round, from 1
     # Successive models (trials, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as

@@ -205,7 +205,7 @@ def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
 
 
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
-    """Return the position in D of the record that is farthest from one of them, of those it can be compared with."""
+    """Return the position in D of the record farthest from a given one; None if no record can be compared with it."""
     records = _raw(federation).inside
     one = records.features[number]
     if records.graphs:

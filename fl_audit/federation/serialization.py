@@ -35,7 +35,7 @@ class SentExamples:
         return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
 
     def arrived(self, public: Federation) -> Examples:
-        """Return the examples again."""
+        """Return the examples as tensors, after they arrived in another process."""
         # They may have come in memory of others, which nobody may write to.
         features, labels = (copy_to_tensor(one).to(public.device) for one in (self.features, self.labels))
         user = None if self.user is None else copy_to_tensor(self.user).to(public.device)

@@ -57,7 +57,7 @@ class ChainLayer:
         return models[:, self.weight].view(len(models), self.outs, self.ins)
 
     def biases(self, models: Tensor) -> Tensor | None:
-        """Return the biases of stacked models as a view (trials, 1, outs)."""
+        """Return the biases of stacked models as a view (trials, 1, outs); None without biases."""
         return None if self.bias is None else models[:, self.bias].unsqueeze(1)
 
 

@@ -251,7 +251,7 @@ class _Watch:
             remove()
 
     def run(self, values: Mapping[str, Tensor], features: Tensor) -> BaseException | None:
-        """Run the module; return what it raised."""
+        """Run the module; return the exception that it raised, or None."""
         self._begun.clear()
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():

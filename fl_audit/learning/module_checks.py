@@ -306,7 +306,7 @@ def start_from_zeros(module: nn.Module) -> None:
 def _begin_with_zeros(
     layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Add the zeros that a recurrent layer would begin with itself, made from its input."""
+    """Add the zeros with which a recurrent layer would begin, made from its input; None if it needs none."""
     states = given[1] if len(given) > 1 else named.get("hx")
     inputs = given[0] if given else named.get("input")
     if states is not None or not isinstance(inputs, Tensor):

@@ -38,7 +38,7 @@ class Box:
     binary: Tensor
 
     def to(self, device: torch.device) -> "Box":
-        """Return the box on a device."""
+        """Return the same ranges of features on a device."""
         return Box(self.low.to(device), self.high.to(device), self.binary.to(device))
 
     def within(self, features: Tensor) -> Tensor:

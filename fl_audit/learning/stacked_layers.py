@@ -107,7 +107,7 @@ class ParameterLayout:
 
     @classmethod
     def of(cls, module: nn.Module) -> "ParameterLayout":
-        """Return the layout of a module."""
+        """Return the positions of a module's parameters in one flat vector."""
         named = list(module.named_parameters())
         return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
 

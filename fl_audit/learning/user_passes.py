@@ -177,7 +177,7 @@ class UserBlock:
 
 @dataclass(frozen=True)
 class UserRecords:
-    """Records user by user."""
+    """Records sorted by user, so that those of each user follow one another."""
 
     features: Tensor
     labels: Tensor

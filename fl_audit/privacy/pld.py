@@ -61,7 +61,7 @@ class LossCurve:
     lower_masses: Floats  # at each loss a, the sum of the masses above it, each times e^-(its loss - a)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon."""
+        """Return the smallest delta that the curve allows at an epsilon."""
         index = int(np.searchsorted(self.losses, epsilon, side="right")) - 1
         if index < 0:
             above = self.losses - epsilon

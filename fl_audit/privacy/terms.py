@@ -50,7 +50,7 @@ class TrainingTerms:
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":
-        """The events for the accountant."""
+        """The release events of the training for an accountant."""
         return late.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
 
     def claim(self, delta: float) -> "Claim":

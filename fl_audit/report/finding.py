@@ -172,7 +172,7 @@ class Row:
 
 
 def _wide_json(found: Read) -> dict[str, Any] | None:
-    """Return the interval that decided, if it is not that of the row, as JSON."""
+    """Return as JSON the interval that decided; None if it is that of the row."""
     if found.wide is None:
         return None
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}

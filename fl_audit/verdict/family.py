@@ -105,7 +105,7 @@ class TestName(StrEnum):
 
     @property
     def level(self) -> float:
-        """The level of the test."""
+        """The share of the family's level at which the test is made."""
         return FAMILY_LEVEL * self.share
 
     @property

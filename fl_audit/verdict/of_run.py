@@ -106,7 +106,7 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
-    """Return the noise along the target, (trials, rounds), where it does not follow from the increments.
+    """Return the noise along the target, (trials, rounds), or the run's scores where secrets do not change them.
 
     Where the target's participation is secret, the opened samples tell whether it took part, so that only the noise is
     left.

@@ -88,7 +88,7 @@ class ResidualsLayout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the columns of residuals in a table."""
         found: list[str] = []
         for field, own in self._entries().items():
             sides = [f"{field}:{side}" for side in range(self.sides)] if field in _BY_SIDE else [field]
@@ -146,7 +146,7 @@ class Residuals:
 
     @property
     def layout(self) -> ResidualsLayout:
-        """The layout of the columns."""
+        """Names and shapes of the columns of these residuals."""
         directions, sides = self.projections.shape[-1], self.low_bits.shape[-2]
         return ResidualsLayout(self.tensors, directions, self.places, sides, self.parameters)
 

@@ -101,7 +101,7 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the guarantee."""
+        """The verdict on the guarantee: violated, consistent or inconclusive."""
         return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
 
     @property

@@ -37,7 +37,7 @@ class Audit(AuditConfig):
         return late.audited_strategy.AuditedStrategy(late.legacy_adapter.adapted_strategy(strategy), self)
 
     def insider(self) -> Mod:
-        """Return the modifier for the client app; it must be the last one, after those that belong to the mechanism."""
+        """Return the mod for the client app; it must be the last one, after those that belong to the mechanism."""
         return insider
 
     def held(self, *parts: Any) -> Any:

@@ -129,12 +129,12 @@ class SafeRecorder:
 
 
 class _NotStillError(Exception):
-    """Raised if clients that are held still send other values: their modifiers add noise."""
+    """Raised if clients that are held still send other values: their mods add noise."""
 
 
 @dataclass
 class TrialRunner:
-    """The runner of the trials of one run."""
+    """The runner of an app's trials within one of the app's own runs."""
 
     audit: AuditConfig  # the configuration
     contributions: tuple[Contribution, ...]  # possible contributions of the target's client

@@ -135,7 +135,7 @@ def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
 
 
 def _calling_app() -> ClientApp | None:
-    """Return the app that calls this modifier."""
+    """Return the app that calls this mod; None if it is not among the callers."""
     frame = inspect.currentframe()
     for _ in range(_FRAMES):
         frame = frame.f_back if frame else None

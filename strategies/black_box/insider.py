@@ -106,7 +106,7 @@ def _spared(trial: int) -> AbstractContextManager[None]:
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply as a trial requires; return the client's own update."""
+    """Change a reply as a trial requires; return the client's own update, or None if no tensors fit the model."""
     assert note.action is not None
     update = None
     for name, own in records_of(reply).items():

@@ -39,7 +39,7 @@ def layers_of(strategy: object) -> Iterator[object]:
 
 
 def initial_model(found: object) -> Arrays | None:
-    """Return the initial model of a strategy of the old interface, with the positions of its tensors as names."""
+    """Return the initial model of a strategy of the old interface, tensors named by position; None if it has none."""
     strategy = found.old if isinstance(found, LegacyAdapter) else found
     if not isinstance(strategy, OldStrategy):
         return None
@@ -92,7 +92,7 @@ class LegacyAdapter(Strategy):
         return self._messages(asked, config, "evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the loss and the numbers that the old interface's `aggregate_evaluate` computes from the replies."""
+        """Return the loss and the numbers that the old interface's `aggregate_evaluate` computes, or None."""
         answered, failures = self._answered(replies)
         evaluated = []
         for proxy, _, weight, numbers in answered:

@@ -2,7 +2,7 @@
 
 A message keeps its content: the note to the client stands in its group id, which Flower hands on and nobody uses, and
 is taken away before the app sees the message. The answer travels in a `ConfigRecord` of its own, which the watched
-strategy takes out before the app's strategy sees the reply. Flower's modifiers count arrays and metrics, not these.
+strategy takes out before the app's strategy sees the reply. Flower's mods count arrays and metrics, not these.
 """
 
 import json
@@ -93,7 +93,7 @@ def read_note(message: Message) -> TrialTag | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """The answer of a client to the audit."""
+    """The answer of a client to the audit: its partition, its update, its number of records, and its code."""
 
     partition: int | None  # the number of its partition; None where the app has none
     # The model that the target's client would have sent, less the model that it received, shape (parameters,); None

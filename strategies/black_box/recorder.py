@@ -117,7 +117,7 @@ class PartitionRecorder:
 
 
 class TrialRecorder:
-    """Recorder of one trial."""
+    """Recorder of the messages of one trial, from which its transcript is made."""
 
     def __init__(self, scene: RecordingSetup) -> None:
         self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)

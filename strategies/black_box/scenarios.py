@@ -29,7 +29,7 @@ class Direction(Enum):
 
 
 class ReplyForm(Enum):
-    """The form of a reply."""
+    """The form of a client's reply: ordinary, malformed in some way, or missing."""
 
     PLAIN = "plain"
     MISSING = "missing"
@@ -40,7 +40,7 @@ class ReplyForm(Enum):
 
 
 class Model(Enum):
-    """The parameters of a model."""
+    """The kind of model on which a scenario is played."""
 
     PLAIN = "plain"
     WITH_SCALAR = "with a parameter without axes"
@@ -62,7 +62,7 @@ class Others(Enum):
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of a scenario."""
+    """The surroundings of the target in a scenario: the other clients, and the model."""
 
     name: str = ""  # by which it is called; empty for the usual one
     others: Others = Others.IDENTICAL  # directions of the others' contributions; IDENTICAL leaves them to the scenario

@@ -22,7 +22,7 @@ from fl_audit.user_modules import OWN_PACKAGE, collision_words
 
 @dataclass(frozen=True)
 class App:
-    """A Flower app."""
+    """A Flower app as its `pyproject.toml` describes it."""
 
     name: str  # its name
     directory: Path  # its directory

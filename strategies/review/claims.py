@@ -1,4 +1,4 @@
-"""Claims of an app about its privacy, in its own words: the parameters of its wrappers and modifiers."""
+"""Claims of an app about its privacy, in its own words: the parameters of its wrappers and mods."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 @dataclass(frozen=True)
 class StatedAppClaim:
-    """A claim, and its source."""
+    """The privacy claim of an app, and the place in the app from which it was read."""
 
     claim: StatedClaim | None  # for as many rounds as a trial has; None where nothing is claimed
     source: str  # its source, in words
@@ -177,7 +177,7 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
-    """Return the first of some attributes that is a number above 0, with its name."""
+    """Return the first of some attributes that is a number above 0, with its name; None if there is none."""
     for name in names:
         value = _read(_held(layer, name))
         if value is not None and isfinite(value) and value > 0:

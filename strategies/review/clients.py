@@ -119,7 +119,7 @@ class _Clients:
     errors: list[str] = field(default_factory=list)
 
     def answer(self, message: Message) -> Message | None:
-        """Return the answer of the client that a message is for."""
+        """Return the reply of the client that a message is for; an error reply if the client fails."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # The client that is asked first gets the first seat.
         place = self._seats.setdefault(node, len(self._seats))

@@ -333,7 +333,7 @@ def _verdict(
 def _look_inside(
     app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[OfRecords, ...]
 ) -> "OfClients | None":
-    """Train the clients if the app's code names a library that can be recorded, or the reviewer asks for it."""
+    """Train the clients if the code names a library that can be recorded or the reviewer asks for it; else None."""
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Opacus is imported where clients use it, and nowhere else.

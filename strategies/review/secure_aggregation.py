@@ -20,7 +20,7 @@ _SETUP: dict[str, str | int | float] = {
 
 
 def name_of(mod: Mod) -> str:
-    """Return the name of a modifier: that of its function, or of its class."""
+    """Return the name of a mod: that of its function, or of its class."""
     return str(getattr(mod, "__name__", type(mod).__name__))
 
 

@@ -42,14 +42,14 @@ _NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the fun
 
 @dataclass(frozen=True)
 class PlayedMod:
-    """A modifier in the position that an app gives it."""
+    """A mod in the position that an app gives it."""
 
     mod: Mod  # the modifier itself
     types: frozenset[str] | None  # the message types that it is put around; None for all
     config: UserConfig  # the run configuration of the app, which the contexts of trials lack
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        """Answer a message, through the modifier if it applies to such messages."""
+        """Answer a message, through the mod if it applies to such messages."""
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
@@ -188,7 +188,7 @@ def _kinds(kind: type) -> set[type]:
 
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
-    """Record the modifiers that functions of client apps get, while the code of an app is imported."""
+    """Record the mods that functions of client apps get, while the code of an app is imported."""
     noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
@@ -239,7 +239,7 @@ def _client_mods(
 
 
 def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
-    """Return the modifiers that see an update before it is masked, all if none masks it, and remarks on the others.
+    """Return the mods that see an update before it is masked, all if none masks it, and remarks on the others.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[st
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return a modifier of Flower's for messages of the new interface, since trials have no others."""
+    """Return a mod of Flower's for messages of the new interface, since trials have no others."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):

@@ -31,7 +31,7 @@ COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth",
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """The settings of a simulation."""
+    """The settings of a simulation: distributions, sample sizes, cuts and number of repetitions."""
 
     # Excess of the population's shape over that of members; at least 0, and the first one is 0.
     separations: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0)

@@ -51,7 +51,7 @@ _VERSIONS = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 
 
 class Versions(NamedTuple):
-    """The versions on a machine."""
+    """The versions of Python and Flower on a machine."""
 
     python: str  # "3.11.7"
     flower: str  # "no" where it has none

@@ -64,7 +64,7 @@ class PoolBackend(raybackend.RayBackend):
         return 1
 
     def is_worker_idle(self) -> bool:
-        """Return a constant, because Flower never asks."""
+        """Return True, because Flower never asks."""
         return True
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
@@ -158,7 +158,7 @@ class PoolInPlace:
         f_stop.wait()
 
     def nodes_in_order(self) -> list[int] | None:
-        """Return the node of each partition, once all are registered."""
+        """Return the node of each partition; None until all are registered."""
         return self._nodes
 
     @property
@@ -225,7 +225,7 @@ class PoolGrid(GridAround):
         self._calls: SharedCalls | None = None
 
     def nodes_in_order(self) -> list[int] | None:
-        """Return the node of each partition, once all are registered."""
+        """Return the node of each partition; None until all are registered."""
         return self._pool.nodes_in_order()
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:

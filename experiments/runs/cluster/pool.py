@@ -268,7 +268,7 @@ class ClientPool:
                 self._changed.notify_all()
 
     def _room(self, compartment: int) -> Node | None:
-        """Return a node with room for one more process: the emptiest of those with the fewest failures."""
+        """Return the emptiest node of those with fewest failures that has room for a process; None if none has."""
         own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
         if compartment == ORDINARY:
             found = [node for node in self._nodes.values() if own[node.identity] < node.slots]

@@ -106,7 +106,7 @@ class NotCovered(StrEnum):
     """The reason why distinguishers that need all others' replies do not refute a claim.
 
     SHARES: the others reply something else each time to the same model: that may be shares of the noise.
-    SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their modifiers add.
+    SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their mods add.
     """
 
     SHARES = "shares"
@@ -122,7 +122,7 @@ class KindPlayed(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimAudit:
-    """The result of auditing a claim."""
+    """The result of a black-box audit of a claim: its scenarios, the tested distinguishers, and the verdict."""
 
     claim: StatedClaim  # the claim
     # `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.

@@ -26,7 +26,7 @@ class CanaryAudit(PairAudit):
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the canaries."""
+        """Return the kind of query that the observer of canaries gets on a release."""
         return ReleaseQuery.CANARIES
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:

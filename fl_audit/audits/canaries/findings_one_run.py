@@ -150,7 +150,7 @@ def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
 
 
 def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:
-    """Return the epsilon that the accountant of the canaries' client reports after the last round."""
+    """Return the epsilon by the accountant of the canaries' client after the last round; None if none was kept."""
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:
         return None

@@ -39,7 +39,7 @@ class CanaryJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the canaries of all trainings together."""
+        """Return the judgement by the canaries of all trainings together; None where there was nothing to judge."""
         return judge_canaries(run)
 
     def covers(self, facts: RunFacts) -> str:

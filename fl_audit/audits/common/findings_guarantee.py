@@ -36,7 +36,7 @@ _CLAIMED = (
 
 @dataclass(frozen=True)
 class GuaranteeFinding:
-    """The guarantee of a run."""
+    """The guarantee of a run, with its number of rounds and its sampling rate."""
 
     guarantee: Guarantee | None  # the guarantee; None where nothing was claimed
     rounds: int  # k, number of releases after the initial model
@@ -51,7 +51,7 @@ class GuaranteeFinding:
 
 
 def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
-    """Return the guarantee of a run."""
+    """Return the guarantee of a run, with its number of rounds and its sampling rate."""
     guarantee = run.facts.guarantee
     rate = run.facts.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
     return GuaranteeFinding(guarantee, run.facts.federation.rounds, rate)

@@ -13,7 +13,7 @@ from fl_audit.privacy.groups import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """The claim at one level."""
+    """The guarantee for one of the units record, user and client, and the epsilon that the run shows for it."""
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit
@@ -70,7 +70,7 @@ def _epsilon(run: FinishedRun, size: int) -> float:
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
-    """Return the largest number of the claim's units that change when one unit of the asked level changes.
+    """Return the most units of the claim that change when a unit of another level changes; None if not known.
 
     A change of a smaller unit leaves the larger unit in place but changed: it counts as a replacement or, where units
     come or go, as one removal and one addition.

@@ -211,7 +211,7 @@ class ClientGuarantee:
 
 @dataclass(frozen=True)
 class ClientGuarantees:
-    """The guarantees of all clients."""
+    """The guarantee of each client for its own records, where clients train privately."""
 
     clients: tuple[ClientGuarantee, ...]
 

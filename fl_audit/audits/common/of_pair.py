@@ -24,7 +24,7 @@ class PairAudit(AuditKind):
         return ClientRole.VICTIM if client == federation.victim else ClientRole.OWNER
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the differing unit, or the client that is the differing unit."""
+        """Return the number of the differing unit, which is a client's number where clients are units; never None."""
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":

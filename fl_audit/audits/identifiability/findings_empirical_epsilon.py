@@ -79,7 +79,7 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
 
 @dataclass(frozen=True)
 class ScoreFinding:
-    """The findings from scores."""
+    """The separation of trials with D from those with D' by scores that are no likelihood ratio."""
 
     members: int  # number of trials in which the record was in
     nonmembers: int  # number of trials in which it was not

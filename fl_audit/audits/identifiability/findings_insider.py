@@ -15,7 +15,7 @@ from fl_audit.verdict.of_run import measured_in
 
 @dataclass(frozen=True)
 class InsiderFinding:
-    """The success of the insider."""
+    """The success of the insider: its advantage, and its largest belief."""
 
     estimate: AdvantageEstimate  # trials won, and the advantage that follows
     max_belief: float  # its largest belief in the dataset that was really used

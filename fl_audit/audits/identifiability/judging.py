@@ -45,7 +45,7 @@ class IdentifiabilityJudging(AuditJudging):
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return the limit for how often a unit counts that is in half of the trials, or always if replaced."""
+        """Return the limit of detection for a unit that counts more than once; None without an exact LLR."""
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)
 

@@ -103,7 +103,7 @@ def epsilon_of_one_target(
 
 @dataclass(frozen=True)
 class AttackResults:
-    """The results of an attack."""
+    """The results of a membership attack: its rates, and the lower bounds on epsilon that it proves."""
 
     rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
     roc: RocCurve  # the curve of all scores

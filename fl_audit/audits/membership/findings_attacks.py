@@ -197,7 +197,7 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
-    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets with different mu, over all pairs of some trials, if any.
+    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets with different mu, over pairs in some trials, or None.
 
     For a member with mu_1 and another target with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 +
     mu_0^2.
@@ -230,7 +230,7 @@ class AttributeGuesser:
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The findings on an attribute."""
+    """The success of all adversaries that guess an attribute."""
 
     attribute: str  # name of the column, or its number
     values: int  # number of different values

@@ -60,7 +60,7 @@ class MembershipJudging(AuditJudging):
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return the limit for how often a target counts that is in half of the trials."""
+        """Return the limit of detection for a target that counts more than once; None without an exact LLR."""
         return limit_of_signal(planned, is_always_in=False)
 
 

@@ -162,7 +162,7 @@ def _label_log_odds(losses: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Networks:
-    """Weights of all networks."""
+    """Weights of the attack networks of all trials, stacked."""
 
     rule: WhiteBoxRule  # sizes and training
     branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them

@@ -27,7 +27,7 @@ class ReconstructionJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the number of right first guesses, and by the noise along the true candidate."""
+        """Return the judgement by right first guesses and the noise along the true candidate; None without guesses."""
         if (ranks := candidate_ranks(run)) is None:
             return None
         chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
@@ -55,7 +55,7 @@ class ReconstructionJudging(AuditJudging):
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return the limit for how often a candidate counts; one of them is in in every trial."""
+        """Return the limit of detection for a candidate that counts more than once; None without an exact LLR."""
         return limit_of_signal(planned, is_always_in=True)
 
 

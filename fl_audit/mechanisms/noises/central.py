@@ -68,5 +68,5 @@ class CentralGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str | None:
-        """The local sensitivity where the noise follows it."""
+        """Words for the local sensitivity where the noise follows it; None where it does not."""
         return "the difference that the pair makes in the round, the local sensitivity" if self._is_local else None

@@ -68,7 +68,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def name(self) -> str:
-        """The name of the matrix."""
+        """The name of the noise in a configuration, which is that of its matrix."""
         return str(self.matrix)
 
     @property
@@ -91,7 +91,7 @@ class CorrelatedGaussian(MechanismNoise):
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:
-        """Return the sensitivity of C."""
+        """Return the sensitivity of the strategy matrix C to one unit over all rounds."""
         return self._event(self.multiplier, self.rounds, participation).sensitivity
 
     def _event(self, multiplier: float, rounds: int, participation: "Participation") -> GaussianRelease:

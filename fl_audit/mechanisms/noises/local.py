@@ -21,7 +21,7 @@ class LocalGaussian(ClientsNoise):
     names: ClassVar = ("local",)
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return sigma."""
+        """Return the standard deviation of a client's share: the noise multiplier times the sensitivity."""
         return self.multiplier * global_sensitivity
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
