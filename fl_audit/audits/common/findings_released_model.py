@@ -109,7 +109,8 @@ class UserLossFinding:
     def to_json(self) -> dict[str, Any]:
         """Return the entry `of_users`."""
         star = None if self.star is None else json_of(self.star)
-        return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": self.test_accuracy}}
+        right = finite(self.test_accuracy)
+        return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": right}}
 
 
 def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:
