@@ -200,7 +200,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
-    if plan.public.users:
+    if plan.public.users and users is not None:
         share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
         if plan.public.users < min(_FEW_USERS, users // 3):
             share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"

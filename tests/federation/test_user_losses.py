@@ -1,4 +1,4 @@
-"""Epsilon* and accuracy of users: against a direct computation in a real federation, and a law that is known."""
+"""Epsilon* and accuracy of users: against a direct computation in a real federation, and distributions that are known."""
 
 import math
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_losses_and_accuracy_of_users_equal_a_direct_computation(tmp_path: Path,
         assert found["test_accuracy_user"][trial] == pytest.approx(by_user.mean())
 
 
-def test_epsilon_star_of_users_is_that_of_the_law_of_their_means() -> None:
+def test_epsilon_star_of_users_is_that_of_the_distribution_of_their_means() -> None:
     """Records vary around their user. Users in D differ by 0.8 standard deviations, their records by far less."""
     draw, users = np.random.default_rng(4), 40_000
     sizes = draw.integers(1, 8, users)

@@ -99,7 +99,7 @@ def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
 
 @dataclass(frozen=True)
 class UserLossFinding:
-    """What the final releases give away of users by the mean losses of each, and how often they are right for one."""
+    """Epsilon* of users by the mean losses of each, and the accuracy for a user, of the final releases."""
 
     star: StarSpread | None  # None where Epsilon* was turned off, or losses stay with their owners
     delta: float  # at which it was computed; NaN without it

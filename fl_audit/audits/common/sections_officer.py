@@ -54,7 +54,7 @@ PUBLISHED = (
     ("Wikipedia, page views by country", "first 10 pages of a device in a day", "about 1 at delta 1e-7",
      "Wikimedia Foundation, country_project_page, README"),
     ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
-     "Desfontaines, see below"),
+     "Desfontaines, see above"),
 )  # fmt: skip
 """Published deployments: what is released, the unit, epsilon, and the source."""
 
@@ -166,7 +166,7 @@ def _sentence(_: OfficerFinding, __: RunContents) -> str:
         "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
         "operator was checked by nobody. No number here decides a legal question, and NIST SP 800-226 names no epsilon "
         "that is safe; these are the facts for such a decision. More published epsilons, with their sources: "
-        "D. Desfontaines, A list of real-world uses of differential privacy, desfontain.es."
+        "the list of deployments by D. Desfontaines, desfontain.es."
     )
 
 
