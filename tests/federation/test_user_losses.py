@@ -1,4 +1,4 @@
-"""Epsilon* and accuracy of users: against a direct computation in a real federation, and distributions that are known."""
+"""Epsilon* and accuracy of users: against a direct computation in a real federation, and against known truth."""
 
 import math
 from pathlib import Path
