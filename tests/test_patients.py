@@ -121,6 +121,20 @@ def test_how_many_users_train_is_said_with_its_reason(rows: int) -> None:
     assert ("no more unless records in [data] says so" in said) == (records < 0.45 * rows)
 
 
+def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_lets_more_train() -> None:
+    table = pd.read_csv("hospital.csv").sample(4800, replace=True, random_state=0)
+    table.assign(patient_id=np.arange(4800) % 60 + 10**6).to_csv("hospital.csv", index=False)
+    said = said_by("init", *FLAGS, "--user", "patient_id")
+    before = resolve(load_config(Path("audit.toml"))).public.users
+    advice = said.partition("; with ")[2].partition(", the first ones")[0]
+    assert advice == "--records-per-user 10"
+    again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
+    assert "--records-per-user" not in again
+    public = resolve(load_config(Path("audit.toml"))).public
+    assert public.users > 2 * before
+    assert public.records == 10 * public.users
+
+
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
     said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
     advice = said.partition("records of a user; ")[2].partition(" does ")[0]

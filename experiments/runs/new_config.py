@@ -30,6 +30,7 @@ from fl_audit.learning.names import MEAN_EMBEDDING
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
+_FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each
 _FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # limits of the default number
 _MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
 _LARGEST_DELTA = 0.01
@@ -201,8 +202,10 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
-    if plan.public.users:
+    if plan.public.users and users is not None:
         share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
+        if plan.public.users < min(_FEW_USERS, users // 3):
+            share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*source.cautions, *data_warnings_of(plan)))
     cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]

@@ -149,7 +149,7 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
 
 
 class _Squares(NamedTuple):
-    """What a layer tells of the users' gradients."""
+    """Squared norms, and where they were formed the sums, of the users' gradients in one layer."""
 
     squares: Tensor  # squared norms of the summed gradients, float64 (axis, users)
     sums: dict[str, Tensor] | None  # the summed gradients of each parameter (axis, users, ...), where they were formed
@@ -287,16 +287,17 @@ def _of_few(own: Tensor, read: Tensor, by_gram: bool, has_bias: bool) -> Tensor:
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
         inputs = F.pad(read[0], (0, 1), value=1.0) if has_bias else read[0]
         products = torch.bmm(answers, inputs).view(users, axis, outs * inputs.shape[2])
-        return torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square().T
+        shared: Tensor = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square().T
+        return shared
     products = (own.transpose(2, 3) @ read).flatten(2)
-    squares = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square()
+    squares: Tensor = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square()
     return squares + own.sum(2).double().square().sum(2) if has_bias else squares
 
 
 def _gram(values: Tensor) -> Tensor:
     """Return the products of the rows of each user, (axis, users, rows, rows), float64."""
     together = max(1, _WIDENED // values[:, :1].numel())
-    wide = (some.double() for some in values.split(together, dim=1))
+    wide = (some.double() for some in torch.split(values, together, dim=1))
     found = [some @ some.transpose(2, 3) for some in wide]
     return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 

@@ -100,7 +100,7 @@ def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
 
 @dataclass(frozen=True)
 class UserLossFinding:
-    """What the final releases give away of users by the mean losses of each, and how often they are right for one."""
+    """Epsilon* of users by the mean losses of each, and the accuracy for a user, of the final releases."""
 
     star: StarSpread | None  # None where Epsilon* was turned off, or losses stay with their owners
     delta: float  # at which it was computed; NaN without it
@@ -110,7 +110,8 @@ class UserLossFinding:
     def to_json(self) -> dict[str, Any]:
         """Return the entry `of_users`."""
         star = None if self.star is None else json_of(self.star)
-        return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": self.test_accuracy}}
+        right = finite(self.test_accuracy)
+        return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": right}}
 
 
 def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:

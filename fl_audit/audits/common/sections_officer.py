@@ -42,7 +42,7 @@ _NIST = (
     ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
 )
 """The topics of NIST SP 800-226 (March 2025), from epsilon at the top to the collection of data at the bottom."""
-_PUBLISHED = (
+PUBLISHED = (
     ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
      "US Census Bureau, 9 June 2021"),
     ("Israel, births of 2014, a table of single births", "one birth: mother and child", "9.98",
@@ -54,7 +54,7 @@ _PUBLISHED = (
     ("Wikipedia, page views by country", "first 10 pages of a device in a day", "about 1 at delta 1e-7",
      "Wikimedia Foundation, country_project_page, README"),
     ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
-     "Desfontaines, see below"),
+     "Desfontaines, see above"),
 )  # fmt: skip
 """Published deployments: what is released, the unit, epsilon, and the source."""
 
@@ -145,7 +145,7 @@ def _tables(numbers: OfficerFinding, contents: RunContents) -> list[Table]:
         _checked(contents),
         Table("NIST SP 800-226: the parts of a guarantee", columns, _NIST),
         Table("The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)", columns, edpb),
-        Table(published, ("What is released", "Unit", "Epsilon", "Source"), _PUBLISHED),
+        Table(published, ("What is released", "Unit", "Epsilon", "Source"), PUBLISHED),
     ]
 
 
@@ -166,7 +166,7 @@ def _sentence(_: OfficerFinding, __: RunContents) -> str:
         "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
         "operator was checked by nobody. No number here decides a legal question, and NIST SP 800-226 names no epsilon "
         "that is safe; these are the facts for such a decision. More published epsilons, with their sources: "
-        "D. Desfontaines, A list of real-world uses of differential privacy, desfontain.es."
+        "the list of deployments by D. Desfontaines, desfontain.es."
     )
 
 
