@@ -170,6 +170,11 @@ def participation_text(facts: RunFacts) -> str:
     """Return who takes part in a round, and whether that protects anybody."""
     words = unit_words(facts.relation)
     match facts.federation.mechanism.participation:
+        case contribution.Everybody() if facts.federation.mechanism.is_sampled:
+            rates = [f"{rate:g}" for rate in facts.federation.mechanism.rates]
+            often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
+            secret = f"in which rounds {words.differing} does is secret, and sampling adds protection"
+            return f"each {words.one} in the one step of its client in a round with probability {often}; {secret}"
         case contribution.Everybody():
             return f"every {words.one} in every round"
         case contribution.PoissonSampling(rate):
