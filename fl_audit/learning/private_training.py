@@ -84,7 +84,7 @@ class PrivateSteps:
             Number of records of the client, from 1.
         """
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
-        return json.dumps(_accountant(self.noise_multiplier, rate, rounds * self.count(records)).state_dict())
+        return _state_of(_accountant(self.noise_multiplier, rate, rounds * self.count(records)))
 
 
 @dataclass(frozen=True)
@@ -221,6 +221,11 @@ def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "R
     return accountant
 
 
+def _state_of(accountant: "RDPAccountant") -> str:
+    """Return the state of an accountant as JSON; before version 1.6 Opacus' own holds a method, which JSON cannot."""
+    return json.dumps({"history": accountant.history, "mechanism": "rdp"})
+
+
 class _Trial:
     """The training of one trial after another on a client's records."""
 
@@ -257,14 +262,16 @@ class _Trial:
                 self._parameters[name].copy_(weights)
         engine = PrivacyEngine(accountant="rdp")
         if accountant is not None:
-            engine.accountant.load_state_dict(json.loads(accountant))
+            engine.accountant.history = [tuple(steps) for steps in json.loads(accountant)["history"]]
         optimizer, loader = self._made_private(engine, source, present)
         # Without end: an epoch of Opacus' sampler may be a step short, by rounding of 1 / (1 / steps).
         samples = chain.from_iterable(repeat(loader))
         for number, slots in enumerate(islice(samples, self._steps.count(len(self._labels)))):
-            self._step(optimizer, slots, self._extra[number] if self._extra else None)
+            # Before version 1.6 Opacus gives a list in the place of a sample without a record.
+            taken = slots if isinstance(slots, Tensor) else _NO_SLOTS
+            self._step(optimizer, taken, self._extra[number] if self._extra else None)
         end = self._layout.flatten(self._parameters)
-        return start - end, json.dumps(engine.accountant.state_dict())
+        return start - end, _state_of(engine.accountant)
 
     def _made_private(
         self, engine: "PrivacyEngine", source: np.random.Generator, present: Tensor | None

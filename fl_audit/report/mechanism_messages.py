@@ -170,9 +170,15 @@ def known_noise_text(facts: RunFacts) -> str:
 
 def participation_text(facts: RunFacts) -> str:
     """Return sentences on the participation in a round, and on whether it protects the units."""
+    mechanism = facts.federation.mechanism
     words, threat_model = unit_words(facts.relation), facts.federation.threat_model
+    if mechanism.is_sampled and not mechanism.participation.is_sampled:
+        rates = [f"{rate:g}" for rate in mechanism.rates]
+        often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
+        secret = f"in which rounds {words.differing} does is secret, and sampling adds protection"
+        return f"each {words.one} in the one step of its client in a round with probability {often}; {secret}"
     told = ParticipationWords(words.one, words.differing, facts.federation.rounds, threat_model.sees_participation)
-    return facts.federation.mechanism.participation.words(told)
+    return mechanism.participation.words(told)
 
 
 def clipping_text(facts: RunFacts) -> str:

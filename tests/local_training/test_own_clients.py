@@ -1,7 +1,5 @@
 """The clients of `dp-sgd-clients` train as they claim: the same checks as for the clients of other people's apps."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +18,6 @@ from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 
 RECORDS, BATCH, ROUNDS = 98, 20, 2
-NO_STATE = "the state of its accountant holds a method, and cannot be sent"
 STEPS = PrivateSteps(LocalSchedule(0.3, batch=BATCH, epochs=1), 1.0, 1.0)
 
 
@@ -41,8 +38,7 @@ def _round(
     return recorder.training(None, client, number), found.accountant
 
 
-def test_own_clients_are_what_they_claim_over_all_rounds(needs_opacus: Callable[[int, int, str], None]) -> None:
-    needs_opacus(1, 5, NO_STATE)
+def test_own_clients_are_what_they_claim_over_all_rounds() -> None:
     trainings = []
     for client in range(2):
         accountant = None
@@ -58,10 +54,7 @@ def test_own_clients_are_what_they_claim_over_all_rounds(needs_opacus: Callable[
     assert composed.epsilon == pytest.approx(claimed[0], rel=1e-6)
 
 
-def test_a_record_of_own_clients_moves_a_sum_by_the_clipping_norm_at_most(
-    needs_opacus: Callable[[int, int, str], None],
-) -> None:
-    needs_opacus(1, 5, NO_STATE)
+def test_a_record_of_own_clients_moves_a_sum_by_the_clipping_norm_at_most() -> None:
     leader = Recorder(kept_steps=5)
     longer, _ = _round(1, 0, None, leader)
     record = longer.batches[0].indices[0]

@@ -284,7 +284,7 @@ def _nvflare(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     def train(model: nn.Module, dataset: Any) -> nn.Module:
         numbers = [dataset[place] for place in range(len(dataset))]
         features = SimpleNamespace(values=torch.stack([one[0] for one in numbers]).numpy())
-        labels = torch.stack([one[1] for one in numbers]).numpy()
+        labels = SimpleNamespace(values=torch.stack([one[1] for one in numbers]).numpy())
         bunch, begun = SimpleNamespace(data=features, target=labels), list[int]()
 
         def receive() -> SimpleNamespace:
@@ -313,7 +313,7 @@ def _fl4health(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     beside = {name: stand_in(name, __path__=[], Metric=object, Run=object, __getattr__=_any_class) for name in asked}
     with among_modules(beside), patch.object(sys, "path", [str(clone), *sys.path]):
         base = importlib.import_module("fl4health.clients.instance_level_dp_client")
-        network = importlib.import_module("examples.models.cnn_model")
+    network = module_of(clone / "examples/models/cnn_model.py", "fl4health_cnn_model", edits)
     held_out = DataLoader(_pictures(3, 32)(30), BATCH)
     config: dict[str, Any] = {
         "current_server_round": 1, "local_epochs": 1, "batch_size": BATCH, "clipping_bound": 1.0,
