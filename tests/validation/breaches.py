@@ -1,6 +1,7 @@
 """Power of the verdict: every kind of breach, in synthetic and in real federations, with the tests that find it.
 
     python -m tests.validation.breaches [--runs 1000] [--real 20] [--only WORDS] [--journal FILE] [--minutes M]
+        [--out FILE]
 
 Made-up federations are numpy arrays, whose truth is known and does not rest on the code that is studied. Real ones run
 on the local engine, trained, noised and measured as in any audit: logistic regression on digits, 100 trials of 30
@@ -9,12 +10,14 @@ are marked; beside each stands one of twice that size, which must be found. Brea
 samples and shares, are made up of raw draws, and are real where a server of ours can be made to do them.
 
 With `--journal` every run is kept in a file that only grows, and a second call goes on after it; `--minutes` ends a
-call early. The tables show what the journal holds. `--out FILE` writes them as the page of the documentation shows
-them, with the true epsilon of each kind where it is known.
+call early. `--runs` and `--real` are then how many runs each kind gets in all, and 0 plays no more of them: the tables
+show all that the journal holds. `--out FILE` writes the table of the documentation: what is claimed of each kind, its
+true epsilon where it is known, the verdict, and the test that found it with its limit.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +31,7 @@ from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.breach_kinds import BREACHES, Breach
+from tests.validation.breach_table import Line, write
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 from tests.validation.held_back_breaches import HELD_BACK
 from tests.validation.journal import append, blocks, read, until
@@ -142,28 +146,42 @@ def _played(
     return [_study_of(by_name[name], list(runs.values())) for name, runs in found.items() if runs]
 
 
+def _lines(studies: dict[str, list[BreachStudy]]) -> list[Line]:
+    """Return the lines of the table, of all kinds with a made-up run."""
+    real = {study.breach.name: (study.found, study.runs) for study in studies["real"]}
+    return [
+        Line(
+            study.breach, synthetic_run(study.breach, 0), (study.found, study.runs),
+            real.get(study.breach.name, (0, 0)), next((name for name, _ in study.by_test), ""),
+        )
+        for study in studies["made-up"]
+    ]  # fmt: skip
+
+
 def main() -> None:
     """Print the tables; the exit status is 1 where a breach is found too rarely."""
     parser = parser_of(__doc__)
-    parser.add_argument("--runs", type=int, default=1000, help="made-up runs of every breach; 0 leaves them out")
-    parser.add_argument("--real", type=int, default=20, help="real runs of every breach; 0 leaves them out")
+    parser.add_argument("--runs", type=int, default=1000, help="made-up runs of every breach; 0 plays none")
+    parser.add_argument("--real", type=int, default=20, help="real runs of every breach; 0 plays none")
     parser.add_argument("--only", default="", help="breaches whose name holds these words")
     parser.add_argument("--journal", type=Path, help="file that keeps every run")
+    parser.add_argument("--out", type=Path, help="file for the table with true epsilons, as Markdown")
     parser.add_argument("--minutes", type=float, help="minutes after which no further run begins")
     options = parser.parse_args()
     torch.set_num_threads(1)
     console, problems, over = Console(width=150), list[str](), until(options.minutes)
+    studies: dict[str, list[BreachStudy]] = {"made-up": [], "real": []}
     breaches = [breach for breach in EVERY if options.only in breach.name]
     parts = (("made-up", options.runs, REQUIRED_SHARE), ("real", options.real, 1.0))
     for kind, count, least in parts:
         chosen = breaches if kind == "made-up" else [one for one in breaches if _is_playable(one)]
-        if not count:
-            continue
-        found = _played(kind, chosen, count, options.journal, over)
+        found = studies[kind] = _played(kind, chosen, count, options.journal, over)
         columns = ("breach", "runs", "found", "found by", "remark")
         rows = [[*map(str, one.row)] for one in found]
         console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))
         problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
+    if options.out is not None:
+        write(_lines(studies), len(FAMILY), datetime.now(tz=UTC).strftime("%d %B %Y"), options.out)
     end(problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its made-up runs and all real ones")
 
 

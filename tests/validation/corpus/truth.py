@@ -67,7 +67,7 @@ def laplace(scale: float, shift: float, places: int, delta: float) -> float:
     return float(one.self_compose(places).get_epsilon_for_delta(delta))
 
 
-def mixed(mu: float, times: float, share: float, delta: float) -> float:
+def mixed(mu: float, times: float, share: float, delta: float, most: float = 60.0) -> float:
     """Return the epsilon of a Gaussian release whose shift is so many times as large in a share of the trials.
 
     Parameters
@@ -80,6 +80,8 @@ def mixed(mu: float, times: float, share: float, delta: float) -> float:
         Share of the trials that have the larger shift.
     delta
         Delta at which epsilon is computed.
+    most
+        Upper end of the search for epsilon.
     """
     present = (1 - share) * norm.pdf(_GRID - mu / 2) + share * norm.pdf(_GRID - times * mu / 2)
     absent = present[::-1]  # the shifts of the other side are the opposite ones
@@ -88,7 +90,7 @@ def mixed(mu: float, times: float, share: float, delta: float) -> float:
     def is_below(epsilon: float) -> bool:
         return float(np.sum(np.maximum(present - math.exp(epsilon) * absent, 0.0)) * step) > delta
 
-    return last_true(is_below, 0.0, 60.0)
+    return last_true(is_below, 0.0, most)
 
 
 def correlated(mu: float, covariance: Floats, direction: Floats) -> float:
