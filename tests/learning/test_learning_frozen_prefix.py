@@ -1,6 +1,7 @@
 """What lies before the first trained parameter: computed once for a record, the same as without, within its budget."""
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
