@@ -7,7 +7,6 @@ import pytest
 from tests.validation import tried_models
 from tests.validation.tried_factories import FACTORIES
 
-
 _APART = {"timm: EfficientNet with GroupNorm": (2e-3, 4.0)}
 """Largest distance and time of models that keep to neither bound, as the page says."""
 
