@@ -131,7 +131,7 @@ class DrawRecorder:
         return self._placed(value) if number in self._drawn | changed else _Known(value.detach().clone())
 
     def _number(self, value: Tensor) -> int:
-        memory = StorageWeakRef(value.untyped_storage())
+        memory = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]  # torch's own lack of types
         if memory.cdata not in self._numbers:
             self._numbers[memory.cdata] = len(self._numbers)
             self._held.append(memory)
@@ -140,15 +140,20 @@ class DrawRecorder:
     def _placed(self, value: Tensor) -> TensorPlace:
         size = value.untyped_storage().nbytes()
         return TensorPlace(
-            self._number(value), size, value.dtype, tuple(value.shape), tuple(value.stride()), value.storage_offset()
+            self._number(value),
+            size,
+            value.dtype,
+            tuple(value.shape),
+            tuple(value.stride()),
+            int(value.storage_offset()),
         )
 
 
-class _Noting(TorchDispatchMode):
+class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Tells a recorder of every operation of torch."""
 
     def __init__(self, recorder: DrawRecorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -189,9 +194,9 @@ def compute_again(
         if step.decision is not None and result != step.decision:
             raise DecidedOtherwise
         found = tree_flatten(result)[0]
-        for place, value in zip(step.found, found, strict=True):
-            if place is not None:
-                held[place.memory] = _bytes_of(value)
+        for made, value in zip(step.found, found, strict=True):
+            if made is not None:
+                held[made.memory] = _bytes_of(value)
         for memory in {place.memory for place in step.places if last[place.memory] == number}:
             for name in names.get(memory, ()):
                 take(name, _given(wanted[name], held))

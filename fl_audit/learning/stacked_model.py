@@ -443,11 +443,8 @@ class StackedModel:
                 break
         self.prefix, self.fast = None, fast
         if len(found) == 2 and all(_is_same(*pair) for pair in zip(*found, strict=True)):
-            self.fast, self.prefix, (one, label) = (
-                False,
-                prefix,
-                (prefix.rows(portion.features[:1]), portion.labels[:1]),
-            )
+            self.prefix, self.fast = prefix, False
+            one, label = prefix.rows(portion.features[:1]), portion.labels[:1]
             held = saved_scalars(self._behind, lambda values: self._summed_loss(values, one, label))
             self.activations = max(self.layout.size, held)
 

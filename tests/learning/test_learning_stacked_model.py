@@ -89,7 +89,7 @@ NETS = {
         nn.Tanh,
         lambda: nn.Conv2d(12, 24, 3, stride=2, groups=12),
         nn.Flatten,
-        lambda: nn.Linear(144, 3),
+        lambda: nn.Linear(72, 3),
     ),
     "conv-by-channel-first": _net(
         (5, 6, 6), lambda: nn.Conv2d(5, 5, 3, padding=1, groups=5), nn.Flatten, lambda: nn.Linear(180, 3)

@@ -68,7 +68,7 @@ def tried(name: str, case: TriedModel) -> Outcome:
     trained = sum(one.numel() for one in module.parameters() if one.requires_grad)
     try:
         names = tuple(f"record {number}" for number in range(_RECORDS))
-        with mock.patch.object(models, "import_factory", lambda named: case.make):
+        with mock.patch.object(models, "import_factory", return_value=case.make):
             model = stacked_model._built(spec, ProbeRecords(records, names))
     except InputError as refused:
         return Outcome(name, weights, trained, f"refused: {refused}")
