@@ -94,8 +94,8 @@ def multiplier_of(optimizer: DPOptimizer) -> float:
     """Return the noise multiplier of all that a step releases.
 
     With an adaptive norm a step releases the sum of gradients and a count, whose bits move it by one half (Andrew et
-    al. 2021, theorem 1). In `AdaClipDPOptimizer` of Opacus before its change 807 the multiplier of the optimizer, which its
-    accountant counts, is that of the sum alone; since then `add_noise` works out the noise of the sum from it.
+    al. 2021, theorem 1). In `AdaClipDPOptimizer` of Opacus before its change 807 the multiplier of the optimizer, which
+    its accountant counts, is that of the sum alone; since then `add_noise` works out the noise of the sum from it.
     """
     told, of_count = float(optimizer.noise_multiplier), count_noise_of(optimizer)
     is_of_all = of_count is None or "noise_multiplier" in type(optimizer).add_noise.__code__.co_names

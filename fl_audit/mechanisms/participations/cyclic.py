@@ -46,9 +46,8 @@ class CyclicPoisson(Participation):
         """Return the rule at the rate and with the groups of a configuration."""
         cycle = settings.own["cycle"]
         if cycle is None:
-            raise InputError(
-                "sampling is 'cyclic-poisson' and cycle is left out: accepted is the number of groups, from 2"
-            )
+            left_out = "sampling is 'cyclic-poisson' and cycle is left out"
+            raise InputError(f"{left_out}: accepted is the number of groups, from 2")
         known = "where everybody of a group takes part, so that sampling protects nobody"
         rates = "accepted is a sampling rate below 1, or a smaller cycle"
         require(settings.rate < 1, f"sampling is 'cyclic-poisson' at a rate of 1, {known}: {rates}")

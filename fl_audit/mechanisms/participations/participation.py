@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from fl_audit.arrays import Flags, Integers
+from fl_audit.errors import require
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,17 @@ class Participation(ABC):
         """Return the mean number of units in a round, of so many."""
         return units * self.rate
 
-    def require_contribution(self, unit: str, is_of_client: bool) -> None:  # noqa: B027  # most rules go with all
-        """Refuse contributions that do not go with the rule.
+    def require_contribution(self, unit: str, is_of_client: bool) -> None:
+        """Refuse contributions that do not go with the rule: a public turn of units inside clients, which nobody draws.
 
         Parameters
         ----------
         unit, is_of_client
             The unit of a contribution, in a word, and whether that is a client.
         """
+        turns = f"sampling is '{self.kind}' with strategy 'dp-fedsgd', whose units are {unit}s"
+        fits = is_of_client or self.is_sampled or self.takes_all
+        require(fits, f"{turns}: accepted with it are sampling-rate and expected-batch")
 
     @abstractmethod
     def words(self, words: ParticipationWords) -> str:
