@@ -1,7 +1,7 @@
 """The figure of how time and memory grow, from the table of `growth`."""
 
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,7 +83,7 @@ def growth_figure(table: pd.DataFrame) -> Figure:
 
 
 def _draw_time(axes: Axes, part: pd.DataFrame, name: str) -> None:
-    sizes, processor = part["size"].astype(float).to_numpy(), part["processor_seconds"].to_numpy()
+    sizes, processor = part["size"].to_numpy(np.float64), part["processor_seconds"].to_numpy(np.float64)
     axes.loglog(sizes, part["seconds"], "o", color=INK, markerfacecolor="white", label="by the clock")
     axes.loglog(sizes, processor, "s", color=INK, markersize=4, label="processor seconds")
     _draw_slope(axes, sizes, processor)
@@ -92,7 +92,7 @@ def _draw_time(axes: Axes, part: pd.DataFrame, name: str) -> None:
 
 
 def _draw_memory(axes: Axes, part: pd.DataFrame, name: str) -> None:
-    sizes, memory = part["size"].astype(float).to_numpy(), part["mib"].to_numpy()
+    sizes, memory = part["size"].to_numpy(np.float64), part["mib"].to_numpy(np.float64)
     axes.loglog(sizes, memory, "s", color=INK, markersize=4)
     _draw_slope(axes, sizes, memory)
     axes.set_ylim(100, max(2_000.0, 2 * memory.max()))
@@ -116,14 +116,19 @@ def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
 
 
 def _draw_cores(axes: Axes, part: pd.DataFrame) -> None:
-    sizes = part["size"].astype(float).to_numpy()
+    sizes = part["size"].to_numpy(np.float64)
     axes.loglog(sizes, part["processor_seconds"], "s", color=INK, markersize=4)
     for kind, marker in (("measured", "o"), ("on paper", "D")):
         rows = part[part["kind"] == kind]
         axes.loglog(rows["size"].astype(float), rows["seconds"], marker, color=INK, markerfacecolor="white")
     words = part[part["kind"] == "on paper"]
     for size, seconds in zip(words["size"], words["seconds"], strict=True):
-        place = {"textcoords": "offset points", "xytext": (0, -16), "ha": "center", "fontsize": SMALL_TEXT_SIZE}
+        place: dict[str, Any] = {
+            "textcoords": "offset points",
+            "xytext": (0, -16),
+            "ha": "center",
+            "fontsize": SMALL_TEXT_SIZE,
+        }
         axes.annotate("on paper", (float(size), seconds), **place)
     axes.set_xlim(0.6, 2500)
     axes.set_ylim(0.5 * part["seconds"].min(), 1.5 * part["seconds"].max())
