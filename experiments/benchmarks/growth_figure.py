@@ -1,12 +1,13 @@
 """The figure of how time and memory grow, from the table of `growth`."""
 
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fl_audit.arrays import Floats
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
@@ -82,19 +83,28 @@ def growth_figure(table: pd.DataFrame) -> Figure:
 
 
 def _draw_time(axes: Axes, part: pd.DataFrame, name: str) -> None:
-    sizes, processor = part["size"].astype(float).to_numpy(), part["processor_seconds"].to_numpy()
+    sizes, processor = part["size"].to_numpy(np.float64), part["processor_seconds"].to_numpy(np.float64)
     axes.loglog(sizes, part["seconds"], "o", color=INK, markerfacecolor="white", label="by the clock")
     axes.loglog(sizes, processor, "s", color=INK, markersize=4, label="processor seconds")
     _draw_slope(axes, sizes, processor)
+    _label_plainly(axes)
     finish_axes(axes, "", "", "seconds of a run")
 
 
 def _draw_memory(axes: Axes, part: pd.DataFrame, name: str) -> None:
-    sizes, memory = part["size"].astype(float).to_numpy(), part["mib"].to_numpy()
+    sizes, memory = part["size"].to_numpy(np.float64), part["mib"].to_numpy(np.float64)
     axes.loglog(sizes, memory, "s", color=INK, markersize=4)
     _draw_slope(axes, sizes, memory)
     axes.set_ylim(100, max(2_000.0, 2 * memory.max()))
+    _label_plainly(axes)
     finish_axes(axes, "", _UNITS[name], "MiB at the most")
+
+
+def _label_plainly(axes: Axes) -> None:
+    """Label the vertical axis with 1, 2, 5, 10 and so on, in plain numbers."""
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
@@ -106,14 +116,21 @@ def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
 
 
 def _draw_cores(axes: Axes, part: pd.DataFrame) -> None:
-    for kind, look in (("measured", {"marker": "o"}), ("on paper", {"marker": "D"})):
+    sizes = part["size"].to_numpy(np.float64)
+    axes.loglog(sizes, part["processor_seconds"], "s", color=INK, markersize=4)
+    for kind, marker in (("measured", "o"), ("on paper", "D")):
         rows = part[part["kind"] == kind]
-        axes.loglog(
-            rows["size"].astype(float), rows["seconds"], linestyle="none", color=INK, markerfacecolor="white", **look
-        )
-        for size, seconds in zip(rows["size"], rows["seconds"], strict=True):
-            axes.annotate(
-                kind, (float(size), seconds), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8
-            )
-    axes.set_xlim(0.6, 1200)
+        axes.loglog(rows["size"].astype(float), rows["seconds"], marker, color=INK, markerfacecolor="white")
+    words = part[part["kind"] == "on paper"]
+    for size, seconds in zip(words["size"], words["seconds"], strict=True):
+        place: dict[str, Any] = {
+            "textcoords": "offset points",
+            "xytext": (0, -16),
+            "ha": "center",
+            "fontsize": SMALL_TEXT_SIZE,
+        }
+        axes.annotate("on paper", (float(size), seconds), **place)
+    axes.set_xlim(0.6, 2500)
+    axes.set_ylim(0.5 * part["seconds"].min(), 1.5 * part["seconds"].max())
+    _label_plainly(axes)
     finish_axes(axes, "", "cores (512: 8 nodes)", "seconds of a round")

@@ -1,6 +1,6 @@
 """Kills and partitions of a cluster during runs: how many change a result, lose a batch, hang or leave anything.
 
-    python -m tests.validation.chaos --out DIR [--kills 200] [--seed 0] [--minutes M]
+    python -m tests.validation.chaos --out DIR [--kills 200] [--seed 0] [--minutes M] [--slowness F]
 
 A cluster of a head and three workers plays the same small run over and over, and in each run several processes are
 killed, or hosts cut off: the driver, client processes, raylets of workers, the GCS of the head, a whole head, or the
@@ -84,7 +84,9 @@ def _finished(directory: Path) -> dict[str, int]:
     return found
 
 
-def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Generator) -> tuple[Outcome, Path]:
+def play(
+    number: int, around: ChaosEnvironment, place: Path, draw: np.random.Generator, slowness: float = 1.0
+) -> tuple[Outcome, Path]:
     """Play one run under faults until it is finished, and return its outcome and its directory.
 
     A run whose head is killed is continued from a copy of its directory.
@@ -99,6 +101,8 @@ def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Gen
         Directory of the run and of its configuration.
     draw
         Generator of the faults and their times.
+    slowness
+        Factor by which the machine may be slower than a quiet one before a run counts as a hang, at least 1.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -106,13 +110,13 @@ def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Gen
     drawn = [around.kinds[one] for one in draw.integers(len(around.kinds), size=count)]
     blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
     seen: dict[str, int] = {}
-    while time.monotonic() - began < _SECONDS_FOR_A_RUN:
+    while time.monotonic() - began < slowness * _SECONDS_FOR_A_RUN:
         around.stand()
         found.resumes += RunDirectory(run).is_begun
         command = around.command(place / "audit.toml", run)
         with (place / f"run-{number}.log").open("ab") as log:
             driver = subprocess.Popen(command, env=around.environment, stdout=log, stderr=log, start_new_session=True)
-        status = _watched(driver, run, around, blows, found, seen, draw)
+        status = _watched(driver, run, around, blows, found, seen, draw, slowness)
         found.orphans += around.left_of(driver.pid)
         if around.is_over(status, run):
             break
@@ -133,6 +137,7 @@ def _watched(
     found: Outcome,
     seen: dict[str, int],
     draw: np.random.Generator,
+    slowness: float,
 ) -> int:
     """Watch a driver to its end, inject faults when their time has come, and return its status."""
     moved = time.monotonic()
@@ -148,7 +153,7 @@ def _watched(
             if around.strike(blow, draw, driver):
                 found.blows.append((str(blow), len(seen)))
                 moved = time.monotonic()
-        if time.monotonic() - moved > around.seconds_of_a_hang:
+        if time.monotonic() - moved > slowness * around.seconds_of_a_hang:
             found.hangs += 1
             end(driver)
         time.sleep(0.05)
@@ -187,7 +192,7 @@ def _ends_at_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
+def campaign(out: Path, kills: int, seed: int, minutes: float, slowness: float = 1.0) -> list[dict[str, Any]]:
     """Play runs until there are enough kills, or the time is over, and return the outcomes of all.
 
     Parameters
@@ -200,6 +205,8 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
         Seed of the faults.
     minutes
         Minutes after which no further run begins.
+    slowness
+        Factor by which the machine may be slower than a quiet one before a run counts as a hang, at least 1.
 
     Raises
     ------
@@ -224,7 +231,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
             while sum(len(one["blows"]) for one in known) < kills and time.monotonic() < deadline:
                 number = len(known)
                 around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
-                found, run = play(number, around, place, np.random.default_rng([seed, 2, number]))
+                found, run = play(number, around, place, np.random.default_rng([seed, 2, number]), slowness)
                 found.identical = _is_identical(place / "alone", run)
                 found.secrets = _secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
                 if not found.identical or found.hangs or found.lost:
@@ -245,8 +252,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
+    said = "how many times longer than on a quiet machine a run may take before it counts as a hang (default: 1)"
+    parser.add_argument("--slowness", type=float, default=1.0, help=said)
     chosen = parser.parse_args()
-    known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
+    known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes, chosen.slowness)
     blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
     table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
     for row in (
