@@ -100,8 +100,8 @@ def _without_canaries(
     participation, turn = public.mechanism.participation, public.turn(server_round)
     if not participation.is_sampled:
         whose = range(public.clients) if turn is None else turn.tolist()
-        taking_part = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
-        return ContributionCall(tuple(ContributingClient(client) for client in whose), taking_part)
+        of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
+        return ContributionCall(tuple(ContributingClient(client) for client in whose), of_steps)
     match public.mechanism.unit:
         case Unit.RECORD | Unit.USER:
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()

@@ -103,7 +103,8 @@ class Opening:
 
     def _is_opened(self, server_round: int) -> bool:
         """Return whether the sample of a round is opened: where units take turns, that of the first group."""
-        return self._group is None or np.array_equal(self._group, self.public.turn(server_round))
+        turn = self.public.turn(server_round)
+        return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 
     @property
     def _group(self) -> Integers | None:

@@ -47,9 +47,9 @@ class ReadingOptions:
     user: Annotated[
         str | None, option("COLUMN", "Column that says whom each record is about: each is protected with all of them.")
     ] = None
-    records_per_user: Annotated[
-        int | None, option("N", "Most records of a user, the first ones.  [default: all]")
-    ] = None
+    records_per_user: Annotated[int | None, option("N", "Most records of a user, the first ones.  [default: all]")] = (
+        None
+    )
     user_across_clients: Annotated[
         str | None,
         option("NAME", f"Users with records at several owners: {' or '.join(AcrossClients)}.", among=AcrossClients),

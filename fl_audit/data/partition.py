@@ -163,7 +163,8 @@ def users_of(records: Records) -> Integers:
     if records.user is None:
         accepted = "accepted is user in [data], which names a column (csv, hf:) or an array (npz)"
         raise InputError(
-            f"adjacency is about users, and nothing says whose each record is: {accepted}; of mnist user = 'writer', of femnist 'owner'"
+            f"adjacency is about users, and nothing says whose each record is: {accepted}; "
+            "of mnist user = 'writer', of femnist 'owner'"
         )
     _, first, own = np.unique(records.user, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)

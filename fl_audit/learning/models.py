@@ -225,7 +225,7 @@ def _fingerprint(module: nn.Module) -> dict[str, bytes]:
 def _digest(value: Tensor) -> bytes:
     whole = value.detach().contiguous()
     told = f"{whole.dtype} {tuple(whole.shape)}".encode()
-    return hashlib.blake2b(whole.reshape(-1).view(torch.uint8).numpy(), key=told[:64]).digest()
+    return hashlib.blake2b(whole.reshape(-1).view(torch.uint8).numpy().data, key=told[:64]).digest()
 
 
 def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
@@ -284,7 +284,7 @@ def _drawing(source: np.random.Generator) -> Iterator[None]:
 def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
     """Build a model whose draws by torch come from a source, and are noted if there is a recorder."""
     with _drawing(source):
-        return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))  # type: ignore[no-any-return]
+        return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))
 
 
 def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:

@@ -102,7 +102,8 @@ def _opened_rounds(federation: Federation) -> Flags | None:
     """Return the rounds whose samples are opened: those of the first group where units take turns, None for all."""
     if (first := federation.turn(1)) is None:
         return None
-    return np.array([np.array_equal(federation.turn(one), first) for one in range(1, federation.rounds + 1)])
+    turns = (federation.turn(number) for number in range(1, federation.rounds + 1))
+    return np.array([turn is not None and np.array_equal(turn, first) for turn in turns])
 
 
 def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:

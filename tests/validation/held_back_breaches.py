@@ -53,7 +53,9 @@ def cancelling(at: TargetRound, noise: Floats) -> Floats:
 
 HELD_BACK: tuple[Breach, ...] = (
     Breach("three tenths of the noise of five rounds before", (), _of_earlier),
-    Breach("noise from RANDU", (), _of_randu),
+    Breach(
+        "noise from RANDU", (), _of_randu, below="three draws depend on each other, and no test looks at more than two"
+    ),
     Breach("noise along the target that cancels over two rounds", (), target=cancelling),
 )
 """The breaches, in the order in which they were written."""

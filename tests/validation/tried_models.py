@@ -27,6 +27,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning import models, stacked_model
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 from tests.learning import library_models as library
@@ -72,7 +73,7 @@ def tried(name: str, case: TriedModel) -> Outcome:
             model = stacked_model._built(spec, ProbeRecords(records, names))
     except InputError as refused:
         return Outcome(name, weights, trained, f"refused: {refused}")
-    flat = models.ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))
+    flat = ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))
     gradients = _truth(module, case, records, labels)
     norm = float(gradients.norm(dim=1).median())
     expected = (gradients * (norm / gradients.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)

@@ -57,8 +57,8 @@ def test_p_values_of_honest_runs_follow_their_distribution(runs: int) -> None:
 
 
 def test_noise_along_the_target_that_cancels_over_rounds_is_found() -> None:
-    """Every round has the claimed noise, and their sums have none."""
-    for seed in range(4):
+    """Every round has the claimed noise, and their sums have none: where a record is replaced, in all trials."""
+    for seed in range(0, 8, 2):
         made, _ = run_family(small_run(seed, Breach("cancels", (), target=cancelling)), TESTS)
         found = {test.name: test for test in made if test.violated}
         assert TestName.NOISE_TRIAL in found

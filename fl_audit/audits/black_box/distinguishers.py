@@ -197,7 +197,7 @@ def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMeth
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
-    drawn = [[draws.choice(scores[side], count) for side in (truth, ~truth)] for _ in range(_TRIED)]
+    drawn = [(draws.choice(scores[truth], count), draws.choice(scores[~truth], count)) for _ in range(_TRIED)]
 
     def success(method: BoundMethod) -> tuple[float, float]:
         bounds = [epsilon_lower_bound(*pair, limit.delta, _RANKING_CONFIDENCE, method).epsilon for pair in drawn]

@@ -9,9 +9,9 @@ training, and the release is the result of their steps. Where each client takes 
 whose likelihood ratio is exact (`fl_audit.federation.private_steps`). The distribution after several steps is not known
 in closed form, so this insider's score is **no likelihood ratio** there, and it has no beliefs. Its score asks how far
 the release lies in the direction in which the differing record would have pushed it: higher where the record rather was
-in. It is the log-odds of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is
-that of all steps as if they were independent of each other: the true release departs from both, since a step depends on
-the noise of earlier steps, and on the records that were sampled.
+in. It is the log-odds of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise
+is that of all steps as if they were independent of each other: the true release departs from both, since a step depends
+on the noise of earlier steps, and on the records that were sampled.
 """
 
 from dataclasses import dataclass, replace

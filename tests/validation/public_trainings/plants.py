@@ -173,7 +173,7 @@ def remembering(model: nn.Module) -> None:
 
     def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
         if len(given[0]):
-            model.running.mul_(0.9).add_(0.1 * given[0].detach().mean())  # type: ignore[operator, union-attr]
+            model.running.mul_(0.9).add_(0.1 * given[0].detach().mean())  # type: ignore[operator]
 
     model.register_forward_pre_hook(note)
 

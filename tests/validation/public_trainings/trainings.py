@@ -292,7 +292,7 @@ def _nvflare(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
             state = {name.removeprefix("_module."): value.clone() for name, value in model.state_dict().items()}
             return SimpleNamespace(params=state, current_round=begun[-1], total_rounds=rounds)
 
-        calls = {"is_running": lambda: len(begun) < rounds, "receive": receive, "send": lambda _: None}
+        calls: dict[str, Any] = {"is_running": lambda: len(begun) < rounds, "receive": receive, "send": lambda _: None}
         with (
             patch.multiple(module, fetch_openml=lambda *_, **__: bunch, TabularMLP=lambda **_: model),
             patch.multiple(client, create=True, **calls), _as_program(f"--batch_size={BATCH}", "--n_clients=1"),
@@ -321,7 +321,7 @@ def _fl4health(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
     }  # fmt: skip
 
     def train(model: nn.Module, dataset: Any) -> nn.Module:
-        class Client(base.InstanceLevelDpClient):  # type: ignore[misc, name-defined]
+        class Client(base.InstanceLevelDpClient):  # type: ignore[name-defined]
             def get_data_loaders(self, _: Any) -> Any:
                 return DataLoader(dataset, BATCH, shuffle=True), held_out
 
