@@ -60,8 +60,6 @@ MODULES = {
 REVIEW = """
 import sys
 from pathlib import Path
-from small_audits import tiny_toml
-
 from fl_audit.strategies.review.app import StandIns, read_app
 from fl_audit.strategies.review.strategy_capture import catch
 caught = catch(read_app(Path.cwd()), 10, StandIns(Path.cwd()))

@@ -107,7 +107,7 @@ def _on_cores() -> Values:
     return values | {"training": values["training"] | {"cohort": _COHORT}}
 
 
-class Played(NamedTuple):
+class GrowthPoint(NamedTuple):
     """The costs of a run."""
 
     seconds: float  # by the clock, from the start of its process
@@ -120,7 +120,7 @@ class Played(NamedTuple):
     round_clients: float
 
 
-def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> Played:
+def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> GrowthPoint:
     """Play a configuration in a process of its own, on some cores, 0 for all."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
@@ -134,7 +134,7 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         raise RuntimeError(f"a run ended with status {ran.returncode}: {ran.stderr[-300:]}")
-    return Played(*json.loads(ran.stdout.splitlines()[-1]))
+    return GrowthPoint(*json.loads(ran.stdout.splitlines()[-1]))
 
 
 def _child(scratch: Path, engine: Engine, cores: int) -> None:

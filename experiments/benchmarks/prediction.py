@@ -28,6 +28,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 
@@ -84,7 +85,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
-class RunCosts(NamedTuple):
+class MeasuredCosts(NamedTuple):
     """The costs of a run."""
 
     seconds: float  # by the clock
@@ -119,7 +120,7 @@ def _child(file: Path, engine: Engine) -> None:
     print(json.dumps(asdict(found)))
 
 
-def _costs(file: Path, engine: Engine) -> RunCosts:
+def _costs(file: Path, engine: Engine) -> MeasuredCosts:
     """Play a run with the command line, and return its costs."""
     program = (
         "import json, sys, pathlib; from fl_audit.experiments.benchmarks.prediction import play; play(*sys.argv[1:])"
@@ -135,7 +136,7 @@ def _costs(file: Path, engine: Engine) -> RunCosts:
     if run.returncode:
         said = run.stderr.read()[-300:] if run.stderr else ""
         raise RuntimeError(f"a run ended with status {run.returncode}: {said}")
-    return RunCosts(time.monotonic() - began, sum(busy.values()), peak / 2**20)
+    return MeasuredCosts(time.monotonic() - began, sum(busy.values()), peak / 2**20)
 
 
 def play(file: str, engine: str) -> None:
@@ -146,8 +147,6 @@ def play(file: str, engine: str) -> None:
     file, engine
         The path of the configuration as JSON, and the name of the engine.
     """
-    from fl_audit.experiments.runs.run import run_audit
-
     path = Path(file)
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 

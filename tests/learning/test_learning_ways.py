@@ -196,6 +196,10 @@ def _named() -> nn.Module:
 
 
 FAST = {
+    "grouped convolution": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 2, groups=2), nn.Flatten(), nn.Linear(16, 3)),
+        (2, 3, 3),
+    ),
     "view and flatten": (Flattening, (25,)),
     "residual": (Residual, (4,)),
     "two heads": (TwoHeads, (4,)),
@@ -221,10 +225,6 @@ GENERIC = {
     "in-place function": (InPlaceFunction, (4,)),
     "a layer that is not used": (Unused, (4,)),
     "a dense layer with its own forward": (lambda: nn.Sequential(OwnLinear(4, 5), nn.Linear(5, 3)), (4,)),
-    "grouped convolution": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 2, groups=2), nn.Flatten(), nn.Linear(16, 3)),
-        (2, 3, 3),
-    ),
     "reflecting convolution": (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(18, 3)),
         (1, 3, 3),
