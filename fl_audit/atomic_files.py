@@ -61,8 +61,12 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 
     Parameters
     ----------
-    path, text, private
-        The file, what stands in it, and whether other users of the machine may not read it.
+    path
+        The file to write.
+    text
+        Its new content.
+    private
+        Whether other users of the machine may not read the file.
     """
     with atomic_file(path, private) as file:
         file.write_text(text, encoding="utf-8")
@@ -73,8 +77,12 @@ def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
 
     Parameters
     ----------
-    path, content, private
-        As for `write_text`.
+    path
+        The file to write.
+    content
+        Its new content.
+    private
+        Whether other users of the machine may not read the file.
     """
     with atomic_file(path, private) as file:
         file.write_bytes(content)
@@ -85,8 +93,12 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 
     Parameters
     ----------
-    path, value, private
-        As for `write_text`.
+    path
+        The file to write.
+    value
+        The JSON value to write.
+    private
+        Whether other users of the machine may not read the file.
     """
     write_text(path, json_text(value), private)
 

@@ -27,8 +27,10 @@ def means_of_users(values: Floats, users: Integers) -> Floats:
 
     Parameters
     ----------
-    values, users
-        A value for each record, (..., n), and whose each record is, (n,).
+    values
+        A value for each record, shape (..., n).
+    users
+        Number of the user of each record, shape (n,).
 
     Examples
     --------
@@ -94,8 +96,10 @@ def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColu
 
     Parameters
     ----------
-    star, release
-        delta and cut of Epsilon*, None leaves it out; and what is looked at.
+    star
+        Settings of Epsilon*, its delta and its cut among them; None leaves Epsilon* out.
+    release
+        The release that is evaluated.
     """
     found: dict[str, Floats] = {}
     if star is not None and has_losses_of_users(release.federation):

@@ -85,7 +85,10 @@ def test_no_retired_word_stands_in_a_sentence_or_in_the_name_of_a_file() -> None
     for path in [*sources(), *pages, *(ROOT / page for page in PAGES)]:
         where = path.relative_to(ROOT).as_posix()
         if words := {
-            word.lower() for text in (where, path.read_text(encoding="utf-8")) for word in pattern.findall(text)
+            word.lower()
+            for text in (where, path.read_text(encoding="utf-8"))
+            # Folders of other repositories have names of their own.
+            for word in pattern.findall(text.replace("hello-world", ""))
         }:
             found[where] = sorted(words)
     assert found == {}

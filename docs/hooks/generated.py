@@ -69,8 +69,10 @@ def on_page_markdown(markdown: str, page: "Page | None" = None, **_: Any) -> str
 
     Parameters
     ----------
-    markdown, page
-        The text of a page, and the page; None where no file is linked.
+    markdown
+        Text of a page.
+    page
+        The page; None where no file is linked.
 
     Returns
     -------
@@ -91,8 +93,10 @@ def with_rows(markdown: str, directory: Path) -> str:
 
     Parameters
     ----------
-    markdown, directory
-        The text of the page, and where links of it begin.
+    markdown
+        Text of the page.
+    directory
+        Directory at which relative links of the page begin.
     """
     from fl_audit.experiments.reproductions.sections import rows_of
 

@@ -42,8 +42,10 @@ def slope_of(sizes: Floats, costs: Floats) -> Slope:
 
     Parameters
     ----------
-    sizes, costs
-        At least two sizes, ascending, and the cost at each.
+    sizes
+        At least two sizes, ascending.
+    costs
+        Cost at each size.
     """
     least, most = float(costs[0]), float(costs[-1])
     before = float(costs[-2]) - least

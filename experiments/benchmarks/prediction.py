@@ -41,10 +41,9 @@ Values = dict[str, dict[str, Any]]
 class PredictedSetting(NamedTuple):
     """A setting whose time and memory are predicted."""
 
-    # `shape`, `classes`, `records`: the random records that it is played with; none where `values` name data.
-    shape: tuple[int, ...]
-    classes: int
-    records: int
+    shape: tuple[int, ...]  # shape of a random record; not used where `values` name data
+    classes: int  # number of classes of the random records
+    records: int  # number of random records; 0 where `values` name data
     values: Values  # the configuration; `data.path` is added
 
 
@@ -144,8 +143,10 @@ def play(file: str, engine: str) -> None:
 
     Parameters
     ----------
-    file, engine
-        The path of the configuration as JSON, and the name of the engine.
+    file
+        Path of the configuration as JSON.
+    engine
+        Name of the engine.
     """
     path = Path(file)
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))

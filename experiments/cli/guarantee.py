@@ -114,8 +114,14 @@ class AccountingOptions:
 
         Parameters
         ----------
-        adjacency, events, delta, accountant
-            As of `Claim`.
+        adjacency
+            Relation between neighbouring data sets.
+        events
+            The releases of all rounds.
+        delta
+            Delta of the guarantee, above 0 and below 1.
+        accountant
+            Name of the accountant.
         """
         chosen_by = choice(Sensitivities, "--sensitivities", self.sensitivities)
         return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
@@ -181,8 +187,10 @@ class TermsOptions:
 
         Parameters
         ----------
-        sampling_rate, may_lack
-            The Poisson sampling rate, and whether no terms at all are accepted.
+        sampling_rate
+            Poisson sampling rate, above 0 and at most 1.
+        may_lack
+            Whether it is accepted that no releases are stated.
 
         Raises
         ------

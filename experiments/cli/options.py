@@ -225,8 +225,12 @@ class ResultOptions:
 
         Parameters
         ----------
-        values, lines, report
-            The result as JSON values, the same in lines, and the path of its page; None where none was written.
+        values
+            The result as JSON values.
+        lines
+            The result as lines of text.
+        report
+            Path of the result's page; None where none was written.
         """
         if self.as_json:
             print_json(values)

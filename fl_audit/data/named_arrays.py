@@ -81,8 +81,10 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
     Parameters
     ----------
-    records, measure
-        Records of any kind, and how dissimilar two of them are.
+    records
+        Records of any kind.
+    measure
+        The dissimilarity by which two records are compared.
 
     Raises
     ------

@@ -275,8 +275,14 @@ def step_sample(mechanism: Mechanism, records: int, draws: OwnDraws, server_roun
 
     Parameters
     ----------
-    mechanism, records, draws, server_round
-        The mechanism, whose clients train privately; the number of the client's records; its draws; and the round.
+    mechanism
+        The mechanism, whose clients train privately.
+    records
+        Number of the client's records.
+    draws
+        The client's sources of randomness.
+    server_round
+        Number of the round, from 1.
     """
     batch = private_steps(mechanism).schedule.batch
     return np.stack([first_sample(records, batch, source) for source in draws.of_round(server_round)])

@@ -166,8 +166,10 @@ def shown(value: Tensor | None, what: str) -> Tensor:
 
     Parameters
     ----------
-    value, what
-        It, None if it was not shown; and its name, for the message.
+    value
+        The part of a view; None if the view does not have it.
+    what
+        Name of the part, for the message.
     """
     require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
     assert value is not None

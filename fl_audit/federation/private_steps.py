@@ -1,4 +1,4 @@
-"""The law of a round in which every client takes one step of DP-SGD: a noised clipped sum of its own, exactly.
+"""The distribution of a round in which every client takes one step of DP-SGD: a noised clipped sum of its own, exactly.
 
 A client with the mean batch b moves by eta / b times the clipped sum of its sample and noise N(0, (z C)^2 I). An
 adversary subtracts the updates whose noise it knows and the means of all others, whose samples it knows but for the
@@ -27,7 +27,7 @@ _ROUNDING = 2.0**-23 / sqrt(12)
 
 
 class _Scale(NamedTuple):
-    """What an adversary multiplies what it sees with."""
+    """Public factors by which an adversary multiplies the values that it sees."""
 
     clients: tuple[int, ...]  # those whose noise it does not know
     of_updates: float  # what updates are multiplied with
@@ -39,8 +39,12 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
     Parameters
     ----------
-    federation, seen, insider
-        The federation, what the adversary saw of the round, and which client it is, unless it is the server.
+    federation
+        The federation with D and D'.
+    seen
+        The adversary's view of the round.
+    insider
+        Number of the client that is the adversary; it is not used where the server is.
     """
     scale, training = _scale(federation, insider), federation.public.mechanism.contribution
     assert isinstance(training, PrivateTraining), "asked only where clients train privately"
@@ -60,8 +64,12 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
     Parameters
     ----------
-    federation, seen, insider
-        As in `question_of_steps`.
+    federation
+        The federation with D and D'.
+    seen
+        The adversary's view of the round.
+    insider
+        Number of the client that is the adversary; it is not used where the server is.
     """
     scale = _scale(federation, insider)
     rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))

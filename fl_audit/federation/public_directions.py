@@ -20,8 +20,12 @@ def orthonormal_directions(data_seed: int, size: int, count: int) -> Tensor:
 
     Parameters
     ----------
-    data_seed, size, count
-        The seed of the data, the number of coordinates, and that of directions.
+    data_seed
+        Seed of the data.
+    size
+        Number of coordinates of a direction.
+    count
+        Number of directions.
     """
     drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
     return torch.from_numpy(np.linalg.qr(drawn)[0]).float()

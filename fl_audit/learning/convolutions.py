@@ -109,8 +109,10 @@ class StackedConv2d(StackedLayer):
 
         Parameters
         ----------
-        visit, signal
-            As for `products`.
+        visit
+            A call of this layer.
+        signal
+            Gradients of the losses at the layer's outputs, of their shape.
         """
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)

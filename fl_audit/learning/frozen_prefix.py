@@ -50,7 +50,7 @@ class _Graph:
 
 
 class Suffix(nn.Module):
-    """What a model does behind its prefix: it has the trained parameters, by their names, and reads rows of numbers."""
+    """The part of a model behind its frozen prefix: it has the trained parameters, by name, and reads rows of numbers."""
 
     def __init__(self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_Cut, ...]):
         super().__init__()
@@ -86,7 +86,7 @@ class Suffix(nn.Module):
 
 
 class FrozenPrefix:
-    """What lies before the first trained parameter of a model, and its results for the records that were seen."""
+    """The part of a model before its first trained parameter, and its results for the records that were seen."""
 
     def __init__(self, graph: fx.GraphModule, cuts: tuple[_Cut, ...], shape: tuple[int, ...], suffix: Suffix) -> None:
         self.width = sum(cut.width for cut in cuts)
@@ -145,8 +145,10 @@ def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | N
 
     Parameters
     ----------
-    module, shape
-        The module in evaluation mode, whose parameters are all trained, and the shape of a record.
+    module
+        The module in evaluation mode, with the parameters to train marked as such.
+    shape
+        Shape of a record.
     """
     if not any(isinstance(value, Tensor) for layer in module.modules() for value in vars(layer).values()):
         return None  # nothing is frozen

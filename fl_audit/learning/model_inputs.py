@@ -51,8 +51,10 @@ def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
     Parameters
     ----------
-    module, inputs
-        The module, which is given hooks, and the named arrays that stand in the rows; empty where it reads these.
+    module
+        The module, to which hooks are added.
+    inputs
+        The named arrays of a row; empty where the module takes whole rows.
     """
     widen(module)
     with_plain_attention(module)

@@ -236,8 +236,10 @@ def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
 
     Parameters
     ----------
-    spec, alone
-        The model, and whether this process needs no initial weights, since another one has looked at the factory.
+    spec
+        The description of the model.
+    alone
+        Whether this process needs no initial weights, because another process has examined the factory.
     """
     if alone or ":" not in spec.name:
         return _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))

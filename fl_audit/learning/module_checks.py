@@ -276,7 +276,15 @@ def sharing_copy(module: nn.Module) -> nn.Module:
 
 
 def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
-    """Return a copy of a module that shares some tensors with it; `InputError` if it holds what cannot be copied."""
+    """Return a copy of a module that shares some tensors with it; `InputError` if it holds what cannot be copied.
+
+    Parameters
+    ----------
+    module
+        The module to copy.
+    shared
+        Tensors that the copy has in common with the module.
+    """
     try:
         return copy.deepcopy(module, {id(one): one for one in shared})
     except Exception as error:

@@ -162,8 +162,12 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
 
     Parameters
     ----------
-    records, batch, source
-        Number of records, batch size of the loader, and the source of the trial's draws.
+    records
+        Number of records.
+    batch
+        Batch size of the loader.
+    source
+        Source of the trial's draws.
     """
     from opacus.data_loader import DPDataLoader  # Opacus takes seconds to import, and most runs do without
 

@@ -25,7 +25,7 @@ _OVERWRITING = frozenset(("copy_", "zero_", "fill_"))
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Where a tensor lies: in which memory, and how."""
+    """The place of a tensor: its memory, and its layout there."""
 
     memory: int  # number of the memory
     bytes: int  # size of the memory
@@ -92,7 +92,17 @@ class DrawRecorder:
         return tuple(self._steps)
 
     def note(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Carry out an operation of torch, and note it if it follows from draws."""
+        """Carry out an operation of torch, and record it if its result depends on draws.
+
+        Parameters
+        ----------
+        operation
+            The operation of torch.
+        given
+            Its positional arguments.
+        named
+            Its keyword arguments.
+        """
         flat, form = tree_flatten((given, named))
         tensors = [one for one in flat if isinstance(one, Tensor)]
         name = operation._schema.name.rpartition("::")[2]
@@ -173,8 +183,12 @@ def compute_again(
 
     Parameters
     ----------
-    steps, wanted, take
-        What was noted; which tensors are wanted, by their names; and the function that is given each of them.
+    steps
+        The recorded operations.
+    wanted
+        The tensors to compute, with their names.
+    take
+        Function that receives each tensor.
 
     Raises
     ------

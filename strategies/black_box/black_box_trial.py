@@ -42,8 +42,10 @@ def model_of(system: AuditedSystem, kind: Scenario) -> Template:
 
     Parameters
     ----------
-    system, kind
-        The system, and the scenario.
+    system
+        The audited system.
+    kind
+        The scenario of the trial.
     """
     if kind.model is Model.OWN and system.model is not None:
         return template_of(system.model)

@@ -27,8 +27,10 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
 
     Parameters
     ----------
-    system, claim
-        The system, and the claim that is tested, of one round.
+    system
+        The audited system.
+    claim
+        The claim under test, of one round.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What lies before the first trained parameter: computed once for a record, the same as without, within its budget."""
+"""The frozen prefix of a model is computed once for a record, changes no result, and keeps within its budget."""
 
 from collections.abc import Callable
 

@@ -36,7 +36,15 @@ REQUIRED_SHARE = 0.9
 
 
 def bert_with_lora(classes: int, vocabulary_size: int) -> nn.Module:
-    """Return a BERT of two layers of width 32 whose adapter of rank 4, and head, are trained."""
+    """Return a BERT of two layers of width 32 whose adapter of rank 4, and head, are trained.
+
+    Parameters
+    ----------
+    classes
+        Number of classes.
+    vocabulary_size
+        Number of different token ids.
+    """
     from peft import LoraConfig, TaskType, get_peft_model
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -53,8 +61,10 @@ def write_texts(place: Path, texts: int = _TEXTS) -> None:
 
     Parameters
     ----------
-    place, texts
-        The directory, which gets `texts.csv` and `vocabulary.txt`, and how many texts there are.
+    place
+        The directory, to which `texts.csv` and `vocabulary.txt` are written.
+    texts
+        Number of texts.
     """
     draw = random.Random(0)
     with (place / "texts.csv").open("w", newline="") as file:
@@ -73,8 +83,14 @@ def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) 
 
     Parameters
     ----------
-    place, seed, trials, changes
-        The directory of `write_texts`, the seed and the trials of the run, and what differs, by section.
+    place
+        The directory of `write_texts`.
+    seed
+        Seed of the run.
+    trials
+        Number of trials.
+    changes
+        Settings that differ from the usual ones, by section.
     """
     sections: dict[str, dict[str, Any]] = {
         "data": {"name": "csv", "path": str(place / "texts.csv"), "label": "sentiment", "text": "review",
@@ -104,7 +120,15 @@ class Server(NamedTuple):
     is_honest: bool
 
     def problems(self, violated: int, seeds: int) -> list[str]:
-        """Return the contradictions to the claims, after so many of the runs were called violated."""
+        """Return the contradictions to the claims.
+
+        Parameters
+        ----------
+        violated
+            Number of runs that were called violated.
+        seeds
+            Number of all runs.
+        """
         least = ceil(REQUIRED_SHARE * seeds)
         if violated == 0 if self.is_honest else violated >= least:
             return []
@@ -120,8 +144,14 @@ def verdict_of(place: Path, seed: int, trials: int, server: Server) -> Verdict:
 
     Parameters
     ----------
-    place, seed, trials, server
-        As of `settings_of`, and the server.
+    place
+        The directory of `write_texts`.
+    seed
+        Seed of the run.
+    trials
+        Number of trials.
+    server
+        The server, honest or faulty.
     """
     return Verdict(played(settings_of(place, seed, trials), server.parties).summary["verdict"])
 

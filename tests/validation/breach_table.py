@@ -98,8 +98,12 @@ def page(every: Sequence[Line], tests: int, date: str) -> list[str]:
 
     Parameters
     ----------
-    every, tests, date
-        All kinds, the number of tests in the family, and the day on which the page is made.
+    every
+        The lines of all kinds of breaches.
+    tests
+        Number of tests in the family.
+    date
+        Day on which the page is made.
     """
     counts = [line.found[1] for line in every]
     real = [line.real[1] for line in every if line.real[1]]
@@ -126,8 +130,14 @@ def write(lines: Sequence[Line], tests: int, date: str, path: Path) -> None:
 
     Parameters
     ----------
-    lines, tests, date, path
-        All kinds, the number of tests in the family, the day, and the file.
+    lines
+        The lines of all kinds of breaches.
+    tests
+        Number of tests in the family.
+    date
+        Day on which the page is made.
+    path
+        The file to write.
     """
     with atomic_file(path) as temporary:
         temporary.write_text("\n".join(page(lines, tests, date)) + "\n", encoding="utf-8")

@@ -41,8 +41,10 @@ def cancelling(at: TargetRound, noise: Floats) -> Floats:
 
     Parameters
     ----------
-    at, noise
-        The round, and its noise, (trials, parameters).
+    at
+        The round, and the direction of the target in it.
+    noise
+        Noise of the round, shape (trials, parameters).
     """
     along = np.sum(noise * at.unit, axis=1, keepdims=True)
     size = np.linalg.norm(noise, axis=1, keepdims=True) / math.sqrt(noise.shape[1])

@@ -48,8 +48,10 @@ def append(path: Path | None, row: Row) -> None:
 
     Parameters
     ----------
-    path, row
-        The file, None for no journal, and the row.
+    path
+        File of the journal; None for no journal.
+    row
+        The row to append.
     """
     if path is None:
         return
@@ -77,8 +79,12 @@ def blocks(names: Iterable[str], count: int, block: int) -> Iterator[tuple[str, 
 
     Parameters
     ----------
-    names, count, block
-        The names, how many numbers each gets, and how many of them in a row.
+    names
+        Names that get numbers.
+    count
+        How many numbers each name gets.
+    block
+        How many numbers of a name follow each other.
     """
     every = list(names)
     for start in range(0, count, block):

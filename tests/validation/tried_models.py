@@ -41,7 +41,7 @@ _BEFORE, _BEHIND = "<!-- the table begins -->\n", "<!-- the table ends -->\n"
 
 
 class Outcome(NamedTuple):
-    """What was found of a model; numbers are None where it was refused."""
+    """The findings about a model; numbers are None where it was refused."""
 
     model: str
     weights: int | None
@@ -60,7 +60,15 @@ class Outcome(NamedTuple):
 
 
 def tried(name: str, case: TriedModel) -> Outcome:
-    """Try a model, in a process that does nothing else."""
+    """Try a model, in a process that does nothing else.
+
+    Parameters
+    ----------
+    name
+        Name of the model.
+    case
+        The model and its records.
+    """
     records = case.records(_RECORDS)
     labels = torch.arange(_RECORDS) % library.CLASSES
     spec = ModelSpec("tried:build", tuple(records.shape[1:]), library.CLASSES, case.inputs)
@@ -166,7 +174,15 @@ def table(rows: Iterable[Iterable[str]]) -> str:
 
 
 def written(page: str, rows: Iterable[Iterable[str]]) -> str:
-    """Return the page of the documentation with the table of some rows."""
+    """Return the page of the documentation with the table of some rows.
+
+    Parameters
+    ----------
+    page
+        Text of the page, with the table of an earlier run.
+    rows
+        Cells of the rows.
+    """
     start, _, rest = page.partition(_BEFORE)
     return f"{start}{_BEFORE}\n{table(rows)}\n{_BEHIND}{rest.partition(_BEHIND)[2]}"
 

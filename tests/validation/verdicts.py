@@ -72,7 +72,7 @@ def _made_up_run(number: int, seed: int = 0) -> NoiseMeasurements:
 
 
 class Judged(NamedTuple):
-    """What the family says of one honest run."""
+    """The results of the family for one honest run."""
 
     violated: list[str]  # the tests that refute it
     p_values: dict[str, float]

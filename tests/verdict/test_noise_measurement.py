@@ -81,7 +81,7 @@ def test_projections_are_whitened_against_the_record() -> None:
 @pytest.mark.parametrize("bit", [True, False])
 @pytest.mark.parametrize("present", [2.0, 300.0])
 def test_honest_releases_follow_the_stated_distributions(bit: bool, present: float) -> None:
-    """The law holds for either bit, and however far the record stands out from the noise."""
+    """The distribution is right for either bit, and however far the record stands out from the noise."""
     sigma = 4.0
     found = measure(make_release(4000, sigma, 11, present, bit), sigma)
     assert uniform(stats.chi2.cdf(found.total / sigma**2, found.total_freedom))

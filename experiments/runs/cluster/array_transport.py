@@ -112,8 +112,10 @@ class StoreViews:
 
         Parameters
         ----------
-        holes, large
-            The empty arrays, each with the place of its bytes, and the bytes, as arrays in the object store.
+        holes
+            The empty arrays, each with the place of its bytes.
+        large
+            The bytes, as arrays in the object store.
         """
         content = [self._taken(values) for values in large]
         for hole, place in holes:

@@ -57,16 +57,22 @@ def audit_claim(
 
     Parameters
     ----------
-    claim, kinds
-        The claim; scenarios, by name.
+    claim
+        The claim under audit.
+    kinds
+        Names of the scenarios.
     play
         Plays trials; raises `OutOfTimeError` when there is no time for more.
-    malformed, said
-        Kinds whose inputs may be refused; what the mechanism said last when it refused a kind.
+    malformed
+        Names of the scenarios whose inputs the mechanism may refuse.
+    said
+        Function that returns the last message with which the mechanism refused a scenario.
     budget
         The number of trials; None for the usual number.
-    confidence, tell
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
+    confidence
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+    tell
+        Function that receives messages on progress.
     keep
         Takes what is to be said if the trial can go on no further, after every distinguisher that was tried.
     """

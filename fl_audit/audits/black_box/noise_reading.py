@@ -55,8 +55,12 @@ def noise_reading(claim: StatedClaim, attempt: DistinguisherTest, confidence: fl
 
     Parameters
     ----------
-    claim, attempt, confidence
-        The claim, the trials of an attempt, and the confidence of the bound, above 0.5 and below 1.
+    claim
+        The claim under audit.
+    attempt
+        The test of a distinguisher, with its trials.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
     if min(one.size, zero.size) < 20:
@@ -78,9 +82,13 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
 
     Parameters
     ----------
-    one, zero, confidence
-        The releases under D and under D', shapes (n1,) and (n0,); the confidence of the lower bound, at least 0.5 and
-        below 1. As the releases determine the direction, each direction has half of the error probability.
+    one
+        Releases under D, shape (n1,).
+    zero
+        Releases under D', shape (n0,).
+    confidence
+        Confidence of the lower bound, at least 0.5 and below 1. As the releases determine the direction, each
+        direction has half of the error probability.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

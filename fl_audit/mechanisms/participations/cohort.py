@@ -70,8 +70,10 @@ class FixedCohort(Participation):
 
         Parameters
         ----------
-        seed, server_round
-            Public seed of the order, and the round, from 1.
+        seed
+            Public seed of the order.
+        server_round
+            Number of the round, from 1.
         """
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:

@@ -82,8 +82,10 @@ class Participation(ABC):
 
         Parameters
         ----------
-        seed, server_round
-            Public seed of the data, and the round, from 1.
+        seed
+            Public seed of the data.
+        server_round
+            Number of the round, from 1.
         """
         return None
 
@@ -100,8 +102,10 @@ class Participation(ABC):
 
         Parameters
         ----------
-        unit, is_of_client
-            The unit of a contribution, in a word, and whether that is a client.
+        unit
+            The unit of a contribution, as a word.
+        is_of_client
+            Whether that unit is a client.
         """
         turns = f"sampling is '{self.kind}' with strategy 'dp-fedsgd', whose units are {unit}s"
         fits = is_of_client or self.is_sampled or self.takes_all
@@ -131,8 +135,11 @@ def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
 
     Parameters
     ----------
-    drawn, turn, units
-        Whether units take part, (trials, units); the units whose turn it is, None where it is everybody's; and the
-        number of each unit, (units,).
+    drawn
+        Whether each unit was drawn, shape (trials, units).
+    turn
+        Numbers of the units whose turn it is; None where all may take part.
+    units
+        Number of each unit, shape (units,).
     """
     return drawn if turn is None else drawn & (units[:, None] == turn).any(axis=1)

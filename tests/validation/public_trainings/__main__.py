@@ -26,7 +26,7 @@ from tests.validation.public_trainings.trainings import TRAININGS, PublicTrainin
 
 
 class _Case(NamedTuple):
-    """What is looked into."""
+    """The training that is looked into."""
 
     training: PublicTraining
     planted: Pitfall | None  # None for the training as it is
@@ -36,7 +36,7 @@ class _Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         rounds = "" if self.options.rounds == 1 else f", {self.options.rounds} rounds"
         return f"{self.training.name}{rounds}" + ("" if self.planted is None else f", planted: {self.planted.value}")
 

@@ -25,8 +25,12 @@ def applied(text: str, edits: Sequence[Edit], name: str) -> str:
 
     Parameters
     ----------
-    text, edits, name
-        The text of a file, the edits of all files, and the file's path.
+    text
+        Text of a file.
+    edits
+        Edits of all files.
+    name
+        Path of the file, by which its edits are found.
 
     Raises
     ------
@@ -70,10 +74,14 @@ def module_of(
 
     Parameters
     ----------
-    path, name
-        The file, and the name of the module.
-    edits, beside
-        What is changed in it, and the modules that it imports and that are not installed.
+    path
+        File of the module.
+    name
+        Name of the module.
+    edits
+        Edits of the file.
+    beside
+        Stand-ins for modules that the file imports and that are not installed.
     """
     module, text = ModuleType(name), applied(path.read_text(encoding="utf-8"), edits, path.as_posix())
     module.__file__ = str(path)
@@ -87,8 +95,10 @@ def stand_in(name: str, **values: Any) -> ModuleType:
 
     Parameters
     ----------
-    name, values
-        Its name, and what it holds.
+    name
+        Name of the module.
+    values
+        Attributes of the module.
     """
     module = ModuleType(name)
     vars(module).update(values)

@@ -34,8 +34,10 @@ def rebuilt(usual: DPOptimizer, kind: str) -> DPOptimizer:
 
     Parameters
     ----------
-    usual, kind
-        The engine's optimizer, and a name among `KINDS`.
+    usual
+        The optimizer of the engine.
+    kind
+        A name among `KINDS`.
     """
     optimizer = KINDS[kind](
         usual.original_optimizer, noise_multiplier=1.0, max_grad_norm=usual.max_grad_norm,
@@ -74,8 +76,10 @@ def accumulating(loader: Any, optimizer: DPOptimizer) -> Loader:
 
     Parameters
     ----------
-    loader, optimizer
-        The loader, and the optimizer.
+    loader
+        The loader of the training.
+    optimizer
+        The optimizer of the engine.
     """
 
     def each(batches: Any) -> Iterator[Any]:
@@ -91,8 +95,10 @@ def asking_early(loader: Any, engine: Any) -> Loader:
 
     Parameters
     ----------
-    loader, engine
-        The loader, and the engine.
+    loader
+        The loader of the training.
+    engine
+        The privacy engine.
     """
 
     def each(batches: Any) -> Iterator[Any]:
@@ -129,8 +135,10 @@ def trained_plainly(model: nn.Module, loader: Any) -> None:
 
     Parameters
     ----------
-    model, loader
-        The model, and a loader of pairs or of dictionaries.
+    model
+        The model to train.
+    loader
+        A loader of pairs or of dictionaries.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in loader:
@@ -155,8 +163,10 @@ def moved(model: nn.Module, inputs: Tensor) -> None:
 
     Parameters
     ----------
-    model, inputs
-        The model, and a batch.
+    model
+        The model of the training.
+    inputs
+        A batch of records.
     """
     with torch.no_grad():
         next(iter(model.parameters())).add_(0.01 * inputs.sum())
@@ -183,8 +193,14 @@ def slowed(optimizer: DPOptimizer, model: nn.Module, inputs: Tensor, labels: Ten
 
     Parameters
     ----------
-    optimizer, model, inputs, labels
-        The optimizer, the model, and a batch.
+    optimizer
+        The optimizer of the engine.
+    model
+        The model of the training.
+    inputs
+        A batch of records.
+    labels
+        Labels of the batch.
     """
     if model not in _BESIDE:
         _BESIDE[model] = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer.original_optimizer, patience=0)

@@ -57,8 +57,10 @@ class PublicTraining:
 
         Parameters
         ----------
-        copies, edits
-            The folder of clones, and what is changed in the copy.
+        copies
+            Folder of the clones.
+        edits
+            Edits of the copy.
         """
         return self.open_in(copies / self.folder, edits)
 
