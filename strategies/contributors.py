@@ -273,8 +273,8 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
 _BLOCK = 2048
 """Numbers whose squares are added in 32 bits before the sum goes on in 64 bits."""
 _MARGIN = 1.0002
-"""Factor by which a row may be longer than its blocks in 32 bits say; 2,049 roundings of 2**-24 change a length by half of
-their sum, which is 6e-5.
+"""Factor by which a row may be longer than its blocks in 32 bits say; 2,049 roundings of 2**-24 change a length by half
+of their sum, which is 6e-5.
 """
 
 

@@ -50,7 +50,7 @@ class _Graph:
 
 
 class Suffix(nn.Module):
-    """The part of a model behind its frozen prefix: it has the trained parameters, by name, and reads rows of numbers."""
+    """The part of a model behind its frozen prefix: it has the trained parameters and reads rows of numbers."""
 
     def __init__(self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_Cut, ...]):
         super().__init__()

@@ -276,7 +276,7 @@ def sharing_copy(module: nn.Module) -> nn.Module:
 
 
 def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
-    """Return a copy of a module that shares some tensors with it; `InputError` if it holds what cannot be copied.
+    """Return a copy of a module that shares some tensors with it.
 
     Parameters
     ----------
@@ -284,6 +284,11 @@ def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
         The module to copy.
     shared
         Tensors that the copy has in common with the module.
+
+    Raises
+    ------
+    InputError
+        If the module holds something that cannot be copied.
     """
     try:
         return copy.deepcopy(module, {id(one): one for one in shared})

@@ -1,4 +1,4 @@
-"""One private step a round: its distribution is known exactly, so that an insider has beliefs of clients that train with Opacus."""
+"""One private step a round: its distribution is known, so an insider has beliefs about clients that train with Opacus."""
 
 from dataclasses import replace
 from pathlib import Path
