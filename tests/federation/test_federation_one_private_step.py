@@ -1,4 +1,4 @@
-"""One private step a round: its distribution is known, so an insider has beliefs about clients that train with Opacus."""
+"""One private step a round: its distribution is known, so insiders have beliefs about clients that train with Opacus."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def played(small_plan: MakePlan, place: Path, batch: int, adversary: str, trials
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("adversary", ["server", "client"])
 @pytest.mark.parametrize("batch", [ALL, SOME])
-def test_the_noise_that_is_left_is_that_of_the_law(
+def test_the_noise_that_is_left_is_that_of_the_distribution(
     small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str
 ) -> None:
     contents = played(small_plan, tmp_path, batch, adversary, 30)
