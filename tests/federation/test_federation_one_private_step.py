@@ -1,4 +1,4 @@
-"""One private step a round: its distribution is known, so insiders have beliefs about clients that train with Opacus."""
+"""One private step a round: its distribution is known, so insiders have beliefs on clients that train with Opacus."""
 
 from dataclasses import replace
 from pathlib import Path
