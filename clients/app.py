@@ -29,8 +29,8 @@ from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.learning.private_training import CanaryRecords
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.protocol import Key, Query, Record
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.protocol import Key, NonTrainingQuery, Record
 from fl_audit.released_model import loss_moments as moments
 
 
@@ -38,10 +38,10 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
     """Build the app; mods wrap training, for example with faults that a test injects."""
     app = ClientApp()
     app.train(mods=[_within_time_limit, *(mods or [])])(train)
-    app.query(Query.IDENTIFY)(identify)
-    app.query(Query.OBSERVE, mods=[_within_time_limit])(observe)
-    app.query(Query.LOSS_RANGE, mods=[_within_time_limit])(answer_loss_range)
-    app.query(Query.LOSS_MOMENTS, mods=[_within_time_limit])(answer_loss_moments)
+    app.query(NonTrainingQuery.IDENTIFY)(identify)
+    app.query(NonTrainingQuery.OBSERVE, mods=[_within_time_limit])(observe)
+    app.query(NonTrainingQuery.LOSS_RANGE, mods=[_within_time_limit])(answer_loss_range)
+    app.query(NonTrainingQuery.LOSS_MOMENTS, mods=[_within_time_limit])(answer_loss_moments)
     return app
 
 

@@ -8,25 +8,33 @@ import torch
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
-from fl_audit.federation.contributions import Contributed, OwnDraws, RoundContext, contributed, differing_contributions
+from fl_audit.federation.contributions import (
+    ClientRandomness,
+    RoundContext,
+    TrialContributions,
+    contributed,
+    differing_contributions,
+)
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership
-from fl_audit.federation.randomised_records import ToldRecords
+from fl_audit.federation.randomised_records import LocallyRandomisedRecords
 from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
-from fl_audit.mechanisms.noise import noise_share
+from fl_audit.mechanisms.remaining_noise import noise_share
 
 
 @dataclass(frozen=True)
-class Task:
+class ClientTask:
     """The task of a client in a round."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
     taking_part: Flags | None = None  # the participating records of its shard, (trials, records); None is all of them
-    told: ToldRecords | None = None  # its records after randomisation; None where it did not randomise them
+    told: LocallyRandomisedRecords | None = (
+        None  # its records after randomisation; None where it did not randomise them
+    )
 
 
-def contribute(federation: LoadedFederation, client: int, task: Task) -> Contributed:
+def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> TrialContributions:
     """Return the contribution of the records that the client holds in every trial.
 
     Parameters
@@ -47,7 +55,9 @@ def contribute(federation: LoadedFederation, client: int, task: Task) -> Contrib
     return contributed(federation, client, shard, task.models, task.moment, honest)
 
 
-def contribute_members(federation: LoadedFederation, client: int, task: Task, membership: Membership) -> Contributed:
+def contribute_members(
+    federation: LoadedFederation, client: int, task: ClientTask, membership: Membership
+) -> TrialContributions:
     """Return the contribution of a client in the membership audit: in every trial that of its members.
 
     Parameters
@@ -79,8 +89,8 @@ def contribute_members(federation: LoadedFederation, client: int, task: Task, me
 
 
 def contribute_as_victim(
-    federation: LoadedFederation, task: Task, membership: Membership
-) -> tuple[Contributed, Floats]:
+    federation: LoadedFederation, task: ClientTask, membership: Membership
+) -> tuple[TrialContributions, Floats]:
     """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
 
     Where units are sampled, x and its replacement take part in the same rounds, because they share a place in the
@@ -109,14 +119,16 @@ def contribute_as_victim(
             within = torch.where(torch.from_numpy(task.taking_part[:, own[0]]).to(within.device), within, 0.5)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(federation.honest_shard(federation.victim).labels) == 0:
-        return Contributed(chosen, within), sensitivity
+        return TrialContributions(chosen, within), sensitivity
     others = contribute(federation, federation.victim, task)
     if within is not None and others.within is not None:
         within = within + others.within - 0.5  # one half stands for no bit
-    return Contributed(others.total + chosen, within), sensitivity
+    return TrialContributions(others.total + chosen, within), sensitivity
 
 
-def with_noise(federation: LoadedFederation, total: torch.Tensor, draws: OwnDraws, server_round: int) -> torch.Tensor:
+def with_noise(
+    federation: LoadedFederation, total: torch.Tensor, draws: ClientRandomness, server_round: int
+) -> torch.Tensor:
     """Return a contribution with the client's own share of the noise.
 
     Parameters

@@ -20,8 +20,14 @@ from numpy.typing import NDArray
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.registry import audit_of
-from fl_audit.clients.data_owner import Task
-from fl_audit.federation.contributions import Contributed, OwnDraws, RoundContext, contributed_together, trains_together
+from fl_audit.clients.data_owner import ClientTask
+from fl_audit.federation.contributions import (
+    ClientRandomness,
+    RoundContext,
+    TrialContributions,
+    contributed_together,
+    trains_together,
+)
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.membership import Membership
@@ -72,9 +78,9 @@ class Request:
         return tuple(int(trial) for trial in trials)
 
     @property
-    def draws(self) -> OwnDraws:
+    def draws(self) -> ClientRandomness:
         """The secret seed of the client's draws, and the trials."""
-        return OwnDraws(int(str(self.config[Key.NOISE_SEED])), self.trials)
+        return ClientRandomness(int(str(self.config[Key.NOISE_SEED])), self.trials)
 
     @property
     def own_membership(self) -> Membership | None:
@@ -123,7 +129,7 @@ class Request:
         return models
 
     @property
-    def task(self) -> Task:
+    def task(self) -> ClientTask:
         """The task of the client in a round of training."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
@@ -133,7 +139,7 @@ class Request:
             units = len(federation.units_of(self.client))
             taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), units)
             taking_part = federation.by_record(self.client, taking_part)
-        return Task(models, moment, taking_part, told)
+        return ClientTask(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
         """Return the reply to this request.
@@ -168,17 +174,17 @@ class Request:
         return parts
 
 
-class _Kept(threading.local):
+class _ThreadCache(threading.local):
     """Values kept from one call to the next in this thread."""
 
     def __init__(self) -> None:
         self.models: torch.Tensor | None = None  # of the last message
         self.sent: bytes | None = None  # the bytes that they were read from
         # Clients whose calls follow, by message, and what those that trained already contribute.
-        self.waiting, self.made = dict[str, int](), dict[str, Contributed]()
+        self.waiting, self.made = dict[str, int](), dict[str, TrialContributions]()
 
 
-_KEPT = _Kept()
+_KEPT = _ThreadCache()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
@@ -196,7 +202,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     _KEPT.made = {}
 
 
-def trained_together(request: Request, task: Task, alone: Callable[[], Contributed]) -> Contributed:
+def trained_together(request: Request, task: ClientTask, alone: Callable[[], TrialContributions]) -> TrialContributions:
     """Return a client's contribution, computed together with the announced clients, or by `alone`.
 
     Parameters

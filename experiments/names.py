@@ -15,7 +15,7 @@ class Engine(StrEnum):
     LOCAL = "local"
 
 
-class Utility(StrEnum):
+class UtilityColumn(StrEnum):
     """The utility of a model: a column of the run's trials."""
 
     ACCURACY = "accuracy"

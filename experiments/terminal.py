@@ -9,7 +9,7 @@ from rich.table import Table
 from fl_audit.experiments.verbosity import plain
 
 
-class PlainConsole(Console):
+class EscapingConsole(Console):
     """A console of rich that writes control characters in its output as escapes."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -20,7 +20,7 @@ class PlainConsole(Console):
 
 def console(stderr: bool = False) -> Console:
     """Return a console for standard output, or for standard error, without markup in brackets."""
-    return PlainConsole(stderr=stderr, markup=False)
+    return EscapingConsole(stderr=stderr, markup=False)
 
 
 def print_table(

@@ -118,7 +118,7 @@ def _is_plain(one: str) -> bool:
     return one.isprintable() or one in _LAYOUT or unicodedata.category(one) == "Zs"
 
 
-class PlainStream(io.TextIOBase):
+class EscapingStream(io.TextIOBase):
     """A text stream whose control characters, except for ends of lines and tabs, are written as escapes.
 
     Column names, labels and names of files come from other people, and a terminal would obey control characters in
@@ -154,12 +154,12 @@ def protect_terminal() -> None:
     """Keep all later output from acting on the terminal, and make it printable in any encoding."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None or isinstance(stream, PlainStream):
+        if stream is None or isinstance(stream, EscapingStream):
             continue
         if isinstance(stream, io.TextIOWrapper):
             codecs.register_error(_READABLE, _readable)
             stream.reconfigure(errors=_READABLE)
-        setattr(sys, name, cast(TextIO, PlainStream(stream)))
+        setattr(sys, name, cast(TextIO, EscapingStream(stream)))
 
 
 def _readable(error: UnicodeError) -> tuple[str, int]:

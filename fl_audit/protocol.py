@@ -7,7 +7,7 @@ import numpy as np
 from fl_audit.arrays import Flags
 
 
-class Query(StrEnum):
+class NonTrainingQuery(StrEnum):
     """Questions that a server asks besides training."""
 
     IDENTIFY = "identify"

@@ -15,7 +15,7 @@ _DIGITS, _DIGITS_OF_SHARE = 4, 3  # significant digits of a claim, and of a numb
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedInterval:
     """A number, the ends of its interval, and the claim beside it, as text."""
 
     value: str
@@ -31,7 +31,7 @@ class Rounded:
 
 def rounded(
     value: float | None, low: float | None, high: float | None, claim: float | None = None, is_share: bool = False
-) -> Rounded:
+) -> RoundedInterval:
     """Return a number, its interval and the claim beside it as text, rounded together.
 
     The ends have two significant digits of the width of the interval, three where the first is 1. Digits are added to a
@@ -71,7 +71,7 @@ def rounded(
         texts[1] = NO_LIMIT
     if is_unlimited(high):
         texts[2] = NO_LIMIT
-    return Rounded(texts[0], texts[1], texts[2], scale.text(claim, claimed))
+    return RoundedInterval(texts[0], texts[1], texts[2], scale.text(claim, claimed))
 
 
 def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:

@@ -241,7 +241,7 @@ def place_of(top: str) -> str | None:
     return getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), "Python itself")
 
 
-class Portable(Generic[T]):
+class PortableValue(Generic[T]):
     """A value for another process, which unpickles it after it has called `search_last`.
 
     Ray puts the directory in which a run was started first in the path of its workers. Pickles name functions by their
@@ -264,7 +264,7 @@ class Portable(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value of a `Portable`, which the driver of the same run pickled; nothing is unpickled from files."""
+    """Return the value of a `PortableValue`, which the driver of the same run pickled; no file is unpickled."""
     search_last(Path(directory))
     return pickle.loads(pickled)
 

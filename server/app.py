@@ -22,30 +22,30 @@ from fl_audit.federation.contributions import private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import ServerRound, View, kept_of
+from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
 from fl_audit.federation.public_directions import number_of_directions
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.allocator import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server import evaluator as evaluation
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
-from fl_audit.server.results import BatchResult, MoreQueries, ResultSink, TargetOutputs
+from fl_audit.server.results import BatchResult, FinalQueries, ResultSink, TargetOutputs
 from fl_audit.server.user_losses import of_users
 from fl_audit.strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
+from fl_audit.strategies.challenger_log import ChallengerLog, open_shares
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.insider_queries import CanaryQueries, InsiderQueries, ScoreQueries, TargetQueries
 from fl_audit.strategies.loss_queries import FederatedLosses, LossQueries
-from fl_audit.strategies.opening import Opening, open_shares
-from fl_audit.strategies.queries import AccountantNotes
+from fl_audit.strategies.queries import AccountantStates
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.residuals import ResidualsLayout
 
-_Queries = InsiderQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantNotes
+_Queries = InsiderQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantStates
 """Questions to parties, or their reports, beside contributions, which leave columns in the tables."""
 _Wave = tuple[TrialBatch, ...]
 _OnRound = Callable[[int], None]  # is told the number of trials that moved one round
@@ -74,7 +74,7 @@ class FederationPlan:
     # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
-    more: MoreQueries = field(default_factory=MoreQueries)  # further queries to final models about the targets
+    more: FinalQueries = field(default_factory=FinalQueries)  # further queries to final models about the targets
     initial: InitialWeights = InitialWeights.DRAWN  # start of training
 
     @property
@@ -97,7 +97,7 @@ class FederationClock:
 class _ReleaseRecorder:
     """A recorder of the clients' view of the first trials."""
 
-    view: View  # the view of clients: noisy sums or models
+    view: InsiderView  # the view of clients: noisy sums or models
     keep: int  # of how many trials
     on_round: _OnRound
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
@@ -265,14 +265,14 @@ def _play_wave(
         )
 
 
-def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Opening | None:
+def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> ChallengerLog | None:
     """Return the store of secrets that are opened after the run; None if the audit opens none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
         return None
     places = tuple(number for number, _ in sampled_places(federation.model.layout))
-    return Opening(public, challenger, audit.opened_target(federation), places)
+    return ChallengerLog(public, challenger, audit.opened_target(federation), places)
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
@@ -325,7 +325,7 @@ def _round_queries(
     round_queries, public = list[_Queries](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
-        round_queries.append(AccountantNotes(plan.evaluated_releases, shards, private_steps(public.mechanism)))
+        round_queries.append(AccountantStates(plan.evaluated_releases, shards, private_steps(public.mechanism)))
     round_queries += _release_queries(federation, insiders, wave, challenger)
     if plan.federated_losses is not None:
         federated = plan.federated_losses

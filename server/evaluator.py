@@ -28,7 +28,7 @@ from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
-from fl_audit.released_model.fits_of_trials import FIT, fits_of_trials
+from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
 

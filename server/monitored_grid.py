@@ -8,10 +8,10 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.protocol import Key, Query, Record
+from fl_audit.protocol import Key, NonTrainingQuery, Record
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.grids import GridAround
+from fl_audit.strategies.grids import DelegatingGrid
 from fl_audit.strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
@@ -29,7 +29,7 @@ _GRACE_SECONDS = 5.0
 """Extra time of the server beyond a client's own time limit, so that the client ends itself first where it can."""
 
 
-class MonitoredGrid(GridAround):
+class MonitoredGrid(DelegatingGrid):
     """Flower's grid, with a limit on silence instead of one on the whole exchange.
 
     As long as a call is under way, a reply comes within the time limit of one call, however many calls are queued.
@@ -122,7 +122,7 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
 def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
     """Ask nodes for their partitions, and return the nodes by partition."""
     config = RecordDict({Record.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
-    questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
+    questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
     found = {}
     for reply in MonitoredGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
         if reply.has_error():

@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.audits.membership.confidence import Queries, label_log_probability, scaled_confidence
+from fl_audit.audits.membership.record_confidences import Queries, label_log_probability, scaled_confidence
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.encoding import Attribute
 from fl_audit.federation.loaded_federation import LoadedFederation
@@ -118,7 +118,7 @@ QUERIES, VALUES = "queries", "values"
 
 
 @dataclass(frozen=True)
-class MoreQueries:
+class FinalQueries:
     """Further questions about the targets to the final models."""
 
     queries: int = 1  # number of queries about each target; 1 is its records alone
@@ -136,7 +136,7 @@ class TargetOutputs:
     evaluated: Sequence[int]  # numbers of the releases that are shown
     sees_weights: bool = False  # whether what a white-box attacker sees is kept, of three releases, the last among them
     is_active: bool = False  # whether the losses of all releases are, because an insider pushes them up
-    more: MoreQueries = field(default_factory=MoreQueries)  # further queries
+    more: FinalQueries = field(default_factory=FinalQueries)  # further queries
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))

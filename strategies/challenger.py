@@ -11,13 +11,13 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.audits.canaries.directions import canary_coin
-from fl_audit.federation.contributions import OwnDraws, step_sample
+from fl_audit.audits.canaries.canary_draws import canary_coin
+from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.federation.randomised_records import randomised_records, record_pair
 from fl_audit.federation.result_columns import ResultColumns
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.randomness import Purpose, generator
 from fl_audit.trials import TrialBatch
 
@@ -211,7 +211,7 @@ def _takes_part(
         case Unit.RECORD | Unit.USER:
             units = federation.units_of(federation.victim)
             if mechanism.noise.origin is NoiseOrigin.TRAINING:
-                draws = OwnDraws(challenger.noise_seed(federation.victim), tuple(batch.trials))
+                draws = ClientRandomness(challenger.noise_seed(federation.victim), tuple(batch.trials))
                 drawn = step_sample(mechanism, len(units), draws, server_round)
             else:
                 drawn = challenger.participation(batch.trials, server_round, federation.victim, len(units), rate)

@@ -13,12 +13,12 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.contributions import OwnDraws, step_sample
+from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.participations.participation import in_turn
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.challenger import SeededChallenger
@@ -132,7 +132,7 @@ def _samples_of_steps(
         return None
     taking_part = np.zeros((batch.count, roster.units), dtype=np.bool_)
     for client, shard in enumerate(roster.shards):
-        draws = OwnDraws(challenger.noise_seed(client), tuple(batch.trials))
+        draws = ClientRandomness(challenger.noise_seed(client), tuple(batch.trials))
         taking_part[:, shard] = step_sample(public.mechanism, len(shard), draws, server_round)
     return torch.from_numpy(taking_part)
 
@@ -156,7 +156,7 @@ class ReceivedContribution:
 
 
 @dataclass(frozen=True)
-class Received:
+class RoundResult:
     """The result of a round."""
 
     total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
@@ -167,7 +167,7 @@ class Received:
 
 def receive(
     public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
-) -> Received:
+) -> RoundResult:
     """Read all contributions of a round.
 
     Parameters
@@ -208,7 +208,7 @@ def receive(
             sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
         if one.client == victim and public.threat_model.adversary is Adversary.SERVER:
             own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
-    return Received(total, sensitivity, bits, own)
+    return RoundResult(total, sensitivity, bits, own)
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:

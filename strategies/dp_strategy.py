@@ -24,22 +24,22 @@ from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.arrays import Floats, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.observed_rounds import ServerRound, SideInformation, Step
+from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
-from fl_audit.mechanisms.noise import add_noise
+from fl_audit.mechanisms.remaining_noise import add_noise
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import (
     ClientRoster,
     ContributionCall,
-    Received,
     ReceivedContribution,
+    RoundResult,
     call_of,
     receive,
 )
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.opening import Opening
 from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RoundQueries
 from fl_audit.strategies.replies import Answer, read_replies
 from fl_audit.trials import TrialBatch
@@ -63,7 +63,7 @@ class DPStrategy(Strategy):
     round_queries: Sequence[RoundQueries] = ()  # what parties are asked beside their contributions
     # Whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
     is_over: Callable[[], bool] = lambda: False
-    opening: Opening | None = None  # keeps what the challenger opens after the run; None keeps nothing
+    opening: ChallengerLog | None = None  # keeps what the challenger opens after the run; None keeps nothing
     transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, ContributionCall] = field(init=False, default_factory=dict)
@@ -169,7 +169,7 @@ class DPStrategy(Strategy):
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
-    def _release(self, batch: TrialBatch, server_round: int, read: Received) -> Array:
+    def _release(self, batch: TrialBatch, server_round: int, read: RoundResult) -> Array:
         """Make the release of a batch, and return the models that it leads to."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
@@ -185,10 +185,10 @@ class DPStrategy(Strategy):
         transcript.models = [*transcript.models[-2:], moved]
         transcript.made = ServerRound(server_round, tuple(transcript.models), total, side, transcript.steps)
         if mechanism.rounds_needed > 1:
-            transcript.steps = (*transcript.steps, Step(before, total))[1 - mechanism.rounds_needed :]
+            transcript.steps = (*transcript.steps, EarlierRound(before, total))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
-    def _side_information(self, batch: TrialBatch, server_round: int, read: Received) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
         """Return the adversary's side information on a round beside the release, and adapt the clipping norms."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
@@ -218,7 +218,7 @@ class DPStrategy(Strategy):
         shown[:, self.public.pair.index] = False
         return shown
 
-    def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
+    def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> RoundResult:
         """Return the contributions of the clients, checked, and summed in the order of partitions."""
         contributions = []
         for one in self._calls[batch.name].asked:

@@ -18,7 +18,7 @@ RUN_ID, FIRST_NODE = 1, 2  # the run of a room, and the node of its first client
 _SERVER = 1
 
 
-class GridAround(Grid):
+class DelegatingGrid(Grid):
     """A grid around another one, to which it delegates everything that it does not override."""
 
     def __init__(self, grid: Grid) -> None:
@@ -103,7 +103,7 @@ class InProcessGrid(Grid):
         return [reply for message in messages if (reply := self._answer(message)) is not None]
 
 
-class RecordedGrid(GridAround):
+class RecordedGrid(DelegatingGrid):
     """A grid of Flower's with a recorder; everything else is unchanged."""
 
     def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:

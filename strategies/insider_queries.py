@@ -17,7 +17,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import show
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.protocol import Key, Query
+from fl_audit.protocol import Key, NonTrainingQuery
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RoundQueries, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array
@@ -25,7 +25,7 @@ from fl_audit.trials import TrialBatch
 from fl_audit.verdict.innovations import SMALLEST_SIGNAL
 from fl_audit.verdict.residuals import Residuals, ResidualsLayout
 
-_OBSERVE = f"query.{Query.OBSERVE}"
+_OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 
 
 @dataclass

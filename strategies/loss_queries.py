@@ -21,7 +21,7 @@ from flwr.app import Array, ArrayRecord, Message
 from fl_audit.array_packing import pack
 from fl_audit.arrays import Floats
 from fl_audit.federation.result_columns import ResultColumns
-from fl_audit.protocol import Key, Query, models_key
+from fl_audit.protocol import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
@@ -30,7 +30,7 @@ from fl_audit.strategies.queries import BatchProgress, More, RoundQueries, Write
 from fl_audit.strategies.replies import Answer, read_array
 from fl_audit.trials import TrialBatch
 
-_RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
+_RANGE, _MOMENTS = f"query.{NonTrainingQuery.LOSS_RANGE}", f"query.{NonTrainingQuery.LOSS_MOMENTS}"
 _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN, Key.SQUARES)}
 
 

@@ -2,7 +2,7 @@
 
 Messages that are sent together form one exchange. The exchange of round i is number i; after the last round k come as
 many more as the queries need, without contributions. In exchange i a strategy can ask about the releases up to i - 1,
-while the clients work on round i. `AccountantNotes` asks nothing: it reads the notes in contributions.
+while the clients work on round i. `AccountantStates` asks nothing: it reads the notes in contributions.
 """
 
 import json
@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
-from fl_audit.federation.observed_rounds import ServerRound, Step
+from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import PrivateSteps
@@ -39,7 +39,7 @@ class BatchProgress:
     made: ServerRound | None = None  # the newest round; None before the first
     optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server optimizer
     norms: Tensor | None = None  # the clipping norms of the next round where they are adaptive, float64 (trials,)
-    steps: tuple[Step, ...] = ()  # the newest rounds, as many as an observer may need to weigh the next one
+    steps: tuple[EarlierRound, ...] = ()  # the newest rounds, as many as an observer may need to weigh the next one
     # Sum of the centred bits of an adaptive norm in the newest round, before noise, float64 (trials,): a secret of the
     # challenger's.
     bits: Tensor | None = None
@@ -104,7 +104,7 @@ _NOTHING = _Counted(np.nan, np.nan, 0)
 
 
 @dataclass
-class AccountantNotes(RoundQueries):
+class AccountantStates(RoundQueries):
     """Asks nothing: the state of a client's accountant is sent with its contribution."""
 
     evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models

@@ -23,8 +23,8 @@ from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run_directory import public_part
+from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.privacy.names import Accountant
-from fl_audit.privacy.scores import rho_alpha
 
 CONFIG = small_toml(
     model={"name": "logistic"},

@@ -9,14 +9,21 @@ import pytest
 from fl_audit.adjacency import Unit
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.studies.client_accuracy import WAYS, Way, accuracy_figure, conclusions, federations, settings
+from fl_audit.experiments.studies.client_accuracy import (
+    WAYS,
+    TrainingMethod,
+    accuracy_figure,
+    conclusions,
+    federations,
+    settings,
+)
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.report.style import to_png
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
-def test_every_point_guarantees_what_it_is_named_after(way: Way, published_data: Path) -> None:
+def test_every_point_guarantees_what_it_is_named_after(way: TrainingMethod, published_data: Path) -> None:
     for federation in federations(published_data, quick=True):
         plan = resolve(parse_config(settings(federation, way, 10.0, 2)))
         assert plan.guarantee is not None

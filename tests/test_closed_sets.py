@@ -32,16 +32,16 @@ OPEN = {
     "fl_audit/data/workbooks.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/local_training/neighbours.py": "data sets and items of any kind",
-    "fl_audit/local_training/readings.py": "samplers of any loader",
-    "fl_audit/local_training/training_function.py": "what a user's function returned",
+    "fl_audit/local_training/opacus_introspection.py": "samplers of any loader",
+    "fl_audit/local_training/training_function_audit.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacked_layers.py": "modules of torch",
     "fl_audit/audits/common/findings_guarantee.py": "tuples of events of any length",
-    "fl_audit/verdict/messages_of_tests.py": "ways to write a number, as templates name them",
+    "fl_audit/verdict/verdict_messages.py": "ways to write a number, as templates name them",
     "fl_audit/report/formatting.py": "values of any type",
     "tests/validation/faulty_mechanisms/mechanism.py": "kinds of dtypes of numpy",
     "strategies/black_box/audited_system.py": "objects of an app",
-    "strategies/review/records.py": "nodes of Python code",
+    "strategies/review/record_privacy_mentions.py": "nodes of Python code",
 }
 """Files with a match that is not over a closed set, and over what it is."""
 

@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "pydantic", "matplotlib", "pyarrow", "filelock")
 CLIENTS = {
     "canary": "from fl_audit.clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
-    "budget": "from fl_audit.clients.budget import budget_mod; from fl_audit.privacy.terms import TrainingTerms",
+    "budget": (
+        "from fl_audit.clients.budget_guard import budget_mod; "
+        "from fl_audit.privacy.stated_releases import TrainingTerms"
+    ),
     "in-place": (
         "from fl_audit.strategies.black_box import Audit, StatedClaim, held, insider; "
         "Audit(StatedClaim('add-remove-client', epsilon=4.0, delta=1e-5)).insider()"
@@ -72,7 +75,7 @@ def test_the_small_package_is_enough(unpacked: Path) -> None:
         "import fl_audit\n"
         f"assert fl_audit.__file__.startswith({str(unpacked)!r})\n"
         "from fl_audit.privacy.ledger import LedgerLine, spent\n"
-        "from fl_audit.privacy.terms import TrainingTerms\n"
+        "from fl_audit.privacy.stated_releases import TrainingTerms\n"
         "line = LedgerLine('', TrainingTerms('add-remove-record', 2.0, 30, 0.1))\n"
         "print(round(spent((line,), 1e-5).epsilon, 3))"
     )

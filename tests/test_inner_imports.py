@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.main import Commands, app
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +73,7 @@ def test_modules_that_are_imported_late_are_those_that_type_checkers_see(path: P
     seen = [
         f"{one.module}.{name.name}"
         for one in ast.walk(ast.parse(path.read_text()))
-        if isinstance(one, ast.ImportFrom) and one.module != "fl_audit.late_modules"
+        if isinstance(one, ast.ImportFrom) and one.module != "fl_audit.lazy_imports"
         for name in one.names
         if name.asname
     ]
@@ -83,9 +83,9 @@ def test_modules_that_are_imported_late_are_those_that_type_checkers_see(path: P
 
 
 def test_a_late_module_is_the_module_itself_and_an_unknown_one_is_an_error() -> None:
-    assert late.paths is import_module("fl_audit.experiments.figures.paths")
+    assert lazy_imports.paths is import_module("fl_audit.experiments.figures.paths")
     with pytest.raises(AttributeError, match="no attribute 'misspelt'"):
-        late.misspelt  # type: ignore[attr-defined]  # noqa: B018
+        lazy_imports.misspelt  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_list_of_commands_says_what_their_own_help_begins_with() -> None:

@@ -16,7 +16,7 @@ from fl_audit.audits.membership.names import Attack
 from fl_audit.audits.sections import own_section
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config

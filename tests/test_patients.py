@@ -24,7 +24,7 @@ from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 ROWS, PATIENTS = 300, 80
 FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--trials", "4", "--rounds", "2")
@@ -197,7 +197,7 @@ def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
     assert (config.privacy.adjacency, config.training.strategy) == (adjacency, strategy)
 
 
-def shown(contents: RunContents) -> str:
+def shown(contents: ReportContents) -> str:
     screen = StringIO()
     Console(file=screen, width=400).print(summary_table(contents))
     return screen.getvalue()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.experiments import verbosity
-from fl_audit.experiments.terminal import PlainConsole
+from fl_audit.experiments.terminal import EscapingConsole
 
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
 
@@ -22,7 +22,7 @@ CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
 @given(st.text())
 def test_no_control_character_passes(text: str) -> None:
     raw = io.StringIO()
-    cast(TextIO, verbosity.PlainStream(raw)).write(text)
+    cast(TextIO, verbosity.EscapingStream(raw)).write(text)
     assert verbosity.plain(text) == raw.getvalue()
     assert not any((ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160 for one in raw.getvalue())
 
@@ -31,7 +31,7 @@ def test_a_table_of_rich_keeps_its_colours_and_shows_what_would_act() -> None:
     from rich.table import Table
 
     raw = io.StringIO()
-    console = PlainConsole(file=raw, force_terminal=True, color_system="standard", width=100, markup=False)
+    console = EscapingConsole(file=raw, force_terminal=True, color_system="standard", width=100, markup=False)
     table = Table()
     table.add_column(f"name{CLEAR}", style="bold")
     table.add_row(f"x{CLIPBOARD}")

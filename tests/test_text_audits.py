@@ -8,9 +8,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.data.named_arrays import packed
-from fl_audit.data.names import Dissimilarity
-from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
+from fl_audit.data.multi_array_records import packed
+from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.experiments.names import Engine
@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.adapters import SERVERS, settings_of, verdict_of, write_texts
 
@@ -193,7 +193,7 @@ REFUSED: dict[str, tuple[Sections, str]] = {
 """Settings that are refused for texts, and the end of the message."""
 
 
-def play(place: Path, changes: Sections, directory: Path) -> RunContents:
+def play(place: Path, changes: Sections, directory: Path) -> ReportContents:
     return run_audit(plan_of(place, changes), directory / "run", Engine.LOCAL, with_report=False)
 
 

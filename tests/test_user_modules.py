@@ -13,7 +13,7 @@ from small_audits import tiny_toml
 from fl_audit import user_modules
 from fl_audit.errors import InputError
 from fl_audit.strategies.errors import FederationError
-from fl_audit.user_modules import Portable, import_user_module, search_last
+from fl_audit.user_modules import PortableValue, import_user_module, search_last
 
 ROOT = Path(__file__).parents[1]
 OF_PARTIES = ("server", "clients", "strategies", "experiments")
@@ -75,7 +75,7 @@ def test_the_command_line_imports_ours_and_finds_theirs(theirs: Path) -> None:
 
 def test_what_travels_to_a_worker_that_looks_here_first_is_ours(searched: Path, tmp_path: Path) -> None:
     pickled = tmp_path / "pickled"
-    pickled.write_bytes(pickle.dumps(Portable(FederationError, pickle.dumps)))
+    pickled.write_bytes(pickle.dumps(PortableValue(FederationError, pickle.dumps)))
     program = (
         f"import pickle, sys\nsys.path.insert(0, {str(searched)!r})\n"
         f"print(pickle.loads(open({str(pickled)!r}, 'rb').read()).__module__)\n"

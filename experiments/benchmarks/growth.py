@@ -40,7 +40,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.report.style import to_png
 
@@ -156,7 +156,7 @@ def _child(scratch: Path, engine: Engine, cores: int) -> None:
         yield lambda moved: over.append((time.monotonic(), time.process_time(), sum(busy)))
 
     plan = resolve(parse_config(json.loads((scratch / "run.json").read_text())))
-    parties = Parties(build_app([timed])) if engine is Engine.LOCAL else Parties()
+    parties = PartyApps(build_app([timed])) if engine is Engine.LOCAL else PartyApps()
     run_audit(plan, scratch / "run", engine, progress=noted, parties=parties, with_report=False)
     used, steps = resource.getrusage(resource.RUSAGE_SELF), max(1, len(over) - 1)
     rounds = [(last - first) / steps for first, last in zip(over[0], over[-1], strict=True)]

@@ -29,7 +29,7 @@ from fl_audit.learning.stacked_model import StackedModel
 _RATE, _BATCH = 0.001, 64
 
 
-class Shape(NamedTuple):
+class TrainingShape(NamedTuple):
     """The model and data that are trained."""
 
     name: str
@@ -40,24 +40,27 @@ class Shape(NamedTuple):
     target: float
 
 
-SHAPES = (Shape("446-128-30", "dense-128", 446, 30, 1600, 2.0), Shape("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0))
+SHAPES = (
+    TrainingShape("446-128-30", "dense-128", 446, 30, 1600, 2.0),
+    TrainingShape("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0),
+)
 
 
-class Seconds(NamedTuple):
+class ModelTimes(NamedTuple):
     """The times of one model."""
 
     clock: float
     processor: float
 
 
-def _timed(work: Callable[[], object], count: int) -> Seconds:
+def _timed(work: Callable[[], object], count: int) -> ModelTimes:
     """Return the seconds of a model where the work trains `count` models."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
-    return Seconds((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
+    return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
-def _compared(shape: Shape, trials: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
+def _compared(shape: TrainingShape, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
     """Return the times of a model in a plain loop of `loops` models, and as one of many trials."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
@@ -116,7 +119,7 @@ def main() -> None:
     trials, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
         turns = [_compared(shape, trials, epochs, loops) for _ in range(options.repeat)]
-        loop, ours = (Seconds(*map(median, zip(*way, strict=True))) for way in zip(*turns, strict=True))
+        loop, ours = (ModelTimes(*map(median, zip(*way, strict=True))) for way in zip(*turns, strict=True))
         ratio = median(turn[0].processor / turn[1].processor for turn in turns)
         cells = [f"{value:.4f}" for value in (loop.clock, ours.clock, loop.processor, ours.processor)]
         table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")

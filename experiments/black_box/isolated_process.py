@@ -36,7 +36,7 @@ _LATE = 20.0
 """Seconds in which a process that has sent something may end by itself when its time is over."""
 
 
-class Told(NamedTuple):
+class ProcessResult(NamedTuple):
     """The message of a process, and how it ended."""
 
     values: dict[str, Any] | None  # its last message; None for none
@@ -55,7 +55,9 @@ def temporary_directory() -> Iterator[Path]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def wished_apart(module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool) -> Told:
+def wished_apart(
+    module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
+) -> ProcessResult:
     """Run a module as a program on a user's request, and return its last message and the way it ended.
 
     Parameters
@@ -93,7 +95,7 @@ def run_isolated(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
-) -> Told:
+) -> ProcessResult:
     """Run a module as a program, and return its last message and the way it ended.
 
     Parameters
@@ -137,11 +139,11 @@ def run_isolated(
     found = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else None
     is_done = found is not None and found.pop("is_done")
     if status is None:
-        return Told(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
+        return ProcessResult(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
     # A program that ends by itself before it has said that it is done did not end well, whatever its status is.
     if is_done:
-        return Told(found, "")
-    return Told(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
+        return ProcessResult(found, "")
+    return ProcessResult(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
 
 
 def _pass_on(output: IO[bytes]) -> None:

@@ -21,7 +21,7 @@ from fl_audit.audits.black_box.findings import (
 )
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.local_training.assessment import Assessment, headline, screen
-from fl_audit.local_training.pitfalls import Weight
+from fl_audit.local_training.pitfalls import Severity
 from fl_audit.report.formatting import capital
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.verdict.banner import verdict_banner
@@ -126,7 +126,7 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
     rows = "".join(
         f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen(assessment)
     )
-    broken = [one for one in assessment.found if one.weight is Weight.BREAKS]
+    broken = [one for one in assessment.found if one.weight is Severity.BREAKS]
     page = html_page(
         title=f"{assessment.name}: {assessment.verdict}",
         heading=assessment.name,

@@ -16,7 +16,7 @@ _PROGRAM = "fl_audit.experiments.black_box.training_program"
 
 
 @dataclass(frozen=True)
-class TrainingWishes:
+class TrainingAuditRequest:
     """A user's request for the audit of a training function: the options of the command."""
 
     function: Annotated[
@@ -49,7 +49,7 @@ class TrainingWishes:
             require_number("--claim-delta", self.claim_delta, "numbers above 0 and below 1")
 
 
-def training_apart(wishes: TrainingWishes, out: Path | None = None) -> dict[str, Any]:
+def training_apart(wishes: TrainingAuditRequest, out: Path | None = None) -> dict[str, Any]:
     """Audit a training function in a process of its own, and return the assessment as JSON values.
 
     Parameters

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.errors import choice
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.options import switch
 from fl_audit.experiments.names import Engine
@@ -43,14 +43,14 @@ def check(
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        resolve, check_plan = late.plan.resolve, late.run_check.check_plan
+        resolve, check_plan = lazy_imports.plan.resolve, lazy_imports.run_check.check_plan
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
-        options.print_json(late.run_check.check_json(found))
+        options.print_json(lazy_imports.run_check.check_json(found))
         return
 
     table = Table(title=Text(str(config)), show_header=False)
@@ -72,7 +72,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
-        yield "Columns", "\n".join(late.columns.column_lines(sizes.columns))
+        yield "Columns", "\n".join(lazy_imports.columns.column_lines(sizes.columns))
     for caution in found.cautions:
         yield "Look at", caution.text
     trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch
@@ -94,7 +94,7 @@ def _guarantee(found: "Check") -> str:
     if guarantee is None:
         return "none, so there is nothing that the run could be held to"
     multiplier = guarantee.noise_multiplier
-    multiplied = late.mechanism_messages.multiplied_text(found.plan.public.mechanism)
+    multiplied = lazy_imports.mechanism_messages.multiplied_text(found.plan.public.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
     return (
         f"{noise}epsilon {number_text(guarantee.epsilon)} at delta {guarantee.delta:g} by {guarantee.accountant}, "
@@ -118,7 +118,8 @@ def _limit_of_detection(found: "Check") -> str:
     unit = found.plan.public.mechanism.unit
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
-    breach = f"a breach of {late.noise_estimate.BREACH:g} times the guarantee that lies in the size of the noise alone"
+    times = lazy_imports.noise_estimate.BREACH
+    breach = f"a breach of {times:g} times the guarantee that lies in the size of the noise alone"
     if limits.trials_needed is None:
         enough = f"No number of trials finds {breach}: the verdict can only be inconclusive"
     else:
@@ -127,7 +128,8 @@ def _limit_of_detection(found: "Check") -> str:
         enough = f"{needed} {breach}{verdict}"
     return (
         f"{trials} noise that is {percent(limits.noise_short)} short along the {unit}{others}, which makes an "
-        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {late.family.DETECTION_POWER:g}. "
+        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability "
+        f"{lazy_imports.multiple_testing.DETECTION_POWER:g}. "
         f"{enough}{_limit_of_signal(found)}"
     )
 
@@ -144,7 +146,7 @@ def _limit_of_signal(found: "Check") -> str:
     if signal.trials_needed is None or signal.conclusive:
         return said
     trials = f"{plural(signal.trials_needed, 'trial')} {'finds' if signal.trials_needed == 1 else 'find'}"
-    one = f"one that counts {late.noise_estimate.BREACH:g} times"
+    one = f"one that counts {lazy_imports.noise_estimate.BREACH:g} times"
     return f"{said}. {trials} {one}, so with fewer the verdict is inconclusive"
 
 

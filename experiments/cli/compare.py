@@ -8,7 +8,7 @@ from rich.table import Column, Table
 
 from fl_audit.atomic_files import read_summary, write_text
 from fl_audit.errors import InputError, choice
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
 from fl_audit.experiments.comparisons.rows import differences, rows
 from fl_audit.experiments.exports.badge import badge
@@ -36,7 +36,7 @@ def compare(
     """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*."""
     found = rows(runs)
     if plot is not None:
-        late.paths.save_figure(late.figure.comparison_figure(found), plot)
+        lazy_imports.paths.save_figure(lazy_imports.figure.comparison_figure(found), plot)
     if as_json:
         print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return
@@ -94,7 +94,7 @@ def _in_words(row: "RunRow") -> dict[str, str]:
     return guarantee | {name: cell(entry) for name, entry in row.findings.items()}
 
 
-class _Target(StrEnum):
+class _ExportFormat(StrEnum):
     """The format of an export."""
 
     TENSORBOARD = "tensorboard"
@@ -104,7 +104,7 @@ class _Target(StrEnum):
 
 def export(
     runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
-    to: Annotated[str, option("NAME", f"One of {', '.join(_Target)}.")],
+    to: Annotated[str, option("NAME", f"One of {', '.join(_ExportFormat)}.")],
     out: Annotated[
         str,
         option(
@@ -114,14 +114,15 @@ def export(
     experiment: Annotated[str, option("NAME", "MLflow's experiment.")] = "fl-audit",
 ) -> None:
     """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
-    if choice(_Target, "--to", to) is _Target.BADGE:
+    if choice(_ExportFormat, "--to", to) is _ExportFormat.BADGE:
         _write_badge(runs, Path(out))
         return
-    for run in [late.stored_run.read_run(path) for path in runs]:
-        if to == _Target.TENSORBOARD:
-            print(f"tensorboard: {late.trackers.to_tensorboard(run, Path(out))}")
+    for run in [lazy_imports.stored_run.read_run(path) for path in runs]:
+        if to == _ExportFormat.TENSORBOARD:
+            print(f"tensorboard: {lazy_imports.trackers.to_tensorboard(run, Path(out))}")
         else:
-            print(f"mlflow: run {late.trackers.to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
+            stored = lazy_imports.trackers.to_mlflow(run, out, experiment)
+            print(f"mlflow: run {stored} in experiment {experiment} at {out}")
 
 
 def _write_badge(runs: list[Path], out: Path) -> None:

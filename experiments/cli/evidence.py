@@ -9,7 +9,7 @@ import numpy as np
 from fl_audit.arrays import finite
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError, choice
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.number_files import columns_for, read_numbers
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, switch
 from fl_audit.experiments.runs.progress import at_work
@@ -83,7 +83,8 @@ def bound(
         any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
         asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
         of_canaries = [
-            late.bounds.one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked
+            lazy_imports.bounds.one_run_bound(members, others, delta, confidence, one, guesses, (), dimension)
+            for one in asked
         ]
         if as_json:
             print_json(of_canaries[0].to_json())
@@ -92,12 +93,14 @@ def bound(
         return
     if as_json or method is not None:
         found = [
-            late.lower_bounds.epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))
+            lazy_imports.lower_bounds.epsilon_lower_bound(
+                members, others, delta, confidence, BoundMethod(method or _METHOD)
+            )
         ]
     else:
-        found = list(late.lower_bounds.applicable_bounds(members, others, delta, confidence))
+        found = list(lazy_imports.lower_bounds.applicable_bounds(members, others, delta, confidence))
     if as_json:
-        print_json(late.lower_bounds.bound_json(found[0]))
+        print_json(lazy_imports.lower_bounds.bound_json(found[0]))
     else:
         _print(found, f"{title} members and {len(others)} non-members")
 
@@ -154,16 +157,16 @@ def epsilon_star(
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
-        late.paths.require_figure_path(plot)
+        lazy_imports.paths.require_figure_path(plot)
     names = columns_for(column)
     member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
-        found = late.star_estimate.estimate_epsilon_star(
+        found = lazy_imports.star_estimate.estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
-        late.paths.save_figure(
-            late.guarantee.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
+        lazy_imports.paths.save_figure(
+            lazy_imports.guarantee.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
         )
     if as_json:
         print_json(_estimate_json(found))

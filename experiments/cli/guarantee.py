@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import finite
 from fl_audit.errors import InputError, choice, require
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
@@ -24,10 +24,10 @@ from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
-from fl_audit.privacy import late as late_privacy
-from fl_audit.privacy.ledger import LedgerLine
-from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy import lazy_imports as late_privacy
+from fl_audit.privacy.ledger import LedgerTraining
+from fl_audit.privacy.names import Accountant, MultiplierReference, Sensitivities
+from fl_audit.privacy.stated_releases import StatedReleases
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim
@@ -174,7 +174,7 @@ class TermsOptions:
     """The options on the noise and the rounds of a training."""
 
     noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
-    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value
+    noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
     rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None
     adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None
     sensitivity: Annotated[
@@ -182,7 +182,7 @@ class TermsOptions:
     ] = None
     clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
 
-    def terms(self, sampling_rate: float, may_lack: bool) -> TrainingTerms | None:
+    def terms(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
         """Return the terms of the training; None where none are given and they may be lacking.
 
         Parameters
@@ -206,8 +206,8 @@ class TermsOptions:
         neighbours = choice(Adjacency, "--adjacency", self.adjacency)
         over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
         both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
-        require(self.sensitivity is None or over is NoiseOver.SENSITIVITY, both)
-        return TrainingTerms(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
+        require(self.sensitivity is None or over is MultiplierReference.SENSITIVITY, both)
+        return StatedReleases(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
 
 
 def account(
@@ -232,7 +232,7 @@ def account(
     assert terms is not None, "asked for above"
     if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
-    noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
+    noise, said = real_noise(LedgerTraining("", terms, sensitivity, clipping_norm), delta)
     events = late_privacy.events.gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
 
     def found(name: Accountant) -> _Row:
@@ -264,7 +264,7 @@ def _answer(
     if beside:
         print(beside, file=sys.stderr if shown.as_json else sys.stdout)
     if shown.plot is not None:
-        late.paths.save_figure(late.guarantee.guarantee_figure(best.guarantee), shown.plot, dpi=150)
+        lazy_imports.paths.save_figure(lazy_imports.guarantee.guarantee_figure(best.guarantee), shown.plot, dpi=150)
         if not shown.as_json:
             print(f"figure: {shown.plot}")
 

@@ -13,9 +13,9 @@ import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
-from fl_audit.data.names import AcrossClients, RecordAxes
+from fl_audit.data.option_names import RecordAxes, UsersAcrossClients
 from fl_audit.errors import InputError, expanded_path, require, require_number
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
     DataDirOption,
@@ -52,7 +52,11 @@ class ReadingOptions:
     )
     user_across_clients: Annotated[
         str | None,
-        option("NAME", f"Users with records at several owners: {' or '.join(AcrossClients)}.", among=AcrossClients),
+        option(
+            "NAME",
+            f"Users with records at several owners: {' or '.join(UsersAcrossClients)}.",
+            among=UsersAcrossClients,
+        ),
     ] = None
     drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None
     missing: Annotated[
@@ -176,9 +180,9 @@ def init(
     data, label = _asked_data(data, label, {name: settings[name] for name in _HOW_TO_READ})
     training = training.asked(is_by_owners=reading.owner is not None)
     target, value = named or _asked_target()
-    wishes = late.new_config.ConfigRequest(data, target, value, label, table=settings, **vars(training))
+    wishes = lazy_imports.new_config.ConfigRequest(data, target, value, label, table=settings, **vars(training))
     with at_work("loading the data, accounting the guarantee"):
-        text, notes = late.new_config.config_or_remedies(wishes, place)
+        text, notes = lazy_imports.new_config.config_or_remedies(wishes, place)
     write_text(file, text)
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)
@@ -190,9 +194,9 @@ def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any])
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
-    if late.new_config.data_name(data) == "csv" and label is None and is_asking():
-        with late.new_config.in_options():
-            header = late.tables.column_names(expanded_path(data), written)
+    if lazy_imports.new_config.data_name(data) == "csv" and label is None and is_asking():
+        with lazy_imports.new_config.in_options():
+            header = lazy_imports.tables.column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
 

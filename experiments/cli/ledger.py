@@ -9,13 +9,13 @@ from fl_audit.experiments.cli.options import print_json
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
-from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.stated_releases import StatedReleases
 
 
 def account_ledger(
     path: Path,
-    terms: TrainingTerms | None,
+    terms: StatedReleases | None,
     delta: float,
     name: str | None,
     sensitivity: float | None,
@@ -48,7 +48,7 @@ def account_ledger(
         raise InputError("--name, --sensitivity or --clipping-norm without a training: accepted with its noise")
     refused = None
     if terms is not None:
-        line = LedgerLine(name or "", terms, sensitivity, clipping_norm)
+        line = LedgerTraining(name or "", terms, sensitivity, clipping_norm)
         refused = None if add_to_ledger(path, line, budget, delta) else line
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
@@ -87,7 +87,7 @@ def account_ledger(
         raise typer.Exit(OVER_BUDGET)
 
 
-def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
+def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
     """Return the noise over a contribution's real effect on the sum, and a sentence about it.
 
     The sentence states the epsilon under a wrong sensitivity, and is empty where the sensitivity is right.
@@ -101,7 +101,7 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
     """
     if line.shortfall == 1:
         return line.noise_multiplier, ""
-    real, stated = (spent((one,), delta).epsilon for one in (line, LedgerLine(line.name, line.terms)))
+    real, stated = (spent((one,), delta).epsilon for one in (line, LedgerTraining(line.name, line.terms)))
     moves = line.shortfall * (line.sensitivity or 0.0)
     called = f"{line.name}: " if line.name else ""
     return line.noise_multiplier, (

@@ -10,7 +10,7 @@ import numpy as np
 from fl_audit.arrays import Floats, in_one_axis
 from fl_audit.data.files import first_bytes, read_array, read_bytes
 from fl_audit.errors import InputError, require
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,14 +104,14 @@ def _listed(path: Path, lines: list[str]) -> Floats:
 
 def _of_table(path: Path, column: str | None) -> Floats:
     """Return the numbers in a column of a table."""
-    text = late.table_text.read_table_text(path, names=() if column is None else (column,))
+    text = lazy_imports.table_text.read_table_text(path, names=() if column is None else (column,))
     header = text.header
     if column is None and len(header) > 1:
         are_names = all(_numbers([name]) is None for name in header)
         columns = f"{path} has columns {', '.join(header[:20])}: name one with --column"
         lacking = "several numbers a line and no line of names (decimals have a point)"
         raise InputError(columns if are_names else f"{path} has {lacking}: write one, and choose with --column")
-    cells = late.tables.column_of(text, header[0] if column is None and header else column or "")
+    cells = lazy_imports.tables.column_of(text, header[0] if column is None and header else column or "")
     return _of_cells(path, cells)
 
 

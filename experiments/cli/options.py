@@ -17,10 +17,10 @@ from typer.models import ArgumentInfo, OptionInfo
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.option_groups import with_single_options
 from fl_audit.experiments.names import Engine
-from fl_audit.privacy.names import NoiseOver
+from fl_audit.privacy.names import MultiplierReference
 
 
 class _Plain(Command):
@@ -146,8 +146,8 @@ def complete_setting(incomplete: str) -> list[str]:
     """Return the completions of a `section.key=value`: settings, or the values of one."""
     key, equals, value = incomplete.partition("=")
     if not equals:
-        return [f"{one.key}=" for one in late.settings_reference.settings() if one.key.startswith(key)]
-    words = next((one.choices or () for one in late.settings_reference.settings() if one.key == key), ())
+        return [f"{one.key}=" for one in lazy_imports.settings_reference.settings() if one.key.startswith(key)]
+    words = next((one.choices or () for one in lazy_imports.settings_reference.settings() if one.key == key), ())
     return [f"{key}={word}" for word in words if word.startswith(value)]
 
 
@@ -167,7 +167,7 @@ def engine_for(engine: str, ray_address: str | None) -> Engine:
     return chosen
 
 
-def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) -> NoiseOver:
+def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) -> MultiplierReference:
     """Return the quantity that a noise multiplier multiplies, which has no meaning without one.
 
     Parameters
@@ -179,8 +179,8 @@ def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) ->
     flag
         Flag that sets the noise multiplier.
     """
-    over = choice(NoiseOver, "--noise-over", noise_over)
-    fits = noise_multiplier is not None or over is NoiseOver.SENSITIVITY
+    over = choice(MultiplierReference, "--noise-over", noise_over)
+    fits = noise_multiplier is not None or over is MultiplierReference.SENSITIVITY
     require(fits, f"--noise-over {over} without {flag}: accepted is it beside {flag}")
     return over
 
@@ -207,7 +207,7 @@ NoiseOverOption = Annotated[
         "NAME",
         "What the noise multiplier multiplies: the sensitivity, which is 2 x clipping norm where a unit is replaced, "
         "or the clipping-norm, as Opacus, TensorFlow Privacy, dp-accounting and Flower quote it.",
-        among=NoiseOver,
+        among=MultiplierReference,
     ),
 ]
 JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing else.")]

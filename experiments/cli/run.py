@@ -11,21 +11,21 @@ import typer
 from fl_audit.data.catalogue import load_source
 from fl_audit.device import Device
 from fl_audit.errors import InputError
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from fl_audit.experiments.cli.options import option, switch
 from fl_audit.experiments.names import VIOLATED, Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.experiments.runs.requested_run import play, whole_run
 from fl_audit.experiments.runs.run_paths import is_begun, require_run
-from fl_audit.experiments.runs.whole_run import play, whole_run
 from fl_audit.experiments.terminal import console
 from fl_audit.experiments.verbosity import is_quiet
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.plan import AuditPlan
-    from fl_audit.report.finding import RunContents
+    from fl_audit.report.finding import ReportContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
 FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]
@@ -89,8 +89,8 @@ def run(
     _end_if_violated(contents, fail_on_violation)
 
 
-def _end_if_violated(contents: "RunContents", is_failure: bool) -> None:
-    if is_failure and contents.summary["verdict"] == late.verdict.Verdict.VIOLATED:
+def _end_if_violated(contents: "ReportContents", is_failure: bool) -> None:
+    if is_failure and contents.summary["verdict"] == lazy_imports.verdict.Verdict.VIOLATED:
         raise typer.Exit(VIOLATED)
 
 
@@ -100,7 +100,7 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
     Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
     """
     require_run(directory)
-    result = late.replay.replay(directory)
+    result = lazy_imports.replay.replay(directory)
     found = result.agreement(directory)
     if as_json:
         rows = {
@@ -135,7 +135,7 @@ def report(
         if place is not None:
             require_run(place)
     with at_work("getting ready"):
-        rebuild_report = late.run.rebuild_report
+        rebuild_report = lazy_imports.run.rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
@@ -147,22 +147,22 @@ def _tell_data(plan: "AuditPlan") -> None:
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
-    for line in late.columns.column_lines(source.columns):
+    for line in lazy_imports.columns.column_lines(source.columns):
         print(f"column {line}")
-    for caution in late.data_warnings.data_warnings_of(plan):
+    for caution in lazy_imports.data_warnings.data_warnings_of(plan):
         print(f"look at: {caution.text}")
 
 
-def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
+def _print(contents: "ReportContents", directory: Path, as_json: bool) -> None:
     if as_json:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
         options.print_json(contents.summary | places)
         return
-    console().print(late.first_screen.summary_table(contents))
+    console().print(lazy_imports.first_screen.summary_table(contents))
     _tell_report(directory)
 
 
 def _tell_report(directory: Path) -> None:
-    hindrance = late.report_files.hindrance()
+    hindrance = lazy_imports.report_files.hindrance()
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance}" if hindrance else f"the same as PDF: {directory / 'report.pdf'}")

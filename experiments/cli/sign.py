@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.errors import require
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import DirectoryArgument, JsonOption, option, print_json, switch
 from fl_audit.experiments.names import VIOLATED
 
@@ -30,11 +30,11 @@ def sign(
     It proves who states what, and no more.
     """
     _require_library()
-    found = late.statement.sign(directory, key, late.statement.Signer(name, role), new_key)
+    found = lazy_imports.statement.sign(directory, key, lazy_imports.statement.Signer(name, role), new_key)
     public = key.with_name(f"{key.name}.pub")
     if new_key:
         print(f"key: {key}, for you alone; {public} is for all who verify")
-    print(f"signed: {directory / late.statement.STATEMENT}, {len(found.statement['subject'])} files")
+    print(f"signed: {directory / lazy_imports.statement.STATEMENT}, {len(found.statement['subject'])} files")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
     print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
@@ -52,7 +52,7 @@ def verify(
     Without --key nothing says whose key it is.
     """
     _require_library()
-    found = late.statement.verify(directory, key)
+    found = lazy_imports.statement.verify(directory, key)
     predicate, faults = found.statement["predicate"], _faults(found)
     if as_json:
         print_json(

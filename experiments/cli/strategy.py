@@ -9,7 +9,7 @@ import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.black_box import strategy_process
 from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.cli.options import (
@@ -25,7 +25,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.names import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
-from fl_audit.privacy.names import NoiseOver
+from fl_audit.privacy.names import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
 
@@ -42,7 +42,7 @@ class ClaimOptions:
             "Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."
         ),
     ] = None
-    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value
+    noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
     clipping_norm: Annotated[
         float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")
     ] = None
@@ -131,8 +131,8 @@ def strategy(
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
     for flag, names in given.items():
         for name in names or []:
-            accepted = ", ".join(late.scenarios.BY_NAME)
-            require(name in late.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {accepted}")
+            accepted = ", ".join(lazy_imports.scenarios.BY_NAME)
+            require(name in lazy_imports.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {accepted}")
 
 
 def review(
@@ -191,12 +191,14 @@ def live(
     as_json: JsonOption = False,
 ) -> None:
     """Say what the canaries of a running or finished training certify."""
-    numbers = late.live_audit.measure_live(directory, late.observer_store.seed_in(coins), confidence, finished)
+    numbers = lazy_imports.live_audit.measure_live(
+        directory, lazy_imports.observer_store.seed_in(coins), confidence, finished
+    )
     if as_json:
         print_json(numbers.to_json())
     else:
-        for line in late.live_page.live_lines(numbers):
+        for line in lazy_imports.live_page.live_lines(numbers):
             print(line)
-        print(f"report: {late.live_page.write_live_page(numbers, out or directory / 'report.html')}")
+        print(f"report: {lazy_imports.live_page.write_live_page(numbers, out or directory / 'report.html')}")
     if fail_on_violation and numbers.verdict == "violated":
         raise typer.Exit(VIOLATED)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.atomic_files import write_text
 from fl_audit.errors import choice
-from fl_audit.experiments import late
+from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
 from fl_audit.experiments.cli.options import argument, option, switch
-from fl_audit.experiments.names import Engine, Utility
+from fl_audit.experiments.names import Engine, UtilityColumn
 from fl_audit.experiments.reproductions.names import item_names, require_known
 from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.progress import runs_progress_bar
@@ -39,7 +39,7 @@ def sweep(
     set_: options.SetOption = None,
     out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
     utility: Annotated[
-        str | None, option("accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=Utility)
+        str | None, option("accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=UtilityColumn)
     ] = None,
     engine: options.EngineOption = Engine.RAY.value,
     ray_address: options.AddressOption = None,
@@ -52,7 +52,7 @@ def sweep(
     The trials of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
-    worth = None if utility is None else choice(Utility, "--utility", utility)
+    worth = None if utility is None else choice(UtilityColumn, "--utility", utility)
     chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
@@ -61,7 +61,7 @@ def sweep(
     title = f"Landscape of {config.stem}"
 
     def way_on() -> list[str] | None:
-        if not (directory / late.sweep.RUNS).is_dir():
+        if not (directory / lazy_imports.sweep.RUNS).is_dir():
             return None
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
@@ -71,8 +71,14 @@ def sweep(
         return ["sweep", str(config), *given, *flags]
 
     with goes_on_with(way_on):
-        found = late.sweep.run_sweep(
-            points, directory, late.access.RayOptions.of(run, ray_address), worth, runs_progress_bar, title, chosen
+        found = lazy_imports.sweep.run_sweep(
+            points,
+            directory,
+            lazy_imports.access.RayOptions.of(run, ray_address),
+            worth,
+            runs_progress_bar,
+            title,
+            chosen,
         )
     _show(found, directory, title)
 
@@ -81,23 +87,27 @@ def _all_points(
     config: Path, over: list[str], baseline_over: list[str], overrides: list[str], data_dir: Path | None
 ) -> "tuple[Point, ...]":
     values = load_values(config, overrides, str(data_dir) if data_dir else None)
-    points = late.grid.grid(values, [late.grid.parse_axis(text) for text in over])
+    points = lazy_imports.grid.grid(values, [lazy_imports.grid.parse_axis(text) for text in over])
     return (
-        points + late.grid.baselines(values, [late.grid.parse_axis(text) for text in baseline_over])
+        points + lazy_imports.grid.baselines(values, [lazy_imports.grid.parse_axis(text) for text in baseline_over])
         if baseline_over
         else points
     )
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    write_text(directory / "sweep.html", late.page.sweep_page(found, title))
+    write_text(directory / "sweep.html", lazy_imports.page.sweep_page(found, title))
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
         claimed, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
         rows.append((str(row.settings), claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
-    notes = (counted, late.page.fit_text(found), f"{late.page.STAR_CAUTION}{late.page.chance_text(found)}")
+    notes = (
+        counted,
+        lazy_imports.page.fit_text(found),
+        f"{lazy_imports.page.STAR_CAUTION}{lazy_imports.page.chance_text(found)}",
+    )
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
@@ -127,10 +137,10 @@ def reproduce(
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    extent = late.papers.Extent.QUICK if quick else late.papers.Extent.FULL
+    extent = lazy_imports.papers.ComputeExtent.QUICK if quick else lazy_imports.papers.ComputeExtent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
-    context = late.papers.Context(
+    context = lazy_imports.papers.ItemContext(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
     )  # fmt: skip
@@ -140,7 +150,7 @@ def reproduce(
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
     with goes_on_with(way_on):
-        paper, made, page = late.reproduce.reproduce(name, context)
+        paper, made, page = lazy_imports.reproduce.reproduce(name, context)
     rows = []
     for item, result in made.results:
         computed, differing = result.computed

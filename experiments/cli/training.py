@@ -6,17 +6,17 @@ from typing import Annotated
 import typer
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.black_box.training_process import TrainingWishes, training_apart
+from fl_audit.experiments.black_box.training_process import TrainingAuditRequest, training_apart
 from fl_audit.experiments.cli.options import ResultOptions, option, switch
 from fl_audit.experiments.names import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
-from fl_audit.privacy.ledger import LedgerLine, add_to_ledger
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
+from fl_audit.privacy.stated_releases import StatedReleases
 
 
 def training(
     *,
-    wishes: TrainingWishes,
+    wishes: TrainingAuditRequest,
     ledger: Annotated[Path | None, option("FILE", "Add the steps of all rounds to this ledger.")] = None,
     shown: ResultOptions,
     fail_on_violation: Annotated[
@@ -38,7 +38,7 @@ def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
     """Add the real steps of a training to a ledger."""
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
-        terms = TrainingTerms(
+        terms = StatedReleases(
             Adjacency.ADD_REMOVE_RECORD, step["noise_multiplier"], step["steps"], step["sampling_rate"]
         )  # fmt: skip
-        add_to_ledger(ledger, LedgerLine(name, terms))
+        add_to_ledger(ledger, LedgerTraining(name, terms))

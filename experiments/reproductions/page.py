@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
-from fl_audit.experiments.reproductions.papers import COLUMNS, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.reproductions.papers import COLUMNS, ComputeExtent, ItemResult, Paper, PaperItem, PaperResults
 from fl_audit.plurals import plural
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import number_text
@@ -18,7 +18,9 @@ _MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")
 
 
-def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, pictures: Mapping[str, bytes]) -> str:
+def render_page(
+    name: str, extent: ComputeExtent, paper: Paper[Any], made: PaperResults, pictures: Mapping[str, bytes]
+) -> str:
     """Return the HTML page of a reproduction.
 
     Parameters
@@ -43,7 +45,7 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
         "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>", made.played, *items,
         f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
     )  # fmt: skip
-    form = "quick form" if extent is Extent.QUICK else "full form"
+    form = "quick form" if extent is ComputeExtent.QUICK else "full form"
     return html_page(
         title=f"Reproduction: {name}",
         heading=f"Reproduction of {paper.heading}",
@@ -98,7 +100,7 @@ def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 
-def _item(item: Item, result: ItemResult, png: bytes) -> str:
+def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
     figure = html_figure(png, f"{item.title}: {result.caption}", escape(result.caption))
     return (
         f'<h2 id="{escape(item.key)}">{escape(item.title)}</h2>\n'
@@ -131,7 +133,7 @@ def _listed(said: str, lines: Sequence[str]) -> str:
     return f"<p>{escape(said)}:</p><ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _rows(item: Item, result: ItemResult) -> str:
+def _rows(item: PaperItem, result: ItemResult) -> str:
     return rows_html(result.frame.head(result.shown_rows), len(result.frame), f"{item.key}.csv")
 
 

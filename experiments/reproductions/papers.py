@@ -78,7 +78,7 @@ def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class RunCosts:
+class ItemRuns:
     """The runs behind a table or figure."""
 
     trials: int = 0  # trials of all runs together
@@ -100,7 +100,7 @@ class ItemResult:
     # Description of a known departure from theory, which is then not counted as missed; else empty.
     finding: str = ""
     claims: tuple[PaperClaim, ...] = ()  # claims in the text of the paper, tested by the numbers
-    spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
+    spent: ItemRuns = field(default_factory=ItemRuns)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
         """Return the number of our intervals with a number of the column, "published" or "theory", beside them."""
@@ -135,7 +135,7 @@ def _agrees(computed: float, printed: float) -> bool:
     return bool(abs(computed - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9))
 
 
-class Extent(StrEnum):
+class ComputeExtent(StrEnum):
     """The amount of computing: as much as in the paper, or a quick form with few repetitions and wide intervals."""
 
     FULL = "full"
@@ -147,12 +147,12 @@ MINUTES = 65.0
 
 
 @dataclass(frozen=True)
-class Context:
+class ItemContext:
     """Everything besides the paper that the making of a table or figure may depend on."""
 
     directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment
-    extent: Extent = Extent.FULL  # full or quick
+    extent: ComputeExtent = ComputeExtent.FULL  # full or quick
     engine: Engine | None = None  # engine of the clients; None means in this process, or in one for every core
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
@@ -164,25 +164,25 @@ class Context:
     @property
     def runs(self) -> Path:
         """Directory of the runs; the quick form has its own, because its runs are no part of the full form."""
-        return self.directory / ("runs" if self.extent is Extent.FULL else f"runs-{self.extent}")
+        return self.directory / ("runs" if self.extent is ComputeExtent.FULL else f"runs-{self.extent}")
 
 
 @dataclass(frozen=True)
-class Item:
+class PaperItem:
     """A table or figure of a paper."""
 
     key: str  # the last part of its name on the command line, and the name of its files
     title: str  # its number in the paper and its subject
 
 
-ItemT = TypeVar("ItemT", bound=Item)
+ItemT = TypeVar("ItemT", bound=PaperItem)
 
 
 @dataclass(frozen=True)
-class MadeItems:
+class PaperResults:
     """The results of a paper for the requested items."""
 
-    results: tuple[tuple[Item, ItemResult], ...]  # each item that could be made, with its result
+    results: tuple[tuple[PaperItem, ItemResult], ...]  # each item that could be made, with its result
     left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
     remarks: tuple[str, ...] = ()  # a line for every data set that is replaced or left out
     # Basis of the results, in a few words each, such as the data sets and the number of runs.
@@ -216,18 +216,18 @@ class Paper(Generic[ItemT]):
     reference: str  # the full reference
     items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
     # Makes some of the items. Those whose data are missing are left out, and the result names them.
-    make: Callable[[Sequence[ItemT], Context], MadeItems]
+    make: Callable[[Sequence[ItemT], ItemContext], PaperResults]
     # Returns all that is set for its runs, on every data set, as JSON would have it: what published numbers rest on.
-    settings: Callable[[Extent], Any]
+    settings: Callable[[ComputeExtent], Any]
     # Returns, by the key of the item, what follows from published numbers by the rules of this version, without runs.
     rejudge: Callable[["Published"], Mapping[str, ItemResult]] | None = None
 
-    def digest(self, extent: Extent) -> str:
+    def digest(self, extent: ComputeExtent) -> str:
         """Return a short digest of all settings, full or quick: numbers with another digest are no longer ours."""
         text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def name_of(self, item: Item) -> str:
+    def name_of(self, item: PaperItem) -> str:
         """Return the item's name on the command line."""
         return f"{self.key}-{item.key}"
 

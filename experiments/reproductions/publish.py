@@ -21,7 +21,7 @@ import pandas as pd
 
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.reproductions.papers import Extent, Paper
+from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper
 from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
 from fl_audit.experiments.reproductions.republishing import republished
 from fl_audit.experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
@@ -128,7 +128,7 @@ def _stale(record: Record) -> str:
     paper = next((one for one in PAPERS if one.key == record["paper"]), None)
     if paper is None or record["item"] not in {item.key for item in paper.items}:
         return "there is no such item"
-    return "" if record["settings"] == paper.digest(Extent(record["extent"])) else "its settings are others"
+    return "" if record["settings"] == paper.digest(ComputeExtent(record["extent"])) else "its settings are others"
 
 
 def _records(runs: Path) -> dict[Path, Record]:
@@ -141,7 +141,7 @@ def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, R
     """Return the records of a paper in the order of its items, of each the full form if there is one."""
     own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
-    own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != Extent.FULL))
+    own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
     return [next(one for one in own if one[1]["item"] == key) for key in dict.fromkeys(one[1]["item"] for one in own)]
 
 
@@ -159,7 +159,7 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
     """Return the page of a paper with the picture and the rows of each of its items, as the contents of files."""
     files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]
-    if any(record["extent"] == Extent.QUICK for _, record in own):
+    if any(record["extent"] == ComputeExtent.QUICK for _, record in own):
         parts.append(f'!!! warning "Quick runs"\n    {_QUICK}')
     said = dict.fromkeys(line for _, record in own for line in record["said"])
     parts.append("\n".join(f"* {escape(line, quote=False)}" for line in said))

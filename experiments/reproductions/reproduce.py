@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_
 from fl_audit.experiments.reproductions.names import require_known
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from fl_audit.experiments.reproductions.page import differences_html, render_page
-from fl_audit.experiments.reproductions.papers import Context, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.reproductions.papers import ItemContext, ItemResult, Paper, PaperItem, PaperResults
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_png, to_svg
 
@@ -27,7 +27,7 @@ _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
-def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
+def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
     """Return the paper that a name belongs to, and the items that the name stands for: a single one, or all.
 
     Raises
@@ -40,7 +40,7 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]:
+def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults, Path]:
     """Compute a table or figure of a paper, or all of them, and compare it with the printed one.
 
     The directory of the context receives: for every item a CSV file, a PNG, an SVG and its published record as JSON;
@@ -79,7 +79,7 @@ def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]
     return paper, made, _write(context, name, paper, made)
 
 
-def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
+def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
@@ -96,7 +96,7 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
 
 
 def _record_of(
-    context: Context, paper: Paper[Any], made: MadeItems, item: Item, result: ItemResult
+    context: ItemContext, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
     """Return the record of a finished item, as JSON."""
     spent = result.spent

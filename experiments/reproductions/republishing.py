@@ -15,7 +15,7 @@ import pandas as pd
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.claims import PaperClaim, restored, verdicts_said
 from fl_audit.experiments.reproductions.page import differences_html
-from fl_audit.experiments.reproductions.papers import Extent, Item, ItemResult, Paper, Published
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, Paper, PaperItem, Published
 from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_svg
@@ -70,17 +70,24 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
     return made, files
 
 
-def _record(paper: Paper[Any], item: Item, result: ItemResult, old: Record | None) -> dict[str, Any]:
+def _record(paper: Paper[Any], item: PaperItem, result: ItemResult, old: Record | None) -> dict[str, Any]:
     """Return the record of an item, which keeps the origin of its runs and records the newer evaluation."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
-    played = {"extent": str(Extent.FULL), "run_commits": [], "trials": 0, "minutes": 0.0, "commit": commit, "made": now}
+    played = {
+        "extent": str(ComputeExtent.FULL),
+        "run_commits": [],
+        "trials": 0,
+        "minutes": 0.0,
+        "commit": commit,
+        "made": now,
+    }
     if old is not None:
         played = {name: old[name] for name in _PLAYED_BEFORE} | {"judged": f"{commit} on {now}"}
     return {
         "schema": 1 if old is None else old["schema"],
         "paper": paper.key,
         "item": item.key,
-        "settings": paper.digest(Extent.FULL) if old is None else old["settings"],
+        "settings": paper.digest(ComputeExtent.FULL) if old is None else old["settings"],
         **played,
         "title": item.title,
         "caption": result.caption,

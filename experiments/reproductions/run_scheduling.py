@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.papers import Context, Extent, RunCosts
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemRuns
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
@@ -95,7 +95,9 @@ class PlannedRun:
 
 
 def planned_runs(
-    settings: Iterable[Setting], values_of: Callable[[Setting, Extent, Path | None], dict[str, Any]], context: Context
+    settings: Iterable[Setting],
+    values_of: Callable[[Setting, ComputeExtent, Path | None], dict[str, Any]],
+    context: ItemContext,
 ) -> dict[Setting, PlannedRun]:
     """Return the run of each setting, once where it occurs several times.
 
@@ -118,7 +120,7 @@ def planned_runs(
     return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
 
 
-def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
+def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
     """Carry runs out side by side, one on every core, or one after the other where they use all cores.
 
     Parameters
@@ -182,18 +184,18 @@ def seconds_of(run: Path) -> float:
     return float(timing["setup_seconds"]) + float(timing["training_seconds"])
 
 
-def spent_on(runs: Mapping[Path, int]) -> RunCosts:
+def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
     """Return the total costs of finished run directories, given with their numbers of trials."""
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
         commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
     seconds = sum(map(seconds_of, runs))
-    return RunCosts(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
+    return ItemRuns(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
 
 
-def together(parts: Iterable[RunCosts]) -> RunCosts:
+def together(parts: Iterable[ItemRuns]) -> ItemRuns:
     """Return the total costs of several disjoint sets of runs."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
-    return RunCosts(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))
+    return ItemRuns(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

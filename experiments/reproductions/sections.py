@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fl_audit.experiments.reproductions.page import rows_html
-from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.plurals import plural
 
 CSV_DIGITS = 6  # of every number in published CSV files
@@ -80,7 +80,7 @@ def _origin(record: Record) -> str:
         f"{plural(record['trials'], 'trial')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
         if record["trials"] else "no runs"
     )  # fmt: skip
-    form = "full form" if record["extent"] == Extent.FULL else "quick form"
+    form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
     again = f"; judged again from these numbers at commit {record['judged']}" if record.get("judged") else ""
     made = f"made at commit {record['commit'] or '?'} on {record['made']}"
     return f"*{form[0].upper()}{form[1:]}; {runs}; {made}{again}.*"

@@ -8,7 +8,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 
 
-class Named(Protocol):
+class NamedSource(Protocol):
     """A data set by its name in the catalogue, with more settings of `[data]`."""
 
     @property
@@ -18,7 +18,7 @@ class Named(Protocol):
     def options(self) -> Mapping[str, Any]: ...
 
 
-D = TypeVar("D", bound=Named)
+D = TypeVar("D", bound=NamedSource)
 S = TypeVar("S")
 
 
@@ -55,7 +55,7 @@ def find_data(
     return tuple(found), tuple(remarks)
 
 
-def _missing(data: Named, data_dir: Path | None) -> str | None:
+def _missing(data: NamedSource, data_dir: Path | None) -> str | None:
     """Return why a data set cannot be loaded; None if it can."""
     place = None if data_dir is None else str(data_dir.absolute())
     try:

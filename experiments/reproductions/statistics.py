@@ -10,7 +10,7 @@ from scipy.stats import binomtest, ttest_ind
 
 from fl_audit.arrays import Floats
 from fl_audit.experiments.reproductions.papers import CONFIDENCE
-from fl_audit.privacy.scores import gaussian_advantage
+from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.statistics.intervals import Interval
 
 RESAMPLES = 400

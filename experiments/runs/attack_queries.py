@@ -3,8 +3,8 @@
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.membership.confidence import queries_for
 from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.audits.membership.record_confidences import queries_for
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import Attribute, choose_attribute
@@ -13,7 +13,7 @@ from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.server.results import MoreQueries
+from fl_audit.server.results import FinalQueries
 
 
 def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
@@ -78,7 +78,7 @@ def _of_nobody(split: Split) -> Records:
     return split.test if split.outside is None else split.outside
 
 
-def more_queries(config: RunConfig, federation: LoadedFederation) -> MoreQueries:
+def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalQueries:
     """Return the queries on the targets that the final models answer in addition to those on the records themselves.
 
     Parameters
@@ -91,7 +91,7 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> MoreQueries
     audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
     queries = audit.queries or 1
     ways = queries_for(source, public.features, federation.public.data_seed, queries) if queries > 1 else None
-    return MoreQueries(queries, ways, attribute_of(config, federation))
+    return FinalQueries(queries, ways, attribute_of(config, federation))
 
 
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> Attribute | None:

@@ -8,7 +8,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.arrays import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.identifiers import most_personal
-from fl_audit.data.names import PartitionScheme
+from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.partition import Split
 from fl_audit.data.records import DataWarning, Identifier, Source, some
 from fl_audit.errors import Remedy, settings_text

@@ -18,13 +18,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from fl_audit.device import Device
 from fl_audit.experiments.names import Engine as Engine
-from fl_audit.experiments.runs.cluster import late
+from fl_audit.experiments.runs.cluster import lazy_imports
 from fl_audit.experiments.runs.cluster.access import RayOptions as RayOptions
 from fl_audit.experiments.runs.cluster.access import ray_for, usable_cores
 from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.cluster.backend import PoolInPlace
+    from fl_audit.experiments.runs.cluster.backend import PatchedRuntime
     from fl_audit.experiments.runs.config.run import RunSection
 
 
@@ -79,17 +79,19 @@ def run_on_ray(
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
-    importing = threading.Thread(target=import_module, args=late.PLACES, daemon=True)
+    importing = threading.Thread(target=import_module, args=lazy_imports.PLACES, daemon=True)
     importing.start()
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         importing.join()
-        with late.backend.pool_in_place(options.retries) as pool:
+        with lazy_imports.backend.pool_in_place(options.retries) as pool:
             ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
             with _interrupt_calls(ending):
                 app = _noticing(server_app, pool)
                 try:
-                    late.backend.run_simulation(app, client_app, clients, backend_config=options.backend_config())
+                    lazy_imports.backend.run_simulation(
+                        app, client_app, clients, backend_config=options.backend_config()
+                    )
                 except RuntimeError as error:
                     if pool.failure is None:
                         raise
@@ -97,13 +99,15 @@ def run_on_ray(
                     raise pool.failure from error
 
 
-def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
+def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
     """Wrap an app so that its messages go to the pool, and its failure ends all calls, which might wait for ever."""
     wrapped = ServerApp()
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
-        assert isinstance(grid, late.backend.InMemoryGrid), "Flower's simulation runtime has its grid in this process"
+        assert isinstance(grid, lazy_imports.backend.InMemoryGrid), (
+            "Flower's simulation runtime has its grid in this process"
+        )
         try:
             server_app(grid=pool.grid(grid, context), context=context)
         except BaseException:

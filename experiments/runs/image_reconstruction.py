@@ -8,8 +8,8 @@ import torch
 
 from fl_audit.arrays import Integers
 from fl_audit.audits.reconstruction import image_attacks
-from fl_audit.audits.reconstruction.reconstruction import ImageTargets, Level, ReconstructedImages, drawings
-from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.audits.reconstruction.reconstruction import ImageTargets, NoiseLevel, ReconstructedImages, drawings
+from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.initial_weights import starting_models
@@ -83,8 +83,8 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     candidates = federation.test.features[: most - 1]
     victims = ImageTargets(federation.training.features[records], federation.training.labels[records], candidates)
     levels, own = _levels(plan, min(1.0, each / (len(candidates) + 1)))
-    others = image_attacks.OtherPictures(population.features[:most], population.labels[:most])
-    descent = image_attacks.Descent(
+    others = image_attacks.PopulationImages(population.features[:most], population.labels[:most])
+    descent = image_attacks.DescentSettings(
         seconds=_SECONDS if audit.reconstruct_time_limit is None else audit.reconstruct_time_limit
     )
     shared = _shared(plan, federation, each)
@@ -103,36 +103,36 @@ def _owners(federation: LoadedFederation) -> Integers:
     return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])
 
 
-def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> SharedUpdate:
+def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateFunction:
     start = starting_models(federation, plan.config.model.initial, plan.config.model.seed, [0])[0].to(
         federation.public.device
     )
     mechanism, norm = federation.public.mechanism, federation.public.mechanism.clipping_norm
     clipping = norm if math.isfinite(norm) else None
     if not isinstance(mechanism.contribution, LocalTraining):
-        return SharedUpdate(federation.model, start, clipping)
+        return UpdateFunction(federation.model, start, clipping)
     # Each client has an order of its own. To the attacker, who knows them, they are all as good as the first one's.
     order = generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=1, client=0)
     schedule = mechanism.contribution.schedule
-    return SharedUpdate(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
+    return UpdateFunction(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
 
 
-def _levels(plan: AuditPlan, chance: float) -> tuple[list[Level], Level]:
+def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevel], NoiseLevel]:
     """Return the levels of noise from none to most, and the run's own."""
     guarantee = plan.guarantee
     if guarantee is None:
-        own = Level(math.inf, math.inf, 1.0)
+        own = NoiseLevel(math.inf, math.inf, 1.0)
         return [own], own
     alone = against_its_absence(guarantee.claim)
     halves = alone.noise_multiplier != guarantee.claim.noise_multiplier
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "every record is claimed something"
     # An attacker that does not know in which rounds the record took part adds them all up: a share of them holds it.
-    own = Level(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
+    own = NoiseLevel(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
     ladder = [
-        Level.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)
+        NoiseLevel.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)
         if math.isfinite(epsilon)
-        else Level(epsilon, math.inf, 1.0)
+        else NoiseLevel(epsilon, math.inf, 1.0)
         for epsilon in EPSILONS
     ]
     return sorted([*ladder, own], key=lambda one: -one.mu), own

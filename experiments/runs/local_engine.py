@@ -87,7 +87,7 @@ class LocalGrid(Grid):
         waiting = {str(uuid.uuid4()): message for message in messages}
         for identity, message in waiting.items():
             message.metadata.__dict__["_message_id"] = identity
-        identities, exchange = list(waiting), _Exchange(waiting, self._contexts, self._time_limit)
+        identities, exchange = list(waiting), _MessageExchange(waiting, self._contexts, self._time_limit)
         self._workers.play(exchange)
         for identity, outcome in exchange.outcomes.items():
             reply = self._reply(exchange.messages[identity], outcome)
@@ -138,7 +138,7 @@ class _Call(NamedTuple):
     deadline: float
 
 
-class _Exchange:
+class _MessageExchange:
     """The messages of one push: threads take them by themselves, because waking costs more than a short call."""
 
     def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:
@@ -217,11 +217,11 @@ class _Workers:
         self._threads = threads
         self._client_app = client_app
         self._read_ahead = read_ahead
-        self._exchanges: Queue[_Exchange | None] = Queue()  # None ends the thread that takes it
+        self._exchanges: Queue[_MessageExchange | None] = Queue()  # None ends the thread that takes it
         for _ in range(threads):
             threading.Thread(target=self._serve, daemon=True).start()
 
-    def play(self, exchange: _Exchange) -> None:
+    def play(self, exchange: _MessageExchange) -> None:
         """Let the threads answer the messages of an exchange, and wait for the answers."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)

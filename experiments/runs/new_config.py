@@ -23,7 +23,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
-from fl_audit.experiments.runs.planned import trials_that_tell
+from fl_audit.experiments.runs.planned_limits import trials_that_tell
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.learning.names import MEAN_EMBEDDING
 

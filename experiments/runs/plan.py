@@ -22,16 +22,16 @@ from fl_audit.experiments.runs.neighbour_pairs import choose_pair, with_crafted_
 from fl_audit.federation.examples import model_for
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.probe_records import probe_records
-from fl_audit.learning.frozen_cores import find_weights
+from fl_audit.learning.frozen_backbones import find_weights
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
-from fl_audit.privacy.names import NoiseOver
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
+from fl_audit.privacy.names import MultiplierReference
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.user_modules import import_function
 
@@ -148,7 +148,7 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})
     if isinstance(target, NoiseMultiplierTarget):
-        over = privacy.noise_over or NoiseOver.SENSITIVITY
+        over = privacy.noise_over or MultiplierReference.SENSITIVITY
         return over.over_sensitivity(target.noise_multiplier, privacy.adjacency)
     return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
 

@@ -19,13 +19,13 @@ from fl_audit.experiments.runs.config import PrivacySection, RunConfig, Training
 from fl_audit.federation.contributions import RoundContext, contributed, private_steps
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.observed_rounds import View, refuse_blurred, refuse_blurred_updates
+from fl_audit.federation.observed_rounds import InsiderView, refuse_blurred, refuse_blurred_updates
 from fl_audit.federation.private_steps import rounding_of_update
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.plurals import plural
 
 _LARGEST = float(torch.finfo(torch.float32).max)
@@ -66,7 +66,7 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
     # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
     # knows the noise of every round, refuses by the same rule.
     query = audit_of(public).query(public)
-    is_told = public.view is View.MODEL and query is not ReleaseQuery.NOTHING
+    is_told = public.view is InsiderView.MODEL and query is not ReleaseQuery.NOTHING
     if query is ReleaseQuery.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
         refuse_blurred_updates(rounding_of_update(models).numpy() / least)
     if is_told and public.mechanism.has_exact_llr:
@@ -150,7 +150,7 @@ def _is_finite(federation: LoadedFederation, models: Tensor, examples: Examples,
     return bool(torch.isfinite(total).all()) and bool(np.isfinite(federation.losses(models, examples)).all())
 
 
-class _Lever(NamedTuple):
+class _SizeSetting(NamedTuple):
     """A setting on which a size depends: what to call it, its value, and the usual one."""
 
     name: str
@@ -164,7 +164,7 @@ class _Lever(NamedTuple):
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
 
-def _too_large(said: str, levers: Sequence[_Lever]) -> str:
+def _too_large(said: str, levers: Sequence[_SizeSetting]) -> str:
     name, value, _ = max(levers, key=lambda lever: lever.orders)
     return (
         f"{said}, and 32-bit floating-point numbers end at {_LARGEST:.1e}: accepted for {name}, which is {value:.6g}, "
@@ -172,14 +172,14 @@ def _too_large(said: str, levers: Sequence[_Lever]) -> str:
     )
 
 
-def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_Lever]:
+def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
     """Return the settings that determine the length of a step."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
-    rate = _Lever("learning-rate in [training]", config.training.learning_rate, usual)
+    rate = _SizeSetting("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
-def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_Lever]:
+def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
     """Return the settings that determine the size of the noise: clipping norm and those behind the noise multiplier."""
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
@@ -187,9 +187,9 @@ def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_Leve
     usual = float(PrivacySection.model_fields["clipping_norm"].default)
     asked = "the noise multiplier that the guarantee in [privacy] asks for"
     named = asked if privacy.noise_multiplier is None else "noise-multiplier in [privacy]"
-    noise = _Lever(named, mechanism.noise_multiplier)
-    found = [_Lever("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
+    noise = _SizeSetting(named, mechanism.noise_multiplier)
+    found = [_SizeSetting("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
     if isinstance(mechanism.contribution, PrivateTraining):
         rate = mechanism.contribution.schedule.learning_rate
-        found = [_Lever("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
+        found = [_SizeSetting("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
     return found

@@ -26,7 +26,7 @@ from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.store import write_sealed
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.run_tables import Provenance, Session
+from fl_audit.federation.run_tables import Provenance, RunSession
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _PLACE = Path("public") / "provenance.json"
@@ -46,7 +46,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
     # Nothing of it tells the seed.
-    here = Session(
+    here = RunSession(
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command_text(sys.argv, secret.seed),
         commit=commit_of_sources(),

@@ -15,12 +15,12 @@ from flwr.serverapp import Grid
 
 from fl_audit.atomic_files import atomic_file, read_json, require_sealed, write_json
 from fl_audit.audits.membership.names import Attack, of_ours
-from fl_audit.audits.membership.shadows import require_shadows_of_all
+from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs import late
+from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import LossSource
@@ -28,13 +28,13 @@ from fl_audit.experiments.runs.disk_usage import require_room
 from fl_audit.experiments.runs.engines import Engine, local_calls, run_on_ray
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by, require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
+from fl_audit.experiments.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.preflight import require_finite_steps
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from fl_audit.experiments.runs.provenance import note_session, read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import write_sealed, write_table
-from fl_audit.experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 from fl_audit.released_model.epsilon_star import StarSettings
@@ -49,25 +49,25 @@ from fl_audit.strategies.loss_queries import FederatedLosses
 from fl_audit.trials import TrialBatch
 
 if TYPE_CHECKING:
-    from fl_audit.report.finding import RunContents
+    from fl_audit.report.finding import ReportContents
 
 _OnRound = Callable[[int], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "trials_per_second", "engine"))
 """Durations of a run that was ended between its last batch and its report."""
-_FOR_THE_END = ("pyarrow.dataset", *late.PLACES)
+_FOR_THE_END = ("pyarrow.dataset", *lazy_imports.PLACES)
 """Modules that take seconds to import and are needed after the last round: imported while the clients work."""
 
 
 @dataclass(frozen=True)
-class Parties:
+class PartyApps:
     """The programs of a federation's parties."""
 
     client_app: ClientApp = default_client_app  # the app of every client
     strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
 
 
-HONEST = Parties()
+HONEST = PartyApps()
 _ENOUGH_TRIALS = 64
 """Number of trials with which a million targets all have shadow trials, except once in a billion runs."""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
@@ -81,9 +81,9 @@ def run_audit(
     ray_address: str | None = None,
     resume: bool = False,
     progress: Progress = no_progress,
-    parties: Parties = HONEST,
+    parties: PartyApps = HONEST,
     with_report: bool = True,
-) -> "RunContents":
+) -> "ReportContents":
     """Carry out a run, or its remaining part, write its report, and return its summary and tables, as stored.
 
     Parameters
@@ -155,7 +155,7 @@ def _play(
     engine: str,
     federate: Callable[[FederationPlan, ResultSink, FederationClock, _OnRound], None],
     progress: Progress = no_progress,
-    parties: Parties = HONEST,
+    parties: PartyApps = HONEST,
 ) -> None:
     """Play the unfinished batches, and record how long the federation took to get ready and to train."""
     pending = _pending_batches(plan, run)
@@ -237,7 +237,7 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ..
     return run.store(plan.config).pending(plan.config.audit.trials, per_batch)
 
 
-def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: Parties = HONEST) -> FederationPlan:
+def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: PartyApps = HONEST) -> FederationPlan:
     """Return the server's plan for the unfinished batches.
 
     Parameters
@@ -278,7 +278,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
 
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
-) -> "RunContents":
+) -> "ReportContents":
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run.
 
     Parameters
@@ -293,11 +293,11 @@ def finish(
         Whether the PDF of the report has the appendix.
     """
     with at_work("joining the tables"):
-        write_report, summarise = late.report_files.write_report, late.summary.summarise
+        write_report, summarise = lazy_imports.report_files.write_report, lazy_imports.summary.summarise
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
         if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):
-            frames["targets"] = late.attacks.with_attacks(plan, store, frames["targets"])
+            frames["targets"] = lazy_imports.attacks.with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # participation and the like stay with the challenger
                 continue
@@ -336,7 +336,7 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
-) -> "RunContents":
+) -> "ReportContents":
     """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
 
     Raises `InputError` if the directory holds no finished run, or a damaged or edited one, or if `without_privacy` is

@@ -10,17 +10,17 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_usage import Footprint, footprint
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.experiments.runs.planned import planned_noise, planned_of_signal
+from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import Probe, probe
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.verdict.family import DETECTION_POWER
+from fl_audit.verdict.multiple_testing import DETECTION_POWER
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.signal_limit import SignalLimit
 
 
 @dataclass(frozen=True)
-class Sizes:
+class DataSizes:
     """The real sizes of the data, where a configuration names upper limits."""
 
     records: int  # of the training set D
@@ -41,7 +41,7 @@ class Check:
     """The results of checking a configuration before its run: plan, limits, time, memory and disk space."""
 
     plan: AuditPlan  # the resolved plan, with the guarantee
-    sizes: Sizes  # the real sizes
+    sizes: DataSizes  # the real sizes
     cautions: tuple[DataWarning, ...]  # warnings about the data for the user
     limits: PlannedLimits | None  # limits of the run; None without an insider or a claim
     probe: Probe | None  # estimate of its time and memory; None where not requested
@@ -88,7 +88,7 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
     cautions = (*data_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
     shards = [len(shard) for shard in federation.shards]
-    sizes = Sizes(
+    sizes = DataSizes(
         records=plan.public.records,
         test_records=len(federation.test.labels),
         population_records=len(federation.population.labels),

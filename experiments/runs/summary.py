@@ -19,11 +19,11 @@ from fl_audit.federation.group_sizes import GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.randomised_records import record_claim
-from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
+from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 from fl_audit.released_model.epsilon_star import StarSettings
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 
 def summarise(
@@ -31,10 +31,10 @@ def summarise(
     tables: RunTables,
     timing: dict[str, Any],
     provenance: Provenance | None = None,
-    unprotected: Unprotected | None = None,
+    unprotected: NonPrivateAccuracy | None = None,
     drawn: ReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
-) -> RunContents:
+) -> ReportContents:
     """Return the contents of a finished run's report: the numbers of every finding, and those of `summary.json`.
 
     Parameters

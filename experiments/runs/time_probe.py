@@ -51,11 +51,11 @@ class Probe:
     command_seconds: float  # estimate of the whole command: its start, the training and the report, on the engine
 
 
-class _EnoughError(Exception):
+class _ProbeEndError(Exception):
     """Ends a probe."""
 
 
-class _Stopwatch:
+class _RoundCounter:
     """A counter of the rounds of some trials, which ends the run after enough of them."""
 
     def __init__(self, trials: int, rounds: int) -> None:
@@ -74,9 +74,9 @@ class _Stopwatch:
         timed, taken = len(self.rounds) - 1, self.rounds[-1] - self.begun
         # The last round is followed by what a finished batch writes, and nothing is to be written.
         if len(self.rounds) >= self.planned or timed >= _MOST_ROUNDS:
-            raise _EnoughError
+            raise _ProbeEndError
         if timed >= _FEWEST_ROUNDS and taken > ENOUGH_SECONDS:
-            raise _EnoughError
+            raise _ProbeEndError
 
 
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
@@ -94,14 +94,14 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
     together, rounds = sum(batch.count for batch in wave), plan.public.rounds
-    watch, held = _Stopwatch(together, rounds), psutil.Process().memory_info().rss
+    watch, held = _RoundCounter(together, rounds), psutil.Process().memory_info().rss
     settings = plan.config.run
     # Whatever seed is drawn for the run, its trials take equally long.
     federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
     app = build_server_app(federation, lambda result: None, FederationClock(), watch)
     ahead = read_ahead if settings.trials_per_batch == 1 else None
     began, busy = time.monotonic(), time.process_time()
-    with suppress(_EnoughError):
+    with suppress(_ProbeEndError):
         # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
         calls = local_calls(settings) if engine is Engine.LOCAL else 1
         run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, calls, ahead)

@@ -31,7 +31,7 @@ _QUICK_EPSILONS = (3.0, 30.0)
 Values = dict[str, dict[str, Any]]
 
 
-class Way(NamedTuple):
+class TrainingMethod(NamedTuple):
     """A way to train with a guarantee to clients."""
 
     name: str  # name of the way
@@ -51,11 +51,11 @@ class ClientFederation(NamedTuple):
 
 
 WAYS = (
-    Way("DP-FedAvg", {}, {}, "o-"),
-    Way("DP-FedAdam", {"optimizer": "adam", "learning-rate": 0.02}, {}, "s--"),
-    Way("DP-FedAvg, adaptive clipping", {}, {"clipping": "adaptive", "clipping-norm": 1.0}, "^-."),
-    Way("DP-FTRL, tree", {}, {"noise": "tree"}, "v:"),
-    Way("DP-FTRL, banded", {}, {"noise": "banded"}, "D:"),
+    TrainingMethod("DP-FedAvg", {}, {}, "o-"),
+    TrainingMethod("DP-FedAdam", {"optimizer": "adam", "learning-rate": 0.02}, {}, "s--"),
+    TrainingMethod("DP-FedAvg, adaptive clipping", {}, {"clipping": "adaptive", "clipping-norm": 1.0}, "^-."),
+    TrainingMethod("DP-FTRL, tree", {}, {"noise": "tree"}, "v:"),
+    TrainingMethod("DP-FTRL, banded", {}, {"noise": "banded"}, "D:"),
 )
 
 
@@ -83,7 +83,7 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     )
 
 
-def settings(federation: ClientFederation, way: Way, epsilon: float | None, trials: int) -> Values:
+def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> Values:
     """Return the configuration of one point of the study.
 
     Parameters
@@ -111,7 +111,7 @@ def settings(federation: ClientFederation, way: Way, epsilon: float | None, tria
     }
 
 
-def _measured(federation: ClientFederation, way: Way, epsilon: float | None, trials: int) -> dict[str, Any]:
+def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
     """Train one point and return its row: accuracy, its standard error over trials, and the noise multiplier."""
     plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
     accuracy = played(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)

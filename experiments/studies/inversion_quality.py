@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from fl_audit.arrays import Floats, Floats32
-from fl_audit.audits.reconstruction.image_attacks import Descent, OtherPictures, descended, drawn_pictures
+from fl_audit.audits.reconstruction.image_attacks import DescentSettings, PopulationImages, descended, drawn_pictures
 from fl_audit.audits.reconstruction.reconstruction import ReconstructionQuality, likeness, matched
-from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.experiments.studies.study_tools import asked
 from fl_audit.learning.local_training import LocalSchedule, local_batches
@@ -69,7 +69,7 @@ class QualitySetting(NamedTuple):
         return f"{self.data}, {self.model}, {shared} of {self.batch}"
 
 
-_FACES = "fl_audit.experiments.reproductions.bernau2019.faces:lfw"
+_FACES = "fl_audit.experiments.reproductions.bernau2019.labeled_faces:lfw"
 SETTINGS = tuple(
     QualitySetting(data, model, batch, is_local)
     for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), (_FACES, "dense-128"))
@@ -79,17 +79,17 @@ COMPARED = (QualitySetting("mnist", "mnist-cnn"), QualitySetting("mnist", "dense
 """Settings that are also compared with the reference."""
 
 
-class _Scene(NamedTuple):
-    shared: SharedUpdate
+class _InversionSetting(NamedTuple):
+    shared: UpdateFunction
     true: torch.Tensor  # (owners, batch, *shape)
     labels: torch.Tensor  # (owners, batch)
     seen: torch.Tensor  # (owners, parameters)
     candidates: Floats32  # (OTHERS, *shape)
-    others: OtherPictures
+    others: PopulationImages
     classes: int
 
 
-def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Scene:
+def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _InversionSetting:
     pool = load_source(DataSpec(setting.data, directory)).pool
     owners = pictures // setting.batch
     order = generator(0, Purpose.DRAWING).permutation(len(pool))
@@ -99,19 +99,21 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Sc
     shape = true.shape if len(true.shape) == 3 else (1, *true.shape)
     spec = ModelSpec(setting.model, shape, pool.classes)
     model, start = StackedModel.of(spec), initial_models(spec, 0, [0])[0].detach()
-    shared = SharedUpdate(model, start)
+    shared = UpdateFunction(model, start)
     if setting.is_local:
         schedule = LocalSchedule(0.01, max(1, setting.batch // 2), epochs=2)
         batches = local_batches(setting.batch, schedule, generator(0, Purpose.LOCAL_ORDER))
-        shared = SharedUpdate(model, start, schedule=schedule, batches=batches)
+        shared = UpdateFunction(model, start, schedule=schedule, batches=batches)
     features = torch.from_numpy(true.features.copy()).reshape(owners, setting.batch, *shape)
     labels = torch.from_numpy(true.labels).reshape(owners, setting.batch)
-    others = OtherPictures(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
+    others = PopulationImages(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
     seen = shared.of_many(features, labels)
-    return _Scene(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
+    return _InversionSetting(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
 
 
-def quality(setting: QualitySetting, directory: str | None, pictures: int, descent: Descent) -> ReconstructionQuality:
+def quality(
+    setting: QualitySetting, directory: str | None, pictures: int, descent: DescentSettings
+) -> ReconstructionQuality:
     """Return the similarity of the attacker's reconstructions to the images.
 
     Parameters
@@ -131,14 +133,19 @@ def quality(setting: QualitySetting, directory: str | None, pictures: int, desce
     return _likeness(scene, drawn.numpy())
 
 
-def _likeness(scene: _Scene, drawn: Floats32) -> ReconstructionQuality:
+def _likeness(scene: _InversionSetting, drawn: Floats32) -> ReconstructionQuality:
     true = scene.true.numpy()
     found = matched(true, drawn)
     return likeness(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
 
 
 def beside_reference(
-    setting: QualitySetting, directory: str | None, pictures: int, descent: Descent, interpreter: str, reference: Path
+    setting: QualitySetting,
+    directory: str | None,
+    pictures: int,
+    descent: DescentSettings,
+    interpreter: str,
+    reference: Path,
 ) -> tuple[Floats, Floats]:
     """Return PSNR in dB of each picture by our descent and by the authors' code, (pictures,) each.
 

@@ -29,7 +29,7 @@ from fl_audit.arrays import Floats
 from fl_audit.atomic_files import write_bytes
 from fl_audit.audits.membership.insider import increments
 from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
-from fl_audit.audits.reconstruction.image_attacks import Descent
+from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction import ranks_of_truth
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.files import data_directory
@@ -38,7 +38,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
-from fl_audit.experiments.runs.run import HONEST, Parties
+from fl_audit.experiments.runs.run import HONEST, PartyApps
 from fl_audit.experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
 from fl_audit.privacy.reconstruction import simplex_success
@@ -46,8 +46,8 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.family import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.multiple_testing import TestName
 from fl_audit.verdict.verdict import Verdict
 
 CANDIDATES, DELTA = 100, 1e-5
@@ -80,7 +80,7 @@ class _RatePoint(NamedTuple):
     halved: _Trial  # trial on digits with half of the noise
 
 
-def _trial(plan: AuditPlan, parties: Parties) -> _Trial:
+def _trial(plan: AuditPlan, parties: PartyApps) -> _Trial:
     found = played(plan, parties, progress_bar)
     numbers, verdict = found.find(ReconstructionFinding), found.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"
@@ -115,7 +115,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
     assert guarantee is not None, "an epsilon is claimed"
     bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     assert bound is not None, "noise is scaled to everybody"
-    honest, halved = (_trial(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
+    honest, halved = (_trial(plan, one) for one in (HONEST, PartyApps(strategy=_HalvedNoise)))
     best, simulated = simplex_success(guarantee.mu, CANDIDATES), _simulated(guarantee.mu, trials)
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 
@@ -182,7 +182,7 @@ def _draw_pictures(directory: str) -> Figure:
     return figure
 
 
-def _print_quality(directory: str | None, descent: Descent, only: str, console: Console) -> None:
+def _print_quality(directory: str | None, descent: DescentSettings, only: str, console: Console) -> None:
     columns = ("Inverted", "PSNR, dB", "best 1 %", "SSIM", "best 1 % ", "named among 1,000")
     table = table_of(columns, words=columns)
     for setting in (one for one in SETTINGS if only in str(one)):
@@ -194,7 +194,9 @@ def _print_quality(directory: str | None, descent: Descent, only: str, console: 
     console.print(table)
 
 
-def _compared(asked: Namespace, directory: str | None, pictures: int, descent: Descent, console: Console) -> list[str]:
+def _compared(
+    asked: Namespace, directory: str | None, pictures: int, descent: DescentSettings, console: Console
+) -> list[str]:
     """Print reconstructions next to those of the authors' code, and return where the latter are better."""
     interpreter, reference = asked.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
@@ -231,7 +233,7 @@ def main() -> None:
         figures["rates"] = _draw_rates(points)
     if "pictures" in parts and directory is not None:
         figures["pictures"] = _draw_pictures(directory)
-    descent = Descent(QUICK_ITERATIONS if asked.quick else asked.iterations)
+    descent = DescentSettings(QUICK_ITERATIONS if asked.quick else asked.iterations)
     if "quality" in parts and directory is not None:
         _print_quality(directory, descent, asked.setting, console)
     if asked.reference:

@@ -20,8 +20,8 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import Progress, no_progress
-from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
-from fl_audit.report.finding import RunContents
+from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
+from fl_audit.report.finding import ReportContents
 
 T = TypeVar("T")
 
@@ -106,8 +106,8 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 
 
 def played(
-    what: AuditPlan | dict[str, Any], parties: Parties = HONEST, progress: Progress = no_progress
-) -> RunContents:
+    what: AuditPlan | dict[str, Any], parties: PartyApps = HONEST, progress: Progress = no_progress
+) -> ReportContents:
     """Carry out a run on the local engine, in a temporary directory.
 
     Parameters

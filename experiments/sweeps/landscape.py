@@ -16,13 +16,13 @@ from matplotlib.ticker import FuncFormatter
 from scipy.stats import gaussian_kde
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.experiments.sweeps.tables import Utility, guarantee_varies
+from fl_audit.experiments.sweeps.tables import UtilityColumn, guarantee_varies
 from fl_audit.released_model.methods import cuts_text
 from fl_audit.report import style
 from fl_audit.report.formatting import number_text
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 
-UTILITY_NAMES = {Utility.ACCURACY: "test accuracy (share)", Utility.AUROC: "test AUROC (probability)"}
+UTILITY_NAMES = {UtilityColumn.ACCURACY: "test accuracy (share)", UtilityColumn.AUROC: "test AUROC (probability)"}
 NO_GUARANTEE = "no privacy"
 _MOST_GROUPS = 6
 _SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 def landscape_figure(
-    points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str, by_guarantee: bool = True
+    points: pd.DataFrame, models: pd.DataFrame, utility: UtilityColumn, title: str, by_guarantee: bool = True
 ) -> Figure:
     """Return the figure of privacy against utility over all points, with their marginal densities.
 
@@ -92,7 +92,7 @@ def landscape_figure(
     return figure
 
 
-def _guarantee_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figure:
+def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) -> Figure:
     """Draw utility over the claimed epsilon; points without a guarantee are a horizontal line for reference."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()

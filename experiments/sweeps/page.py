@@ -11,8 +11,8 @@ from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
 from fl_audit.plurals import plural
-from fl_audit.released_model.fits_of_trials import FIT, rejected
 from fl_audit.released_model.methods import cuts_text
+from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE

@@ -34,7 +34,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.store import make_private
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.strategies.errors import FederationError
-from fl_audit.user_modules import Portable, sent_modules
+from fl_audit.user_modules import PortableValue, sent_modules
 
 _POLL_SECONDS = 0.5
 
@@ -167,7 +167,9 @@ def _play_on_ray(
     task: Any = ray.remote(max_retries=options.retries, **needed)(play)
     call_context = _call_context(list(plans.values()))
     waiting = {
-        task.remote(Portable((_play_alone, plan), cloudpickle.dumps), counter, call_context[plan.public.data]): name
+        task.remote(
+            PortableValue((_play_alone, plan), cloudpickle.dumps), counter, call_context[plan.public.data]
+        ): name
         for name, plan in plans.items()
     }
     total, shown = len(waiting), 0
@@ -200,7 +202,7 @@ def has_room(options: RayOptions) -> bool:
 def _counter() -> Any:
     """Start an actor that counts trial-rounds over all tasks.
 
-    Its class is local, so that Ray sends it whole: workers do not have to find this module. See `Portable`.
+    Its class is local, so that Ray sends it whole: workers do not have to find this module. See `PortableValue`.
     """
 
     class Counter:
@@ -219,10 +221,10 @@ def _counter() -> Any:
 def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
     """Return references to the data and user modules that points need on other machines, by data."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
-    modules = ray.put(Portable(sent_modules(names), cloudpickle.dumps))
+    modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
 
     def sent(spec: DataSpec) -> Any:
-        return ray.put(Portable(partial(bring_source, spec, load_source(spec)), cloudpickle.dumps))
+        return ray.put(PortableValue(partial(bring_source, spec, load_source(spec)), cloudpickle.dumps))
 
     return {spec: [modules, sent(spec)] for spec in {plan.public.data for plan in plans}}
 

@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.store import make_private
 from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
 from fl_audit.experiments.sweeps.landscape import landscape_figure
 from fl_audit.experiments.sweeps.schedule import play_points
-from fl_audit.experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
+from fl_audit.experiments.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.report.style import to_png
 from fl_audit.strategies.errors import FederationError
 
@@ -35,7 +35,7 @@ class Sweep:
 
     models: pd.DataFrame  # one row a model, see `models_table`
     points: pd.DataFrame  # one row a point, see `points_table`
-    utility: Utility  # the measure of utility
+    utility: UtilityColumn  # the measure of utility
     figure: Figure = field(repr=False)  # the landscape
 
 
@@ -43,7 +43,7 @@ def run_sweep(
     points: Sequence[Point],
     directory: Path,
     options: RayOptions | None = None,
-    utility: Utility | None = None,
+    utility: UtilityColumn | None = None,
     progress: RunsProgress = no_runs_progress,
     title: str = "Privacy-utility landscape",
     engine: Engine = Engine.RAY,
@@ -100,7 +100,7 @@ def run_sweep(
         return _found(points, directory, utility, title, by_guarantee)
 
 
-def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:
+def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, AuditPlan]:
     """Return the plan of every point; a neighbour is searched once for all points with the same question."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
@@ -116,7 +116,7 @@ def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditP
             classes = load_source(plan.public.data).pool.classes
         except InputError as error:
             raise InputError(f"point {describe(one.settings)}: {error}") from None
-        many = utility is Utility.AUROC and classes != 2
+        many = utility is UtilityColumn.AUROC and classes != 2
         require(not many, f"utility auroc needs 2 classes, {one.config.data.name} has {classes}: accepted is accuracy")
         pairs[question], plans[one.name] = plan.public.pair, plan
     return plans
@@ -147,7 +147,9 @@ def _secret(directory: Path) -> int:
         raise InputError(f"{path} is damaged: remove it to have new points draw seeds of another secret") from None
 
 
-def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str, by_guarantee: bool) -> Sweep:
+def _found(
+    points: Sequence[Point], directory: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
+) -> Sweep:
     models = models_table(points, directory / RUNS)
     chosen = choose_utility(models, utility)
     table = points_table(models, points, chosen, by_guarantee)

@@ -10,10 +10,10 @@ import pandas as pd
 from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
-from fl_audit.experiments.names import Utility as Utility
+from fl_audit.experiments.names import UtilityColumn as UtilityColumn
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
-from fl_audit.statistics.tradeoff import convex_frontier
+from fl_audit.statistics.pareto_front import convex_frontier
 
 CLAIMED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
@@ -72,7 +72,7 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     return table.assign(epsilon_star_cut=one.config.audit.epsilon_star_cut)
 
 
-def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
+def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> UtilityColumn:
     """Return the measure of utility: the wanted one, else the area under the ROC where there are two classes.
 
     Parameters
@@ -87,9 +87,9 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
     InputError
         If the area is wanted and the models have none.
     """
-    has_area = bool(models[Utility.AUROC.column].notna().all())
-    require(wanted is not Utility.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
-    return wanted or (Utility.AUROC if has_area else Utility.ACCURACY)
+    has_area = bool(models[UtilityColumn.AUROC.column].notna().all())
+    require(wanted is not UtilityColumn.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
+    return wanted or (UtilityColumn.AUROC if has_area else UtilityColumn.ACCURACY)
 
 
 def guarantee_varies(points: pd.DataFrame) -> bool:
@@ -99,7 +99,7 @@ def guarantee_varies(points: pd.DataFrame) -> bool:
 
 
 def points_table(
-    models: pd.DataFrame, points: Sequence[Point], utility: Utility, by_guarantee: bool = True
+    models: pd.DataFrame, points: Sequence[Point], utility: UtilityColumn, by_guarantee: bool = True
 ) -> pd.DataFrame:
     """Return one row a point: means over its models, the smallest and largest, and whether it is on the frontier.
 

@@ -11,8 +11,8 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.names import NoiseOver
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
+from fl_audit.privacy.names import MultiplierReference
 from fl_audit.privacy.targets import one_target
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
@@ -30,7 +30,7 @@ def account(
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
     sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
-    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY,
+    noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY,
 ) -> Guarantee:
     """Return the guarantee of Gaussian noise over a training.
 
@@ -74,7 +74,7 @@ def account(
     >>> round(account(1.0, 100, 1e-5, **copied).epsilon, 3)
     0.895
     """
-    over, neighbours = choice(NoiseOver, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
+    over, neighbours = choice(MultiplierReference, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
     events = gaussian_rounds(over.over_sensitivity(noise_multiplier, neighbours), rounds, sampling_rate)
     return derive_guarantee(Claim(neighbours, events, delta, prior, accountant, sensitivities))
 

@@ -18,7 +18,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.experiments import settle_environment, verbosity
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config import RunConfig
-from fl_audit.experiments.runs.whole_run import WholeRun, play, whole_run
+from fl_audit.experiments.runs.requested_run import RequestedRun, play, whole_run
 from fl_audit.user_modules import searched_last
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -72,7 +72,7 @@ def play_here(
         _at_work.release()
 
 
-def _play(asked: WholeRun) -> None:
+def _play(asked: RequestedRun) -> None:
     try:
         play(asked)
     except KeyboardInterrupt:

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.api.in_process import play_here
-from fl_audit.api.own_process import play_apart
 from fl_audit.api.run_error import RunError
+from fl_audit.api.run_process import play_apart
 from fl_audit.errors import InputError, choice, require
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config import parse_config

@@ -8,9 +8,9 @@ from fl_audit.atomic_files import SCHEMA
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import look_at
-from fl_audit.audits.common.sections_levels import LEVELS
+from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION, ORIGIN
-from fl_audit.audits.common.sections_officer import OFFICER
+from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
@@ -21,7 +21,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.finding import ReportContents, Row, Section
 from fl_audit.report.formatting import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -77,7 +77,7 @@ def _section_at(name: str) -> Section[Any]:
     return found
 
 
-def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> RunContents:
+def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> ReportContents:
     """Return everything that the report of a run is drawn from: each section measures what it reports.
 
     Parameters
@@ -107,7 +107,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
             summary |= numbers.to_json() | dict(section.said(numbers, run))
     verdict = found.get(VerdictFinding)
     is_violated = verdict is not None and verdict.verdict is Verdict.VIOLATED
-    contents = RunContents(run, Findings(found), summary, sections, is_violated)
+    contents = ReportContents(run, Findings(found), summary, sections, is_violated)
     if verdict is not None:
         # Nothing on one page is consistent beside a number that is broken.
         found[VerdictFinding] = verdict.beside(
@@ -120,16 +120,16 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     return contents
 
 
-def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
+def measured(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have numbers in this run, in order, each with its numbers."""
     found = [(section, contents.find(section.numbers)) for section in contents.sections]
     return [(section, numbers) for section, numbers in found if numbers is not None]
 
 
-def page_rows(contents: RunContents) -> list[Row]:
+def page_rows(contents: ReportContents) -> list[Row]:
     """Return the rows of the table of the first page."""
     return [row for row in _rows(contents) if row.on_page]
 
 
-def _rows(contents: RunContents) -> list[Row]:
+def _rows(contents: ReportContents) -> list[Row]:
     return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]

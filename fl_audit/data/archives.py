@@ -10,8 +10,8 @@ from fl_audit.arrays import Floats32, in_one_axis
 from fl_audit.data.columns import check_classes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.files import archive_names, read_archive, resolve
-from fl_audit.data.named_arrays import packed
-from fl_audit.data.names import RecordAxes
+from fl_audit.data.multi_array_records import packed
+from fl_audit.data.option_names import RecordAxes
 from fl_audit.data.records import DataWarning, Source
 from fl_audit.errors import InputError, Remedy, choice, require
 

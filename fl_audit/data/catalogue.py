@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from fl_audit.arrays import Flags, Integers
-from fl_audit.data import late
+from fl_audit.data import lazy_imports
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
@@ -46,7 +46,7 @@ class DataSpec:
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
 
 
-class Available(NamedTuple):
+class CatalogueLine(NamedTuple):
     """A line of the catalogue: name, what it is, and whether it needs files from a data directory or the user."""
 
     name: str
@@ -74,16 +74,18 @@ def _binary_entry(table: BinaryTable) -> _Entry:
 
 
 def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    return late.tables.load_csv(directory, given)
+    return lazy_imports.tables.load_csv(directory, given)
 
 
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    return late.archives.load_npz(directory, given["path"], given.get("owner"), given.get("axes"), given.get("user"))
+    return lazy_imports.archives.load_npz(
+        directory, given["path"], given.get("owner"), given.get("axes"), given.get("user")
+    )
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    settings = late.image_folders.ImageSettings.of(given)
-    return late.image_folders.load_image_folder(directory, given["path"], given.get("test-path"), settings)
+    settings = lazy_imports.image_folders.ImageSettings.of(given)
+    return lazy_imports.image_folders.load_image_folder(directory, given["path"], given.get("test-path"), settings)
 
 
 _TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
@@ -146,7 +148,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
 
 def _hub_entry(name: str) -> _Entry:
     def load(_: Path | None, given: Mapping[str, Any]) -> Source:
-        return late.hugging_face.load_hub(name, given)
+        return lazy_imports.hugging_face.load_hub(name, given)
 
     return _Entry(
         _HUB_DESCRIPTION,
@@ -198,10 +200,10 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
         raise InputError(f"{option} is {value!r} in [data]: {accepted}") from error
 
 
-def available() -> list[Available]:
+def available() -> list[CatalogueLine]:
     """Return name, description and whether files are needed of every data set that can be loaded."""
-    listed = [Available(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
-    return [*listed, Available(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
+    listed = [CatalogueLine(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
+    return [*listed, CatalogueLine(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
 
 
 def _entry(name: str) -> _Entry:

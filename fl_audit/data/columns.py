@@ -47,7 +47,7 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedColumn:
     """A column as features."""
 
     use: ColumnUse  # its use
@@ -56,7 +56,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class TableOrigin:
     """Files and rows that the records of a table come from."""
 
     file: str  # file of the records that training sets are drawn from
@@ -83,12 +83,12 @@ class Origin:
 def encode_column(
     column: "pd.Series[Any]",
     name: str,
-    origin: Origin,
+    origin: TableOrigin,
     max_levels: int,
     before: int,
     decimal: str,
     repeats: Identifier | None = None,
-) -> Encoded:
+) -> EncodedColumn:
     """Turn a column without missing cells into features.
 
     Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to [0, 1] by
@@ -132,7 +132,7 @@ def encode_column(
     if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop}"
     use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
-    return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32), tuple(_bounds(column, name)))
+    return EncodedColumn(use, np.concatenate([scaled, rest]).astype(np.float32), tuple(_bounds(column, name)))
 
 
 def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
@@ -229,7 +229,7 @@ def drop_remedy(name: str) -> Remedy:
     return Remedy("drop", (name,))
 
 
-def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) -> tuple[Floats | None, str]:
+def _numbers(column: "pd.Series[Any]", name: str, origin: TableOrigin, decimal: str) -> tuple[Floats | None, str]:
     """Return a column of numbers, and in which way they were written; None if it has words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
@@ -338,7 +338,7 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 def _levels(
     text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int, repeats: Identifier | None
-) -> Encoded:
+) -> EncodedColumn:
     values, drop = text.to_numpy(dtype=np.str_), drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
@@ -366,7 +366,7 @@ def _levels(
     detail = alone or f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
-    return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail, odd=bool(alone)), features)
+    return EncodedColumn(ColumnUse(name, ColumnKind.LEVELS, detail, odd=bool(alone)), features)
 
 
 TEXT_HINT = "text in [data] names a column of text that a model of text learns from"

@@ -12,7 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
-from fl_audit.data.columns import TEXT_HINT, Encoded, Origin, check_classes, described_names, drop_remedy, encode_column
+from fl_audit.data.columns import (
+    TEXT_HINT,
+    EncodedColumn,
+    TableOrigin,
+    check_classes,
+    described_names,
+    drop_remedy,
+    encode_column,
+)
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 from fl_audit.data.missing_values import words_among_numbers
@@ -113,7 +121,7 @@ def source_of_frames(
     if settings.unique:
         parts, repeats = [part.drop_duplicates() for part in parts], 0
     train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
-    origin = Origin(str(paths[0]), str(paths[-1]), train, rows)
+    origin = TableOrigin(str(paths[0]), str(paths[-1]), train, rows)
     # One frame, so that a column has one type and one set of levels in both files.
     joint = pd.concat(parts, ignore_index=True).infer_objects()
     if settings.ignore_case:
@@ -129,7 +137,7 @@ def source_of_frames(
     table = joint if text is None else joint.drop(columns=[text.column])
     found = identifiers(table, label, settings.owner, settings.user)
     persons = most_personal(found, settings.user or settings.owner)
-    encoded: list[Encoded] | list[EncodedTexts]
+    encoded: list[EncodedColumn] | list[EncodedTexts]
     if text is None:
         encoded = _encode(table.drop(columns=[label, *owner_use]), origin, settings, persons)
     else:
@@ -173,7 +181,7 @@ def _counted(words: Mapping[str, int]) -> str:
 
 
 def _persons(
-    joint: pd.DataFrame, origin: Origin, name: str | None, kind: ColumnKind
+    joint: pd.DataFrame, origin: TableOrigin, name: str | None, kind: ColumnKind
 ) -> tuple[Owners, dict[str, ColumnUse]]:
     """Return owner or user of each record that is not for the test, and what their column, if there is one, became."""
     if name is None:
@@ -183,7 +191,7 @@ def _persons(
     return found, {name: described_names(name, kind, found.names)}
 
 
-def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
+def _label_values(column: "pd.Series[Any]", label: str, origin: TableOrigin) -> NDArray[np.generic]:
     """Return labels or owners: numbers as they are and everything else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
@@ -192,7 +200,9 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
     return values
 
 
-def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings, persons: Identifier | None) -> list[Encoded]:
+def _encode(
+    frame: pd.DataFrame, origin: TableOrigin, settings: TableSettings, persons: Identifier | None
+) -> list[EncodedColumn]:
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
         try:
@@ -214,7 +224,7 @@ def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings, person
     return encoded
 
 
-def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: Origin) -> InputError:
+def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: TableOrigin) -> InputError:
     """Return one refusal of several columns, with what fixes all of them."""
     if _drops(refused) >= set(frame.columns):
         return _nothing_left(refused)
@@ -262,7 +272,7 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
     return InputError(f"{reason}: {' with '.join(map(str, remedies))} keeps it, and {lacking}", remedies)
 
 
-def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
+def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: TableOrigin) -> None:
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
         position, drop = int(np.argmin(finite)), drop_remedy(name)

@@ -9,8 +9,8 @@ import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
 from fl_audit.arrays import Floats, Floats32, Integers
-from fl_audit.data.names import Dissimilarity as Dissimilarity
-from fl_audit.data.names import Measure as Measure
+from fl_audit.data.option_names import Dissimilarity as Dissimilarity
+from fl_audit.data.option_names import Measure as Measure
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.user_modules import import_function
@@ -32,7 +32,7 @@ _METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosi
 
 
 @dataclass(frozen=True)
-class Patches:
+class SsimWindows:
     """Statistics of the windows of n images that SSIM is computed from, for w windows in each image."""
 
     # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
@@ -40,11 +40,11 @@ class Patches:
     mean: Floats  # mean of each window, shape (w, n)
     variance: Floats  # sample variance of each window, shape (w, n)
 
-    def __getitem__(self, positions: Integers) -> "Patches":
-        return Patches(self.deviations[:, positions], self.mean[:, positions], self.variance[:, positions])
+    def __getitem__(self, positions: Integers) -> "SsimWindows":
+        return SsimWindows(self.deviations[:, positions], self.mean[:, positions], self.variance[:, positions])
 
 
-Prepared = Floats | Patches  # a block of records in the form that a measure works on
+Prepared = Floats | SsimWindows  # a block of records in the form that a measure works on
 
 
 def check_measurable(records: Records, measure: Measure) -> None:
@@ -108,7 +108,7 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
     mean = pixels.sum(axis=-1) / _PIXELS
     pixels -= mean[..., np.newaxis]
     pixels *= np.sqrt(2 / (_PIXELS - 1))
-    return Patches(pixels, mean, np.square(pixels).sum(axis=-1) / 2)
+    return SsimWindows(pixels, mean, np.square(pixels).sum(axis=-1) / 2)
 
 
 def directions(vectors: Floats) -> Floats:
@@ -130,10 +130,10 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     measure
         Measure of dissimilarity.
     """
-    if isinstance(left, Patches):
-        assert isinstance(right, Patches), "both blocks are prepared for one measure"
+    if isinstance(left, SsimWindows):
+        assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
         return _structural(left, right)
-    assert not isinstance(right, Patches)
+    assert not isinstance(right, SsimWindows)
     if not isinstance(measure, Dissimilarity):
         return _own_block(left, right, measure)
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
@@ -167,10 +167,10 @@ def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[
     measure
         Measure of dissimilarity.
     """
-    if isinstance(left, Patches):
-        assert isinstance(right, Patches), "both blocks are prepared for one measure"
+    if isinstance(left, SsimWindows):
+        assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
         return _fast_structural(left, right)
-    assert not isinstance(right, Patches)
+    assert not isinstance(right, SsimWindows)
     match measure:
         case Dissimilarity.EUCLIDEAN:
             return _euclidean(left, right)
@@ -195,7 +195,7 @@ def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
     return squares, reach * ((2 * terms * _EPS) ** 0.5 + terms * _EPS)
 
 
-def _structural(left: Patches, right: Patches) -> Floats:
+def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
     """Return 1 - SSIM of every pair, shape (n, m), from 0 to 2.
 
     SSIM as Wang et al. 2004 define it, with a uniform 7x7 window, sample covariances and the mean over all windows
@@ -212,7 +212,7 @@ def _structural(left: Patches, right: Patches) -> Floats:
     return 1 - total / len(left.mean)
 
 
-def _fast_structural(left: Patches, right: Patches) -> tuple[Floats, float]:
+def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, float]:
     """Return `_structural` by matrix products in single precision, and a bound on the difference.
 
     Each factor of SSIM is a sum of few products of a number of the one and a number of the other image, so one window
@@ -237,7 +237,7 @@ def _fast_structural(left: Patches, right: Patches) -> tuple[Floats, float]:
     return 1 - total.astype(np.float64) / windows, (80 + windows) * float(np.finfo(np.float32).eps)
 
 
-def _denominator(left: Patches, right: Patches) -> tuple[Floats32, Floats32]:
+def _denominator(left: SsimWindows, right: SsimWindows) -> tuple[Floats32, Floats32]:
     """Return factors, shapes (w, n, 4) and (w, 4, m), of (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2)."""
     light, contrast = left.mean**2 + _STABLE_LUMINANCE, left.variance + _STABLE_CONTRAST
     mine = [light * contrast, light, contrast, np.ones_like(light)]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import Integers
-from fl_audit.data.names import AcrossClients as AcrossClients
-from fl_audit.data.names import PartitionScheme as PartitionScheme
+from fl_audit.data.option_names import PartitionScheme as PartitionScheme
+from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
 from fl_audit.data.records import Records, Source
 from fl_audit.errors import InputError, Remedy, require, require_number
 from fl_audit.randomness import Purpose, generator
@@ -86,7 +86,7 @@ def user_shards(
     scheme: PartitionScheme,
     parameters: Mapping[str, Parameter],
     seed: int,
-    across: AcrossClients = AcrossClients.REFUSE,
+    across: UsersAcrossClients = UsersAcrossClients.REFUSE,
 ) -> tuple[Integers, ...]:
     """Return the record indices of every client where users are units, so that all records of a user lie at one client.
 
@@ -128,7 +128,7 @@ def user_shards(
     parted = np.unique(own[client != client[first][own]])
     if parted.size == 0:
         return parts
-    if across is AcrossClients.REFUSE:
+    if across is UsersAcrossClients.REFUSE:
         to_first, whole_users = Remedy("user-across-clients", "first"), Remedy("partition", "iid")
         found = f"{parted.size:,} of {len(first):,} users have records at several clients"
         found += (

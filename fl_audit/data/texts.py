@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats32
 from fl_audit.data.files import read_text
-from fl_audit.data.named_arrays import packed
+from fl_audit.data.multi_array_records import packed
 from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import MASK, TOKENS, NamedInput

@@ -46,7 +46,7 @@ class RoundContext:
 
 
 @dataclass(frozen=True)
-class Contributed:
+class TrialContributions:
     """Contribution of a unit, or of all units of a client, in every trial."""
 
     total: Tensor  # float32 (trials, parameters)
@@ -59,11 +59,11 @@ class Contributed:
         """The bits less one half, float64 (trials,); zero where there are none."""
         return torch.zeros(len(self.total)).double() if self.within is None else self.within - 0.5
 
-    def times(self, counts: Tensor) -> "Contributed":
+    def times(self, counts: Tensor) -> "TrialContributions":
         """Return the contribution where the unit takes part in some trials only, bool (trials,); zero in the others."""
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
-        return Contributed(self.total * counts.unsqueeze(1), within)
+        return TrialContributions(self.total * counts.unsqueeze(1), within)
 
 
 def contributed(
@@ -73,7 +73,7 @@ def contributed(
     models: Tensor,
     moment: RoundContext,
     taking_part: Tensor | None = None,
-) -> Contributed:
+) -> TrialContributions:
     """Return the clipped contribution of some examples of a client, where the examples determine it without secrets.
 
     Parameters
@@ -102,7 +102,7 @@ def contributed(
             norm = None if isinf(mechanism.clipping_norm) else mechanism.clipping_norm
             shapes = moment.batch_trials if taking_part is None else None
             features, labels = examples.features, examples.labels
-            return Contributed(federation.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
+            return TrialContributions(federation.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
         case UserGradients():
             norms = (
                 None
@@ -115,7 +115,7 @@ def contributed(
             assert whose is not None, "where users are units, records know theirs"
             given = models, examples.features, examples.labels, whose
             total, bits = clipped_user_sum(federation.model, *given, norms, shapes, taking_part)
-            return Contributed(total, bits + 0.5 if mechanism.is_adaptive else None)
+            return TrialContributions(total, bits + 0.5 if mechanism.is_adaptive else None)
         case LocalTraining(schedule):
             draw, features, labels = _order_draw(federation, client, moment), examples.features, examples.labels
             if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:
@@ -136,7 +136,7 @@ def contributed(
 
 def contributed_together(
     federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
-) -> list[Contributed]:
+) -> list[TrialContributions]:
     """Return the contributions of several clients in one trial, computed together, equal to those of `contributed`.
 
     Their models are stacked, like trials with records of their own, which takes less time than one after the other.
@@ -186,19 +186,19 @@ def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext)
     return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 
-def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> Contributed:
+def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> TrialContributions:
     """Return a client's clipped updates, in the memory of the updates."""
     if isinf(mechanism.clipping_norm):
-        return Contributed(updates)
+        return TrialContributions(updates)
     clipped, lengths = local_training.clip_updates(
         updates, mechanism.clipping_norm if moment.norms is None else moment.norms
     )
     if moment.norms is None:
-        return Contributed(clipped)
-    return Contributed(clipped, (lengths.double() <= moment.norms).double())
+        return TrialContributions(clipped)
+    return TrialContributions(clipped, (lengths.double() <= moment.norms).double())
 
 
-def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
+def nothing(models: Tensor, is_adaptive: bool) -> TrialContributions:
     """Return the contribution of a missing unit, which is zero.
 
     Parameters
@@ -209,7 +209,7 @@ def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
         Whether a quantile bit goes with the contribution; that of a missing unit is 1/2.
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
-    return Contributed(torch.zeros_like(models), within)
+    return TrialContributions(torch.zeros_like(models), within)
 
 
 def differing_contributions(
@@ -217,7 +217,7 @@ def differing_contributions(
     models: Tensor,
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
-) -> tuple[Contributed, Contributed]:
+) -> tuple[TrialContributions, TrialContributions]:
     """Return the contribution of the differing unit under D, and of its replacement, if any, under D'.
 
     Victim and insider both call this, with the same shapes, so that they agree to the last bit.
@@ -241,7 +241,7 @@ def differing_contributions(
 
 
 @dataclass(frozen=True)
-class OwnDraws:
+class ClientRandomness:
     """Sources of randomness from which a client draws its samples and its noise."""
 
     seed: int  # the client's own secret seed
@@ -270,7 +270,7 @@ def private_steps(mechanism: Mechanism) -> PrivateSteps:
     return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 
 
-def step_sample(mechanism: Mechanism, records: int, draws: OwnDraws, server_round: int) -> Flags:
+def step_sample(mechanism: Mechanism, records: int, draws: ClientRandomness, server_round: int) -> Flags:
     """Return which of its records a client's first step of a round takes, (trials, records).
 
     Parameters
@@ -293,7 +293,7 @@ def trained_privately(
     client: int,
     models: Tensor,
     server_round: int,
-    draws: OwnDraws,
+    draws: ClientRandomness,
     is_in: Flags | None = None,
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,

@@ -16,10 +16,10 @@ from fl_audit.data.records import told_record
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.learning.record_crafting import (
-    Box,
     Candidates,
     CraftedFeatures,
-    CraftingScene,
+    CraftingSetting,
+    FeatureBounds,
     craft_opposite,
     craft_record,
 )
@@ -43,7 +43,7 @@ class CraftedMeasures:
     opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
 
 
-def box_of(features: Floats32) -> Box:
+def box_of(features: Floats32) -> FeatureBounds:
     """Return the range of values of a crafted record's features, from all records that there are.
 
     Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
@@ -54,10 +54,10 @@ def box_of(features: Floats32) -> Box:
     if low.min() >= 0 and high.max() <= 1:
         low, high = np.zeros_like(low), np.ones_like(high)
     binary = ((features == 0) | (features == 1)).all(axis=0)
-    return Box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(binary))
+    return FeatureBounds(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(binary))
 
 
-def craft_pair(federation: LoadedFederation, models: Tensor, box: Box, with_opposite: bool) -> NeighbourPair:
+def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds, with_opposite: bool) -> NeighbourPair:
     """Return the pair of a federation with a crafted record as x.
 
     Raises `InputError` if no record can be crafted for the model.
@@ -75,7 +75,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: Box, with_oppo
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
-    scene = CraftingScene(federation.model, models, norm, box.to(models.device))
+    scene = CraftingSetting(federation.model, models, norm, box.to(models.device))
     others = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
     found = craft_record(scene, others, _starts(federation, scene.box, source))
     opposite = craft_opposite(scene, found, _starts(federation, scene.box, source)) if with_opposite else None
@@ -83,7 +83,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: Box, with_oppo
     return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
 
 
-def _starts(federation: LoadedFederation, box: Box, source: np.random.Generator) -> Candidates:
+def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> Candidates:
     """Draw where a search begins: features and labels, these from all classes alike."""
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
     drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)

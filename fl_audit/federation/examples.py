@@ -9,7 +9,7 @@ from fl_audit.arrays import Integers
 from fl_audit.data.records import Records
 from fl_audit.device import Device
 from fl_audit.errors import require
-from fl_audit.learning.frozen_cores import VggCore, core_shape
+from fl_audit.learning.frozen_backbones import VggCore, core_shape
 from fl_audit.learning.models import ModelSpec
 
 

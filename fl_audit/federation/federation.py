@@ -14,13 +14,13 @@ from pydantic import TypeAdapter
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.arrays import Floats, Integers
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.data.partition import AcrossClients, PartitionScheme
+from fl_audit.data.partition import PartitionScheme, UsersAcrossClients
 from fl_audit.data.randomizers import LocalRandomizer
 from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.federation.membership import MembershipScheme
-from fl_audit.federation.observed_rounds import View, _require_view
-from fl_audit.learning.frozen_cores import CoreWeights
+from fl_audit.federation.observed_rounds import InsiderView, _require_view
+from fl_audit.learning.frozen_backbones import CoreWeights
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
@@ -44,7 +44,7 @@ class Federation:
     model: str  # name of the model
     mechanism: Mechanism  # parts of a release
     rounds: int  # k, number of rounds
-    view: View  # view that clients have of a round
+    view: InsiderView  # view that clients have of a round
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # device of clients and evaluator; last bits of sums differ between devices
     tf32: bool = False  # whether a graphics card rounds factors to ten bits
@@ -78,7 +78,7 @@ class Federation:
     # Number of users that the records of D have, if users are units, and the treatment of those whose records lie at
     # several clients; 0 if users are no units.
     users: int = 0
-    user_across_clients: AcrossClients = AcrossClients.REFUSE
+    user_across_clients: UsersAcrossClients = UsersAcrossClients.REFUSE
 
     def __post_init__(self) -> None:
         require(self.clients >= 1, f"clients is {self.clients}: accepted are 1 and more")

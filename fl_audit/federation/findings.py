@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.arrays import finite
 
 
-class RunFinding(Protocol):
+class FindingBase(Protocol):
     """The numbers of a finding: a frozen dataclass that can be converted to JSON."""
 
     def to_json(self) -> dict[str, Any]:

@@ -14,11 +14,17 @@ from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.findings import Findings, Numbers
 from fl_audit.federation.group_sizes import GroupSizes
-from fl_audit.federation.randomised_records import RecordClaim
-from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
-from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.federation.randomised_records import RecordGuaranteeEvents
+from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
+from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.log_odds import LogOddsDistribution, Truth, bound_in_other, increments_of, log_odds_distribution
+from fl_audit.privacy.log_odds import (
+    LogOddsDistribution,
+    TrueHypothesis,
+    bound_in_other,
+    increments_of,
+    log_odds_distribution,
+)
 from fl_audit.released_model.epsilon_star import StarSettings
 
 Made = TypeVar("Made")
@@ -37,7 +43,7 @@ class RunFacts:
     neighbour: str  # pair of training sets that was audited, as the configuration names it
     star: StarSettings | None  # settings of Epsilon*; None where it was turned off
     configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
-    record_claim: RecordClaim | None = None  # guarantee of randomised records; None if none is randomised
+    record_claim: RecordGuaranteeEvents | None = None  # guarantee of randomised records; None if none is randomised
     crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
     commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
     # Findings that an audit of one kind has of the run beside its tables, by type.
@@ -135,7 +141,7 @@ class FinishedRun:
     timing: Timing = field(default_factory=Timing)  # duration of the run
     provenance: Provenance | None = None  # provenance of the run; None if it was not noted
     # Results of the same training without privacy; None where no such run was named.
-    unprotected: Unprotected | None = None
+    unprotected: NonPrivateAccuracy | None = None
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
@@ -261,6 +267,6 @@ class FinishedRun:
         """
         if (guarantee := self.facts.guarantee) is None or not self.facts.federation.mechanism.has_exact_llr:
             return {}
-        truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
+        truths = {1: TrueHypothesis.PRESENT, 0: TrueHypothesis.ABSENT}
         events, adjacency = guarantee.claim.events, guarantee.adjacency
         return {bit: log_odds_distribution(events, adjacency, truth, fine=False) for bit, truth in truths.items()}

@@ -12,13 +12,19 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.errors import require
-from fl_audit.federation.contributions import Contributed, RoundContext, contributed, differing_contributions, nothing
+from fl_audit.federation.contributions import (
+    RoundContext,
+    TrialContributions,
+    contributed,
+    differing_contributions,
+    nothing,
+)
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, shown
 from fl_audit.federation.private_steps import question_of_steps
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodQuestion
-from fl_audit.mechanisms.noise import noise_share
+from fl_audit.mechanisms.remaining_noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 
 
@@ -95,7 +101,7 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
-) -> Contributed:
+) -> TrialContributions:
     """Add up the updates of all other clients, each in the trials in which it takes part."""
     total, members = nothing(models, federation.public.mechanism.is_adaptive), federation.public.cohort(moment.number)
     bits = total.centred_bits
@@ -113,11 +119,14 @@ def _shared_clients(
         one = contributed(federation, client, federation.honest_shard(client), models[some], part)
         total.total[some] += one.total
         bits[some] += one.centred_bits
-    return Contributed(total.total, None if total.within is None else bits + 0.5)
+    return TrialContributions(total.total, None if total.within is None else bits + 0.5)
 
 
 def _log_odds_of_bits(
-    federation: LoadedFederation, shared: Contributed, sides: tuple[Contributed, Contributed], side: SideInformation
+    federation: LoadedFederation,
+    shared: TrialContributions,
+    sides: tuple[TrialContributions, TrialContributions],
+    side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
     """Return the log-odds by the noised bits that each differing contribution is in, against none being in."""
     mechanism = federation.public.mechanism
@@ -159,7 +168,7 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
     return left
 
 
-class WhitenedStep(NamedTuple):
+class WhitenedRound(NamedTuple):
     """A round, and the factor by which it is multiplied in the whitened sum that an adversary evaluates."""
 
     factor: float  # from `MechanismNoise.whitening`; 1 if the noise of every round is independent of all before
@@ -168,7 +177,7 @@ class WhitenedStep(NamedTuple):
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)
 
 
-def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhitenedStep]:
+def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhitenedRound]:
     """Return the rounds whose releases, each times its factor, add up to one whose noise is independent of all before.
 
     Parameters
@@ -182,7 +191,7 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
     factors = mechanism.noise.whitening(seen.number)
     newest = seen.start, _less_known_noise(federation, seen.sums(mechanism), seen)
     steps = enumerate([*seen.earlier, newest], start=seen.number - len(seen.earlier))
-    whitened = [WhitenedStep(float(factors[number - 1]), number, *step) for number, step in steps]
+    whitened = [WhitenedRound(float(factors[number - 1]), number, *step) for number, step in steps]
     return [step for step in whitened if step.factor != 0]
 
 

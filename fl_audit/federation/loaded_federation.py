@@ -20,7 +20,7 @@ from fl_audit.federation.federation_records import outside_of, shards_of, split_
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.federation.public_directions import number_of_directions, orthonormal_directions
-from fl_audit.learning.frozen_cores import VggCore, load_core
+from fl_audit.learning.frozen_backbones import VggCore, load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel

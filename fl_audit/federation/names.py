@@ -10,7 +10,7 @@ class InitialWeights(StrEnum):
     PRETRAINED = "pretrained"
 
 
-class View(StrEnum):
+class InsiderView(StrEnum):
     """View of an insider of a round: the noised sum, or only the model that follows from it.
 
     The sum is handed to insiders and to the observer of releases, as if the server published it: honest clients train

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.federation.names import View as View
+from fl_audit.federation.names import InsiderView as InsiderView
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.protocol import Key, earlier_key, models_key
 
-_KEPT = {View.UPDATE: "releases", View.MODEL: "models"}
+_KEPT = {InsiderView.UPDATE: "releases", InsiderView.MODEL: "models"}
 
 _BLURRED_FROM = 1e-3
 """Share of the noise's standard deviation above which the rounding of float32 models hides a recovered release."""
@@ -65,7 +65,7 @@ class SideInformation:
         return None if self.norms is None else self.norms.cpu().numpy()
 
 
-class Step(NamedTuple):
+class EarlierRound(NamedTuple):
     """An earlier round: the models on which the clients worked, and the release; both (trials, parameters)."""
 
     start: Tensor
@@ -82,12 +82,12 @@ class ServerRound:
     release: Tensor  # r_i (trials, parameters)
     side: SideInformation = field(default_factory=SideInformation)  # knowledge of an adversary beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
-    earlier: tuple[Step, ...] = ()
+    earlier: tuple[EarlierRound, ...] = ()
 
     def first(self, trials: int) -> "ServerRound":
         """Return the same round with its first trials only."""
         models = tuple(model[:trials] for model in self.models)
-        earlier = tuple(Step(start[:trials], release[:trials]) for start, release in self.earlier)
+        earlier = tuple(EarlierRound(start[:trials], release[:trials]) for start, release in self.earlier)
         return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier)
 
 
@@ -102,7 +102,7 @@ class ObservedRound:
     release: Tensor | None  # the noised sums r_i (trials, parameters); None under `model`
     side: SideInformation = field(default_factory=SideInformation)  # knowledge of an adversary beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
-    earlier: tuple[Step, ...] = ()
+    earlier: tuple[EarlierRound, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all of it but the number by name, for a message."""
@@ -125,7 +125,7 @@ class ObservedRound:
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
-            Step(tensors[earlier_key(Key.MODELS, back)], tensors[earlier_key(Key.RELEASE, back)])
+            EarlierRound(tensors[earlier_key(Key.MODELS, back)], tensors[earlier_key(Key.RELEASE, back)])
             for back in range(_counted(tensors, earlier_key(Key.RELEASE, 1)[:-1]), 0, -1)
         )
         return ObservedRound(number, models, tensors.get(Key.RELEASE), SideInformation.of(tensors), steps)
@@ -153,9 +153,9 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
     return sum(name.startswith(prefix) for name in tensors)
 
 
-def _require_view(view: View, mechanism: Mechanism) -> None:
+def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
     """Refuse models alone where the optimizer cannot be inverted, or the noise is correlated over rounds."""
-    if view is View.MODEL:
+    if view is InsiderView.MODEL:
         _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
         require(mechanism.rounds_needed == 1, f"{found}: accepted with it is 'update'")
@@ -206,7 +206,7 @@ def refuse_blurred(share: Floats) -> None:
     require(not is_blurred(share).any(), f"{hidden}: {found}, {remedy}")
 
 
-def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
+def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
     """Return the part of a round that clients see.
 
     Parameters
@@ -219,15 +219,15 @@ def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
         The round as the server made it.
     """
     match view:
-        case View.UPDATE:
+        case InsiderView.UPDATE:
             return ObservedRound(made.number, (made.models[-2],), made.release, made.side, made.earlier)
-        case View.MODEL:
+        case InsiderView.MODEL:
             return ObservedRound(made.number, made.models[-mechanism.optimizer.models_to_invert :], None, made.side)
         case _:
             assert_never(view)
 
 
-def kept_of(view: View, made: ServerRound) -> dict[str, Tensor]:
+def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     """Return the tensors of a round that a run directory keeps, by name: as much as clients saw.
 
     Parameters
@@ -238,16 +238,16 @@ def kept_of(view: View, made: ServerRound) -> dict[str, Tensor]:
         The round as the server made it.
     """
     match view:
-        case View.UPDATE:
+        case InsiderView.UPDATE:
             return {_KEPT[view]: made.release} | made.side.tensors()
-        case View.MODEL:
+        case InsiderView.MODEL:
             return {_KEPT[view]: made.models[-1]} | made.side.tensors()
         case _:
             assert_never(view)
 
 
 def walk(
-    view: View, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
+    view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
     """Walk through the kept rounds of some trials.
 
@@ -265,17 +265,17 @@ def walk(
     rounds
         Tensors that were kept of each round, in order.
     """
-    models, state, earlier = [initial], OptimizerState(), deque[Step](maxlen=mechanism.rounds_needed - 1)
+    models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):
         kept = stored[_KEPT[view]]
         match view:
-            case View.UPDATE:
+            case InsiderView.UPDATE:
                 moved, state = step(mechanism.optimizer, models[-1], kept, state, mechanism.denominator)
                 models, release = [*models[-2:], moved], kept
-            case View.MODEL:
+            case InsiderView.MODEL:
                 models = [*models[-2:], kept]
                 release = recover_gradient(mechanism.optimizer, models) * mechanism.denominator
             case _:
                 assert_never(view)
         yield ServerRound(number, tuple(models), release, SideInformation.of(stored), tuple(earlier))
-        earlier.append(Step(models[-2], release))
+        earlier.append(EarlierRound(models[-2], release))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fl_audit.federation.contributions import OwnDraws, private_steps, trained_privately
+from fl_audit.federation.contributions import ClientRandomness, private_steps, trained_privately
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound, shown
 from fl_audit.learning.private_training import CLIPPING_SLACK
@@ -109,7 +109,7 @@ def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider:
     seeds = shown(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     trials = tuple(shown(seen.side.trial_numbers, "the numbers of the trials").tolist())
     for client, seed in zip(known, seeds, strict=True):
-        rest -= trained_privately(federation, client, seen.start, seen.number, OwnDraws(seed, trials)).updates
+        rest -= trained_privately(federation, client, seen.start, seen.number, ClientRandomness(seed, trials)).updates
     return rest
 
 

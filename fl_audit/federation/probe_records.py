@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from fl_audit.arrays import Integers
-from fl_audit.data.named_arrays import array_of
+from fl_audit.data.multi_array_records import array_of
 from fl_audit.data.records import Records, Source
 from fl_audit.learning.named_inputs import MASK
 from fl_audit.learning.output_checks import ProbeRecords

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats32
 from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, RandomisedEdges
-from fl_audit.federation.contributions import OwnDraws
+from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation, RawRecords
 from fl_audit.privacy.events import ReleaseEvent
@@ -37,7 +37,7 @@ _STEPS = 64
 """Different releases that tell two images apart, at most: with 250 their composition takes a quarter of a minute."""
 
 
-class _HeldTensors:
+class _TensorCache:
     """Tensors by key, those that were not asked for longest given up first once they take too many bytes.
 
     Whoever asks makes anew what is not held, so nothing but time depends on the bound. Threads may share it.
@@ -67,11 +67,11 @@ class _HeldTensors:
                 self.bytes -= self._held.popitem(last=False)[1].nbytes
 
 
-_HELD = _HeldTensors()
+_HELD = _TensorCache()
 
 
 @dataclass(frozen=True)
-class ToldRecords:
+class LocallyRandomisedRecords:
     """Randomised records that a client trains on in place of its own, in every trial of a batch."""
 
     shard: Examples  # its randomised shard, each trial's own
@@ -79,7 +79,7 @@ class ToldRecords:
     replacement: Examples | None
 
 
-def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:
+def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
     """Return the records of a client after local randomization.
 
     Parameters
@@ -105,8 +105,10 @@ def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldR
     records, features = len(federation.shards[client]), torch.stack(found).to(device)
     shard = Examples(features[:, :records], federation.shard(client).labels.expand(len(found), -1))
     if client != federation.victim or federation.replacement is None:
-        return ToldRecords(shard, None)
-    return ToldRecords(shard, Examples(features[:, records:], federation.replacement.labels.expand(len(found), -1)))
+        return LocallyRandomisedRecords(shard, None)
+    return LocallyRandomisedRecords(
+        shard, Examples(features[:, records:], federation.replacement.labels.expand(len(found), -1))
+    )
 
 
 def randomised_records(
@@ -154,7 +156,7 @@ class RecordPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecordClaim:
+class RecordGuaranteeEvents:
     """Guarantee of the local randomisation for each record, as releases."""
 
     local_randomizer: LocalRandomizer  # mechanism by which owners randomise their records
@@ -164,7 +166,7 @@ class RecordClaim:
     differing: int | None  # number of features in which they differ
 
 
-def record_claim(federation: LoadedFederation) -> RecordClaim | None:
+def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
     """Return the claim of a federation for each record by itself; None where records are not randomised."""
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
@@ -172,11 +174,13 @@ def record_claim(federation: LoadedFederation) -> RecordClaim | None:
     records, pair = federation.raw.inside, record_pair(federation)
     shape = (records.shape[0], records.shape[0]) if records.graphs else records.shape
     if pair is None:
-        return RecordClaim(local_randomizer, shape, None, None)
+        return RecordGuaranteeEvents(local_randomizer, shape, None, None)
     first, second = pair.first.features, pair.second.features
     if isinstance(local_randomizer, LaplacePixelation):
-        return RecordClaim(local_randomizer, shape, local_randomizer.pair_events(first, second, _STEPS), pair.differing)
-    return RecordClaim(local_randomizer, shape, local_randomizer.pair_events(first, second), pair.differing)
+        return RecordGuaranteeEvents(
+            local_randomizer, shape, local_randomizer.pair_events(first, second, _STEPS), pair.differing
+        )
+    return RecordGuaranteeEvents(local_randomizer, shape, local_randomizer.pair_events(first, second), pair.differing)
 
 
 def record_pair(federation: LoadedFederation) -> RecordPair | None:

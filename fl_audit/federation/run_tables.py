@@ -102,7 +102,7 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
 
 @dataclass(frozen=True)
-class Unprotected:
+class NonPrivateAccuracy:
     """Accuracy of the same training without clipping and noise."""
 
     run: str  # name of that run's directory
@@ -120,7 +120,7 @@ class Unprotected:
         return {"run": self.run, "trials": self.trials, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
 
     @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> "Unprotected":
+    def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
         """Return the object that `to_json` wrote; KeyError, TypeError or ValueError if the values are not its own."""
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
@@ -129,7 +129,7 @@ class Unprotected:
 
 
 @dataclass(frozen=True)
-class Session:
+class RunSession:
     """One stretch of work on a run: a run that was interrupted and gone on with has several."""
 
     began: str  # date and time in UTC, as ISO 8601 writes them
@@ -144,7 +144,7 @@ class Session:
 class Provenance:
     """Provenance of a run: its sessions, and its data."""
 
-    sessions: tuple[Session, ...]  # the stretches of work, at least one, the first first
+    sessions: tuple[RunSession, ...]  # the stretches of work, at least one, the first first
     # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; of records that are not
     # published it is keyed, for who knows all of them but one could test guesses of the last on a plain one. None where
     # it is not told.
@@ -162,7 +162,7 @@ class Provenance:
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
         """Return the object that was stored; KeyError, TypeError or ValueError if the values are something else."""
-        if not (sessions := tuple(Session(**session) for session in stored["sessions"])):
+        if not (sessions := tuple(RunSession(**session) for session in stored["sessions"])):
             raise ValueError("no session was noted")
         for session in sessions:
             datetime.fromisoformat(session.began)

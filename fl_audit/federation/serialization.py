@@ -13,7 +13,7 @@ from fl_audit.arrays import Floats32, Integers
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
-from fl_audit.learning.frozen_cores import VggCore
+from fl_audit.learning.frozen_backbones import VggCore
 from fl_audit.learning.model_properties import ModelProperties
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from fl_audit.learning.layers import Frame, StackedLayer, Visit, weigh
+from fl_audit.learning.layers import ForwardState, LayerCall, StackedLayer, weigh
 
 _FEW_CHANNELS = 8
 """With fewer input channels than this, products with unfolded patches are faster than torch's convolution."""
@@ -28,7 +28,7 @@ class StackedConv2d(StackedLayer):
     differential privacy").
     """
 
-    def __init__(self, frame: Frame, prefix: str, template: nn.Conv2d) -> None:
+    def __init__(self, frame: ForwardState, prefix: str, template: nn.Conv2d) -> None:
         super().__init__(frame, prefix)
         self.kernel = (template.kernel_size[0], template.kernel_size[1])
         self.stride = (template.stride[0], template.stride[1])
@@ -77,7 +77,7 @@ class StackedConv2d(StackedLayer):
         reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
         return (size + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
 
-    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
@@ -91,7 +91,7 @@ class StackedConv2d(StackedLayer):
             norms = gradients.square().flatten(2).sum(2)
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
-    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
         assert isinstance(kept, tuple)
         gradients, bias = kept
@@ -104,7 +104,7 @@ class StackedConv2d(StackedLayer):
             summed = weigh(gradients, weights)
         return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
-    def example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
+    def example_gradients(self, visit: LayerCall, signal: Tensor) -> Tensor:
         """Return every example's weight gradient (trials, examples, outs, ...); later axes are merged for patches.
 
         Parameters
@@ -143,7 +143,7 @@ class StackedConv2d(StackedLayer):
                 found[:, :, 0, row, column] = (seen.flatten(2) * flat).sum(2)
         return found
 
-    def split_patches(self, visit: Visit) -> Tensor:
+    def split_patches(self, visit: LayerCall) -> Tensor:
         """Return the patches of a visit, (examples, ...) where trials share them, else (trials, examples, ...)."""
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)

@@ -23,14 +23,14 @@ the copies that put the outputs of the one product in the order of trials."""
 
 
 @dataclass
-class Frame:
+class ForwardState:
     """State that the stacked layers of one forward pass share."""
 
     parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (trials, *shape)
     trials: int = 1  # size of the first of the two axes that are merged in the layers' inputs
     examples: int = 1  # size of the second of them
     recording: bool = False  # whether the layers note their calls for a backward pass
-    tape: list["Visit"] = field(default_factory=list)  # the calls that were noted, in order
+    tape: list["LayerCall"] = field(default_factory=list)  # the calls that were noted, in order
     features: Tensor | None = None  # the raw input of the model; None before there is one
     derived: dict[object, Tensor] = field(default_factory=dict)  # computed from the raw input, to be used again
 
@@ -78,7 +78,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 
 @dataclass
-class Visit:
+class LayerCall:
     """One call of a stacked layer: its inputs, its outputs, and whether all trials have the same inputs."""
 
     layer: "StackedLayer"
@@ -90,7 +90,7 @@ class Visit:
 class StackedLayer(nn.Module):
     """A layer whose parameters differ from trial to trial."""
 
-    def __init__(self, frame: Frame, prefix: str) -> None:
+    def __init__(self, frame: ForwardState, prefix: str) -> None:
         super().__init__()
         self.frame = frame
         self.prefix = prefix
@@ -118,7 +118,7 @@ class StackedLayer(nn.Module):
         if self.frame.recording:
             if not outputs.requires_grad:
                 outputs.requires_grad_()
-            self.frame.tape.append(Visit(self, inputs, outputs, shared))
+            self.frame.tape.append(LayerCall(self, inputs, outputs, shared))
         return outputs
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
@@ -133,7 +133,7 @@ class StackedLayer(nn.Module):
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
-    def products(self, visit: Visit, signal: Tensor) -> Tensor:
+    def products(self, visit: LayerCall, signal: Tensor) -> Tensor:
         """Return the inner product of every example's gradient with a vector in parameter space, (trials, examples).
 
         The vector has to stand in the frame in the place of the parameters. The outputs are linear in the parameters of
@@ -150,7 +150,7 @@ class StackedLayer(nn.Module):
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
-    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared gradient norms (trials, examples) and intermediate results that `weighted_sum` can reuse.
 
         Parameters
@@ -162,7 +162,7 @@ class StackedLayer(nn.Module):
         """
         raise NotImplementedError("each stacked layer computes its own norms")
 
-    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (trials, *shape).
 
         Parameters
@@ -197,13 +197,13 @@ class StackedLinear(StackedLayer):
         stacked = inputs.expand(trials, -1, -1) if shared else frame.split(inputs)
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
-    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
         signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
-    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
@@ -219,7 +219,7 @@ class StackedLinear(StackedLayer):
 class StackedAffine(StackedLayer):
     """Normalisations of all trials that do not mix examples, with their learned scale and shift."""
 
-    def __init__(self, frame: Frame, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
+    def __init__(self, frame: ForwardState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
         self.template = template
 
@@ -258,7 +258,7 @@ class StackedAffine(StackedLayer):
         spanned = values.dim() - 2 - len(self.template.normalized_shape)
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
-    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
@@ -268,7 +268,7 @@ class StackedAffine(StackedLayer):
         norms = [gradient.square().flatten(2).sum(2) for gradient in gradients.values()]
         return torch.stack(norms).sum(0), gradients
 
-    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
         assert isinstance(kept, dict)
         return {name: weigh(gradients, weights) for name, gradients in kept.items()}

@@ -211,7 +211,7 @@ def located(
         Name of each record in a message.
     """
     watched = sharing_copy(module).eval()
-    with _Watch(watched) as watch:
+    with _LayerWatch(watched) as watch:
         failed = watch.run(values, features)
         together = None if failed is None else watch.place(failed, None)
         alone = list[FaultPlace]()
@@ -225,7 +225,7 @@ def located(
     return alone[0]._replace(largest=max(place.largest for place in alone if place.path == alone[0].path))
 
 
-class _Watch:
+class _LayerWatch:
     """Notes which layers of a module have begun and not ended, and what each was given."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -233,7 +233,7 @@ class _Watch:
         self._begun: list[tuple[str, nn.Module, Tensor | None]] = []
         self._handles: list[Callable[[], None]] = []
 
-    def __enter__(self) -> "_Watch":
+    def __enter__(self) -> "_LayerWatch":
         for path, layer in self._module.named_modules():
 
             def begins(layer: nn.Module, given: tuple[object, ...], path: str = path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
-from fl_audit.learning.frozen_cores import VGG16
+from fl_audit.learning.frozen_backbones import VGG16
 from fl_audit.learning.model_faults import raised_at
 from fl_audit.learning.model_inputs import read_logits
 from fl_audit.learning.module_checks import check_module, said, sharing_copy, without_hints
@@ -98,8 +98,8 @@ _BUILT_IN: dict[str, _Factory] = {
     "dense-512-128": _dense(512, 128),
     "dense-3x100": _dense(100, 100, 100),  # Negoescu et al. 2023, section 4.1, on Purchase-100
     "mnist-cnn": _mnist_cnn,
-    # The head on the frozen core `fl_audit.learning.frozen_cores.VggCore`: 40,980 parameters on LFW at 64x64 with 20
-    # classes. Bernau et al. 2019 (section 4.4) exchange "the dense layer at the end" of a trained network.
+    # The head on the frozen core `fl_audit.learning.frozen_backbones.VggCore`: 40,980 parameters on LFW at 64x64 with
+    # 20 classes. Bernau et al. 2019 (section 4.4) exchange "the dense layer at the end" of a trained network.
     VGG16: _dense(),
 }
 

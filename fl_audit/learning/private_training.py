@@ -28,7 +28,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, sharing_copy, without_hints
-from fl_audit.learning.record_samples import SharedLookups, require_samples
+from fl_audit.learning.per_record_lookups import SharedLookups, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
 from fl_audit.privacy.events import batches_per_epoch

@@ -18,7 +18,7 @@ from torch import Tensor
 from fl_audit.errors import InputError, require
 from fl_audit.learning import stacked_model
 from fl_audit.learning.module_checks import said
-from fl_audit.learning.sampling import Portion
+from fl_audit.learning.sampling import PassExamples
 from fl_audit.learning.stacked_model import StackedModel
 
 _STEPS = 150  # of Adam
@@ -28,7 +28,7 @@ _NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
-class Box:
+class FeatureBounds:
     """Values that the features of a record may have."""
 
     low: Tensor  # least value of every feature, float32 (*shape)
@@ -37,9 +37,9 @@ class Box:
     # and rounds it before the model reads it, so that measurements are those of a record.
     binary: Tensor
 
-    def to(self, device: torch.device) -> "Box":
+    def to(self, device: torch.device) -> "FeatureBounds":
         """Return the same ranges of features on a device."""
-        return Box(self.low.to(device), self.high.to(device), self.binary.to(device))
+        return FeatureBounds(self.low.to(device), self.high.to(device), self.binary.to(device))
 
     def within(self, features: Tensor) -> Tensor:
         """Return features (n, *shape) cut to their ranges."""
@@ -52,13 +52,13 @@ class Box:
 
 
 @dataclass(frozen=True)
-class CraftingScene:
+class CraftingSetting:
     """Model, weights, clipping norm and box that a record is crafted for."""
 
     model: StackedModel  # the network
     models: Tensor  # weights at which gradients are looked at, float32 (m, parameters)
     clipping_norm: float  # C, above 0
-    box: Box  # values that features may have
+    box: FeatureBounds  # values that features may have
 
 
 class Candidates(NamedTuple):
@@ -79,7 +79,7 @@ NoiseMeasurements = tuple[Tensor, Tensor]
 """For every candidate what is minimised, and its rank: of two candidates the one with the smaller rank is better."""
 
 
-def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates) -> CraftedFeatures:
+def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> CraftedFeatures:
     """Return the record whose gradient is clipped and nearest to right angles to the sum over the other records.
 
     The search minimises the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all records that it met,
@@ -108,7 +108,7 @@ def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates) -> Cr
     return _search(scene, starts, measure)
 
 
-def craft_opposite(scene: CraftingScene, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
+def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
     """Return the record whose clipped gradient lies farthest from that of another record, which it is to replace.
 
     Parameters
@@ -135,7 +135,7 @@ def craft_opposite(scene: CraftingScene, record: CraftedFeatures, starts: Candid
 
 
 def _search(
-    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
+    scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
     """Return the record of the smallest rank among all that descent passes, from groups of starts that fit memory."""
     together = max(1, stacked_model.GRADIENT_BUDGET // scene.models.numel())
@@ -146,7 +146,7 @@ def _search(
 
 
 def _descend(
-    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
+    scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
     """Return the best record that descent from some starts passes, and its rank."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
@@ -160,7 +160,9 @@ def _descend(
             with torch.enable_grad():
                 features = scene.box.rounded(scene.box.low + place * span)
                 # No name holds the gradients, so that their memory is free before the next step asks for as much.
-                wanted, rank = measure(scene.model.example_gradients(scene.models, Portion(features, starts.labels)))
+                wanted, rank = measure(
+                    scene.model.example_gradients(scene.models, PassExamples(features, starts.labels))
+                )
                 (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
                 del wanted
         except (RuntimeError, NotImplementedError) as error:

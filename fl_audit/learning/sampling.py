@@ -20,7 +20,7 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 
 
 @dataclass(frozen=True)
-class Portion:
+class PassExamples:
     """The examples of one pass."""
 
     # Features of the examples, shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape).
@@ -44,15 +44,15 @@ class Portion:
             return self.features.flatten(0, 1), self.labels.flatten()
         return self.features, self.labels.repeat(trials)
 
-    def take(self, some: slice) -> "Portion":
+    def take(self, some: slice) -> "PassExamples":
         """Return some of the examples of every trial."""
         place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
-        return Portion(self.features[place], self.labels[place], counted)
+        return PassExamples(self.features[place], self.labels[place], counted)
 
 
 @dataclass(frozen=True)
-class BatchWorkload(Portion):
+class BatchWorkload(PassExamples):
     """The examples of a whole clipped sum, from which the portions of its passes are taken."""
 
     # Int64 (trials, width), indices of the examples that each trial works on; None if each works on all.
@@ -83,7 +83,7 @@ class BatchWorkload(Portion):
         """Number of examples that one trial works on."""
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
-    def portion(self, rows: slice, some: slice) -> Portion:
+    def portion(self, rows: slice, some: slice) -> PassExamples:
         """Return the examples of one pass, with features in float32.
 
         Parameters
@@ -96,11 +96,11 @@ class BatchWorkload(Portion):
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
         if not self.is_own:
-            return Portion(self.features[index].float(), self.labels[index], counted)
+            return PassExamples(self.features[index].float(), self.labels[index], counted)
         if self.chosen is None:
-            return Portion(self.features[rows, some].float(), self.labels[rows, some], counted)
+            return PassExamples(self.features[rows, some].float(), self.labels[rows, some], counted)
         trials = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
-        return Portion(self.features[trials, index].float(), self.labels[trials, index], counted)
+        return PassExamples(self.features[trials, index].float(), self.labels[trials, index], counted)
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:

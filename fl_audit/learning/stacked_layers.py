@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
-from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, StackedLinear
+from fl_audit.learning.layers import ForwardState, StackedAffine, StackedLayer, StackedLinear
 from fl_audit.learning.module_checks import sharing_copy
-from fl_audit.learning.sampling import Portion
+from fl_audit.learning.sampling import PassExamples
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -32,7 +32,7 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
+def stack_layers(module: nn.Module, frame: ForwardState) -> nn.Module | None:
     """Return a module with every layer that owns parameters replaced by its stacked form; None if one has no such form.
 
     Parameters
@@ -67,7 +67,7 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
     return module
 
 
-def _stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
+def _stacked_layer(module: nn.Module, frame: ForwardState, prefix: str) -> StackedLayer | None:
     """Return the stacked form of a layer, None if it has none."""
     match module:
         case nn.Linear():
@@ -141,12 +141,12 @@ class ParameterLayout:
         return torch.cat([parameters[name].detach().reshape(-1).float() for name in self.names])
 
 
-class StackedParts(threading.local):
+class PerThreadState(threading.local):
     """Objects that a pass changes while it runs; every thread has a copy, so that threads do not disturb each other."""
 
     def __init__(self, template: nn.Module) -> None:
         self.template = sharing_copy(template)
-        self.frame = Frame()
+        self.frame = ForwardState()
         self.stacked = stack_layers(sharing_copy(template), self.frame)
         self._behind: nn.Module | None = None
 
@@ -185,7 +185,7 @@ def clipping_weights(
 def backward_sums(
     layout: ParameterLayout,
     models: Tensor,
-    portion: Portion,
+    portion: PassExamples,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each trial.

@@ -11,9 +11,9 @@ from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError
 from fl_audit.learning.allocator import keep_freed_memory
-from fl_audit.learning.chain_training import dense_chain
+from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.frozen_prefix import FrozenPrefix, frozen_prefix
-from fl_audit.learning.layers import Frame, Visit
+from fl_audit.learning.layers import ForwardState, LayerCall
 from fl_audit.learning.model_faults import explaining, names_of, refusal
 from fl_audit.learning.model_inputs import prepare
 from fl_audit.learning.model_properties import ModelProperties, saved_scalars
@@ -27,10 +27,10 @@ from fl_audit.learning.module_checks import (
     start_from_zeros,
 )
 from fl_audit.learning.output_checks import NO_GRADIENT, ProbeRecords, check_outputs_of
-from fl_audit.learning.sampling import BatchWorkload, Portion
+from fl_audit.learning.sampling import BatchWorkload, PassExamples
 from fl_audit.learning.stacked_layers import (
     ParameterLayout,
-    StackedParts,
+    PerThreadState,
     backward_sums,
     clipping_weights,
     is_plain,
@@ -95,7 +95,7 @@ class StackedModel:
         own.requires_grad_(False)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
-        self._parts = StackedParts(own)
+        self._parts = PerThreadState(own)
         self.activations = self.layout.size
         self.cautions: tuple[str, ...] = ()
         self.prefix: FrozenPrefix | None = None
@@ -279,7 +279,7 @@ class StackedModel:
 
     def _run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
-    ) -> tuple[Tensor, Frame]:
+    ) -> tuple[Tensor, ForwardState]:
         """Return the output of the stacked layers, and the frame, which holds their visits if it was recording."""
         stacked, frame = self._parts.stacked, self._parts.frame
         assert stacked is not None
@@ -301,7 +301,7 @@ class StackedModel:
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
-    def _summed_gradients(self, models: Tensor, portion: Portion) -> dict[str, Tensor]:
+    def _summed_gradients(self, models: Tensor, portion: PassExamples) -> dict[str, Tensor]:
         """Return each parameter's gradient (trials, *shape) of the summed loss of a pass."""
         views = self.layout.views(models)
         with self.explaining(views, portion.features):
@@ -327,7 +327,7 @@ class StackedModel:
         return F.cross_entropy(functional_call(self._behind, parameters, (features,)), labels, reduction="sum")
 
     def _clipped_sum_fast(
-        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor, slack: float = 0.0
+        self, models: Tensor, portion: PassExamples, clipping_norm: float | None, total: Tensor, slack: float = 0.0
     ) -> None:
         """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
         taped = self.backward(models, portion)
@@ -340,7 +340,7 @@ class StackedModel:
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
 
-    def backward(self, models: Tensor, portion: Portion) -> list[tuple[Visit, Tensor]]:
+    def backward(self, models: Tensor, portion: PassExamples) -> list[tuple[LayerCall, Tensor]]:
         """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
 
         For a `fast` model. What the layers give of a call is good until the model runs again in this thread.
@@ -360,7 +360,7 @@ class StackedModel:
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def _clipped_sum_generic(
-        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor, slack: float = 0.0
+        self, models: Tensor, portion: PassExamples, clipping_norm: float | None, total: Tensor, slack: float = 0.0
     ) -> None:
         """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
         total.zero_()
@@ -371,7 +371,7 @@ class StackedModel:
             weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted, slack)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
-    def example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
+    def example_gradients(self, models: Tensor, portion: PassExamples) -> Tensor:
         """Return every example's gradient (trials, n, parameters), computed by `torch.func`.
 
         Parameters
@@ -432,7 +432,7 @@ class StackedModel:
         source, flat = _seeded(), self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
         tried = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source) if records is None else records
-        portion = Portion(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
+        portion = PassExamples(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
         found = list[tuple[Tensor, Tensor]]()
         fast, self.fast = self.fast, False
         for self.prefix in (None, prefix):
@@ -454,7 +454,7 @@ class StackedModel:
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
         features = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source)
-        portion = Portion(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
+        portion = PassExamples(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
         # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
         if is_plain(self.template):
             with suppress(Exception):
@@ -462,7 +462,7 @@ class StackedModel:
                     return True
         if records is not None:
             # Random numbers show little of a model that looks up tokens: all of them would be the token 0.
-            portion = Portion(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
+            portion = PassExamples(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
         expected = torch.empty_like(models)
         try:
             self._clipped_sum_generic(models, portion, 1.0, expected)
@@ -477,7 +477,7 @@ class StackedModel:
         self.activations = max(self.layout.size, held)
         return False
 
-    def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
+    def _agrees(self, models: Tensor, portion: PassExamples, expected: Tensor) -> bool:
         """Return whether there are stacked layers that give these sums; if so, store the size of an example in them."""
         if self._parts.stacked is None:
             return False

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
-from fl_audit.local_training.composition import Composed
-from fl_audit.local_training.conformance import CHECKS, conformance
+from fl_audit.local_training.composition import ComposedPrivacy
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import PrivateEngine, RecordedTraining
-from fl_audit.local_training.pitfalls import Found, Weight
+from fl_audit.local_training.pitfall_checks import CHECKS, conformance
+from fl_audit.local_training.pitfalls import FoundPitfall, Severity
+from fl_audit.local_training.training_facts import PrivateEngine, RecordedTraining
 from fl_audit.plurals import plural
 from fl_audit.verdict.verdict import Verdict
 
@@ -26,10 +26,10 @@ class Assessment:
     name: str  # of the app or function
     verdict: Verdict
     evidence: Evidence
-    found: tuple[Found, ...]  # the pitfalls, those that break the claim first
-    composed: Composed | None  # the privacy loss of the steps over all rounds; None without private steps
+    found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
+    composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
     # The privacy loss of the steps over all rounds for users as units; None where a user has one record.
-    of_users: Composed | None
+    of_users: ComposedPrivacy | None
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
@@ -45,7 +45,7 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
     unseen
         Parts that could not be observed, each with the reason.
     """
-    order = list(Weight)
+    order = list(Severity)
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
     composed = evidence.composed_of()
     of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
@@ -58,22 +58,22 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
     )  # fmt: skip
 
 
-def _verdict(evidence: Evidence, found: Sequence[Found], unseen: Sequence[str]) -> Verdict:
+def _verdict(evidence: Evidence, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
     weights = {one.weight for one in found}
-    if Weight.BREAKS in weights:
+    if Severity.BREAKS in weights:
         return Verdict.VIOLATED
     if not evidence.is_private:
         return Verdict.NOT_AUDITED
-    if Weight.DOUBT in weights or unseen or not evidence.replays or not any(one.noised for one in evidence.trainings):
+    if Severity.DOUBT in weights or unseen or not evidence.replays or not any(one.noised for one in evidence.trainings):
         return Verdict.INCONCLUSIVE
     return Verdict.CONSISTENT
 
 
 def headline(assessment: Assessment) -> str:
     """Return the main message for a reader, in a sentence or two."""
-    names = [str(one.pitfall) for one in assessment.found if one.weight is Weight.BREAKS]
-    beside = [str(one.pitfall) for one in assessment.found if one.weight is Weight.BESIDE]
-    doubts = [str(one.pitfall) for one in assessment.found if one.weight is Weight.DOUBT]
+    names = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BREAKS]
+    beside = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BESIDE]
+    doubts = [str(one.pitfall) for one in assessment.found if one.weight is Severity.DOUBT]
     more = f" Beside the model: {', '.join(beside)}." if beside else ""
     match assessment.verdict:
         case Verdict.VIOLATED:
@@ -94,7 +94,7 @@ def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
         lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]
-        lines += [("Composed", _composed_words(assessment))]
+        lines += [("ComposedPrivacy", _composed_words(assessment))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for one in assessment.found:
@@ -197,7 +197,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def _composed_json(found: Composed | None) -> dict[str, Any] | None:
+def _composed_json(found: ComposedPrivacy | None) -> dict[str, Any] | None:
     if found is None:
         return None
     steps = [{"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in found.steps]

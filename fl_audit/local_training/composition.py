@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require_number
-from fl_audit.local_training.facts import PrivateStep, RecordedTraining, Sampling
+from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining, Sampling
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier
 
 
 @dataclass(frozen=True)
-class Composed:
+class ComposedPrivacy:
     """The privacy loss of all steps of one client over a number of rounds.
 
     Raises
@@ -37,7 +37,7 @@ def composed(
     rounds: int | None = None,
     factor: float = 1.0,
     records_per_user: int = 1,
-) -> Composed:
+) -> ComposedPrivacy:
     """Return the privacy loss of the recorded trainings of one client, by the exact accountant.
 
     Steps with a Poisson sample count as sampled. All other sampling counts as none, and the record that was drawn most
@@ -66,7 +66,7 @@ def composed(
     steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(found.items()))
     bare = any(not step.noise_multiplier or step.noise is None for one in trainings for step in one.noised)
     bare = bare or any(_is_bare(one) for one in trainings)
-    return Composed(math.inf if bare else _epsilon(steps, delta), delta, total, steps, records_per_user)
+    return ComposedPrivacy(math.inf if bare else _epsilon(steps, delta), delta, total, steps, records_per_user)
 
 
 def _is_bare(training: RecordedTraining) -> bool:

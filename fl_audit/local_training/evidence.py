@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from fl_audit.local_training.composition import Composed, composed
-from fl_audit.local_training.facts import NamedEpsilon, RecordedTraining, Sampling
+from fl_audit.local_training.composition import ComposedPrivacy, composed
 from fl_audit.local_training.sensitivity import RecordReplay
+from fl_audit.local_training.training_facts import NamedEpsilon, RecordedTraining, Sampling
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Evidence:
         """The factor by which a record was seen to move a sum beyond the claim, at least 1."""
         return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
 
-    def composed_of(self, rounds: int | None = None, of_user: bool = False) -> Composed | None:
+    def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
         """Return the privacy loss of the client that spends most; None if none took private steps.
 
         Parameters

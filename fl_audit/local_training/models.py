@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fl_audit.local_training.facts import Moved
-from fl_audit.local_training.readings import are_same, digest, named_tensors
+from fl_audit.local_training.opacus_introspection import are_same, digest, named_tensors
+from fl_audit.local_training.training_facts import OutsideTensorChange
 
 _PREFIX = "_module."  # of names within the module that Opacus puts around a model
 
@@ -61,7 +61,7 @@ class PrivateModels:
             if weights and id(optimizer) in self._after:
                 self.keep(optimizer)
 
-    def moved(self, optimizer: Any, is_at_end: bool) -> list[Moved]:
+    def moved(self, optimizer: Any, is_at_end: bool) -> list[OutsideTensorChange]:
         """Return the tensors of a model that changed since they were kept.
 
         Parameters
@@ -78,7 +78,7 @@ class PrivateModels:
             if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
                 continue
             is_parameter = isinstance(value, nn.Parameter)
-            found.append(Moved(name, is_parameter, is_parameter and not value.requires_grad, is_at_end))
+            found.append(OutsideTensorChange(name, is_parameter, is_parameter and not value.requires_grad, is_at_end))
         return found
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:

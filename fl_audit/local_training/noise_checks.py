@@ -8,9 +8,9 @@ import numpy as np
 from scipy.stats import chi2, kstest
 
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import PrivateStep, RecordedTraining
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.local_training.sampling_checks import LEVEL
+from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining
 
 _FEWEST = 3  # values of noise that have to be equal before they say anything
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Weight(StrEnum):
+class Severity(StrEnum):
     """The consequence of a pitfall for the claim."""
 
     BREAKS = "breaks the claim"
@@ -59,75 +59,99 @@ class Pitfall(StrEnum):
     CLEAR_EVALUATION = "evaluation in the clear"
 
 
-class About(NamedTuple):
+class PitfallDescription(NamedTuple):
     """The description of a pitfall, whatever training has it."""
 
-    weight: Weight
+    weight: Severity
     fix: str
 
 
-_B, _D, _L, _N = Weight.BREAKS, Weight.DOUBT, Weight.BESIDE, Weight.NOTE
-ABOUT: dict[Pitfall, About] = {
-    Pitfall.FRESH_ACCOUNTANT: About(
+_B, _D, _L, _N = Severity.BREAKS, Severity.DOUBT, Severity.BESIDE, Severity.NOTE
+ABOUT: dict[Pitfall, PitfallDescription] = {
+    Pitfall.FRESH_ACCOUNTANT: PitfallDescription(
         _B,
         "Keep the accountant of a client over all rounds: store accountant.state_dict() in context.state, and load it.",
     ),
-    Pitfall.CLAIMED_EPSILON: About(_B, "State the composed epsilon, or add noise until it is the claimed one."),
-    Pitfall.EARLY_EPSILON: About(_B, "Ask for epsilon after the last step."),
-    Pitfall.LARGE_DELTA: About(_B, "Choose delta well below 1 over the number of records."),
-    Pitfall.UNCOUNTED_STEPS: About(_B, "Leave optimizer.step_hook as the engine attached it, or count every step."),
-    Pitfall.UNTAKEN_STEPS: About(_N, "Count a step only where one is taken."),
-    Pitfall.WRONG_RATE: About(_B, "Count every step with the rate of the sampler that drew its batch."),
-    Pitfall.WRONG_NOISE_COUNTED: About(_B, "Count every step with the noise multiplier that it had."),
-    Pitfall.NO_POISSON: About(_B, "Leave poisson_sampling=True, or account without amplification by sampling."),
-    Pitfall.OTHER_LOADER: About(_B, "Iterate over the loader that make_private returned."),
-    Pitfall.FIXED_SAMPLE: About(_B, "Draw every sample afresh: seed no generator of the loader."),
-    Pitfall.REPEATED_BATCH: About(_B, "Take one step on every sample."),
-    Pitfall.ACCUMULATION: About(_B, "Use BatchMemoryManager for large batches: it keeps to one sample a step."),
-    Pitfall.PARTIAL_BATCH: About(_B, "Sample by Poisson, or drop the last partial batch."),
-    Pitfall.EMPTY_SKIPPED: About(_B, "Take the step of an empty sample too: it adds noise alone."),
-    Pitfall.CUT_BATCH: About(_B, "Use all records of a sample; BatchMemoryManager bounds the memory."),
-    Pitfall.BATCH_CLIPPING: About(_B, "Clip the gradient of every record by itself."),
-    Pitfall.PRIVATE_SIZE: About(
+    Pitfall.CLAIMED_EPSILON: PitfallDescription(
+        _B, "State the composed epsilon, or add noise until it is the claimed one."
+    ),
+    Pitfall.EARLY_EPSILON: PitfallDescription(_B, "Ask for epsilon after the last step."),
+    Pitfall.LARGE_DELTA: PitfallDescription(_B, "Choose delta well below 1 over the number of records."),
+    Pitfall.UNCOUNTED_STEPS: PitfallDescription(
+        _B, "Leave optimizer.step_hook as the engine attached it, or count every step."
+    ),
+    Pitfall.UNTAKEN_STEPS: PitfallDescription(_N, "Count a step only where one is taken."),
+    Pitfall.WRONG_RATE: PitfallDescription(_B, "Count every step with the rate of the sampler that drew its batch."),
+    Pitfall.WRONG_NOISE_COUNTED: PitfallDescription(_B, "Count every step with the noise multiplier that it had."),
+    Pitfall.NO_POISSON: PitfallDescription(
+        _B, "Leave poisson_sampling=True, or account without amplification by sampling."
+    ),
+    Pitfall.OTHER_LOADER: PitfallDescription(_B, "Iterate over the loader that make_private returned."),
+    Pitfall.FIXED_SAMPLE: PitfallDescription(_B, "Draw every sample afresh: seed no generator of the loader."),
+    Pitfall.REPEATED_BATCH: PitfallDescription(_B, "Take one step on every sample."),
+    Pitfall.ACCUMULATION: PitfallDescription(
+        _B, "Use BatchMemoryManager for large batches: it keeps to one sample a step."
+    ),
+    Pitfall.PARTIAL_BATCH: PitfallDescription(_B, "Sample by Poisson, or drop the last partial batch."),
+    Pitfall.EMPTY_SKIPPED: PitfallDescription(_B, "Take the step of an empty sample too: it adds noise alone."),
+    Pitfall.CUT_BATCH: PitfallDescription(_B, "Use all records of a sample; BatchMemoryManager bounds the memory."),
+    Pitfall.BATCH_CLIPPING: PitfallDescription(_B, "Clip the gradient of every record by itself."),
+    Pitfall.PRIVATE_SIZE: PitfallDescription(
         _B, "Fix rate, steps and expected batch by a public number of records, and not by len(dataset)."
     ),
-    Pitfall.BATCH_NORM: About(_B, "Replace it by GroupNorm, as ModuleValidator.fix does."),
-    Pitfall.COUPLED: About(_B, "Let no layer, loss or preprocessing mix the records of a batch or of the data set."),
-    Pitfall.OVER_NORM: About(_B, "Clip the gradient of every record to the norm that the noise is for."),
-    Pitfall.LAYER_CLIPPING: About(
+    Pitfall.BATCH_NORM: PitfallDescription(_B, "Replace it by GroupNorm, as ModuleValidator.fix does."),
+    Pitfall.COUPLED: PitfallDescription(
+        _B, "Let no layer, loss or preprocessing mix the records of a batch or of the data set."
+    ),
+    Pitfall.OVER_NORM: PitfallDescription(_B, "Clip the gradient of every record to the norm that the noise is for."),
+    Pitfall.LAYER_CLIPPING: PitfallDescription(
         _B, "Clip all tensors together, or make the noise for the root of the sum of squares of their norms."
     ),
-    Pitfall.NO_NOISE: About(_B, "Add the noise that is claimed."),
-    Pitfall.SMALL_NOISE: About(_B, "Add noise of the claimed multiplier times the clipping norm to every sum."),
-    Pitfall.NOISE_DISTRIBUTION: About(_B, "Draw Gaussian noise: the accountant knows no other."),
-    Pitfall.SEEDED_NOISE: About(_B, "Seed no generator that noise is drawn from, or use secure_mode=True."),
-    Pitfall.SHARED_NOISE: About(_B, "Let every client draw noise from a generator of its own that nobody seeds."),
-    Pitfall.REPEATED_NOISE: About(_B, "Draw noise afresh in every step."),
-    Pitfall.TRAINED_BEFORE: About(_B, "Train private data through the engine from the first step on."),
-    Pitfall.UNWRAPPED: About(_B, "Call step of the optimizer that make_private returned."),
-    Pitfall.OUTSIDE_OPTIMIZER: About(_B, "Give all parameters that train on private data to one private optimizer."),
-    Pitfall.MOVED_OUTSIDE: About(_D, "Move weights by steps of the engine alone, or show what else they come from."),
-    Pitfall.FROZEN_MOVED: About(_D, "Leave frozen weights as they are, or train them through the engine."),
-    Pitfall.BUFFERS: About(_D, "Send parameters alone, or use layers without running statistics."),
-    Pitfall.UNKNOWN_TENSORS: About(_D, "Send the private model, and nothing beside it."),
-    Pitfall.CHOSEN_EPOCH: About(_D, "Send the weights after the last step, or choose by public data."),
-    Pitfall.PRIVATE_SCHEDULE: About(_B, "Fix the number of steps before the training."),
-    Pitfall.PRIVATE_RATE: About(_B, "Let the learning rate follow the number of steps, and no loss of private data."),
-    Pitfall.EXACT_COUNT: About(_L, "Report a public number, such as 1, or a noised count that the accountant knows."),
-    Pitfall.CLEAR_METRICS: About(_L, "Report no number that follows private records, or a noised one."),
-    Pitfall.CLEAR_EVALUATION: About(_L, "Evaluate on public data, or report noised numbers."),
+    Pitfall.NO_NOISE: PitfallDescription(_B, "Add the noise that is claimed."),
+    Pitfall.SMALL_NOISE: PitfallDescription(
+        _B, "Add noise of the claimed multiplier times the clipping norm to every sum."
+    ),
+    Pitfall.NOISE_DISTRIBUTION: PitfallDescription(_B, "Draw Gaussian noise: the accountant knows no other."),
+    Pitfall.SEEDED_NOISE: PitfallDescription(
+        _B, "Seed no generator that noise is drawn from, or use secure_mode=True."
+    ),
+    Pitfall.SHARED_NOISE: PitfallDescription(
+        _B, "Let every client draw noise from a generator of its own that nobody seeds."
+    ),
+    Pitfall.REPEATED_NOISE: PitfallDescription(_B, "Draw noise afresh in every step."),
+    Pitfall.TRAINED_BEFORE: PitfallDescription(_B, "Train private data through the engine from the first step on."),
+    Pitfall.UNWRAPPED: PitfallDescription(_B, "Call step of the optimizer that make_private returned."),
+    Pitfall.OUTSIDE_OPTIMIZER: PitfallDescription(
+        _B, "Give all parameters that train on private data to one private optimizer."
+    ),
+    Pitfall.MOVED_OUTSIDE: PitfallDescription(
+        _D, "Move weights by steps of the engine alone, or show what else they come from."
+    ),
+    Pitfall.FROZEN_MOVED: PitfallDescription(_D, "Leave frozen weights as they are, or train them through the engine."),
+    Pitfall.BUFFERS: PitfallDescription(_D, "Send parameters alone, or use layers without running statistics."),
+    Pitfall.UNKNOWN_TENSORS: PitfallDescription(_D, "Send the private model, and nothing beside it."),
+    Pitfall.CHOSEN_EPOCH: PitfallDescription(_D, "Send the weights after the last step, or choose by public data."),
+    Pitfall.PRIVATE_SCHEDULE: PitfallDescription(_B, "Fix the number of steps before the training."),
+    Pitfall.PRIVATE_RATE: PitfallDescription(
+        _B, "Let the learning rate follow the number of steps, and no loss of private data."
+    ),
+    Pitfall.EXACT_COUNT: PitfallDescription(
+        _L, "Report a public number, such as 1, or a noised count that the accountant knows."
+    ),
+    Pitfall.CLEAR_METRICS: PitfallDescription(_L, "Report no number that follows private records, or a noised one."),
+    Pitfall.CLEAR_EVALUATION: PitfallDescription(_L, "Evaluate on public data, or report noised numbers."),
 }
 """The weight and fix of every pitfall."""
 
 
-class Found(NamedTuple):
+class FoundPitfall(NamedTuple):
     """A pitfall that a training has."""
 
     pitfall: Pitfall
     seen: str  # the observation, as a sentence without its end
 
     @property
-    def weight(self) -> Weight:
+    def weight(self) -> Severity:
         """The pitfall's consequence for the claim."""
         return ABOUT[self.pitfall].weight
 

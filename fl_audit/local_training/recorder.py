@@ -15,19 +15,8 @@ import torch
 from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
 
-from fl_audit.local_training.facts import (
-    Batch,
-    Moved,
-    NamedEpsilon,
-    OutsideStep,
-    PrivateEngine,
-    PrivateStep,
-    RecordedTraining,
-    Sampling,
-    WhatLeft,
-)
 from fl_audit.local_training.models import PrivateModels
-from fl_audit.local_training.readings import (
+from fl_audit.local_training.opacus_introspection import (
     count_noise_of,
     count_of,
     coupled_layers,
@@ -39,12 +28,23 @@ from fl_audit.local_training.readings import (
     sampling_of,
 )
 from fl_audit.local_training.replay import (
-    Enough,
     FollowedTraining,
-    Track,
+    ReplayEnd,
+    TrainingTrack,
     are_same_states,
     random_states,
     set_random_states,
+)
+from fl_audit.local_training.training_facts import (
+    Batch,
+    NamedEpsilon,
+    NonPrivateStep,
+    OutsideTensorChange,
+    PrivateEngine,
+    PrivateStep,
+    RecordedTraining,
+    Sampling,
+    TrainingOutputs,
 )
 
 _PER_STEP = 20  # batches at most that are kept for each step that is
@@ -61,7 +61,7 @@ class Recorder:
     followed
         An earlier training to follow; None for none.
     is_short
-        Whether the training is ended by `Enough` after the steps that are kept.
+        Whether the training is ended by `ReplayEnd` after the steps that are kept.
     edit
         Changes the data set that an engine is given; None for no change.
     """
@@ -73,11 +73,15 @@ class Recorder:
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.edit, self.track, self._kept, self._followed = edit, Track(), kept_steps, followed
+        self.edit, self.track, self._kept, self._followed = edit, TrainingTrack(), kept_steps, followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[PrivateEngine](), list[Batch](), list[PrivateStep]()
-        self.answers, self.outside, self.moved = list[NamedEpsilon](), list[OutsideStep](), list[Moved]()
+        self.answers, self.outside, self.moved = (
+            list[NamedEpsilon](),
+            list[NonPrivateStep](),
+            list[OutsideTensorChange](),
+        )
         self.counted = self.plateaus = self._asked = self._noised = 0
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
         self._accountant: Any = None
@@ -86,7 +90,7 @@ class Recorder:
         self.models = PrivateModels()
         self._ahead = dict[int, deque[Batch]]()  # batches that workers of a loader prepare, by its pass
         self._coupled = dict[str, None]()
-        self._stepped = list[tuple[OutsideStep, list[Tensor]]]()
+        self._stepped = list[tuple[NonPrivateStep, list[Tensor]]]()
         self._inside = self.is_random = False  # the latter: whether code between a batch and its step drew
         self._alive = list[object]()  # keeps identities from being used twice
 
@@ -218,13 +222,13 @@ class Recorder:
 
         Raises
         ------
-        Enough
+        ReplayEnd
             If enough steps of a replay have been compared.
         """
         if self._inside:
             return call()
         if self._is_short and not self._keeps:
-            raise Enough
+            raise ReplayEnd
         self._inside = True
         try:
             return self._made_step(optimizer, call)
@@ -264,10 +268,10 @@ class Recorder:
             self._apply(optimizer)
             return
         moved = [one for group in inner.param_groups for one in group["params"] if one.grad is not None]
-        found = OutsideStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
+        found = NonPrivateStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
         if self.engines:
             own = {id(one) for module in self.models.modules for one in module.parameters()}
-            found = OutsideStep(
+            found = NonPrivateStep(
                 found.optimizer, False, found.is_wrapped, sum(id(one) in own for one in moved)
             )  # fmt: skip
             self.outside.append(found)
@@ -312,7 +316,7 @@ class Recorder:
 
     # The resulting facts.
 
-    def training(self, left: WhatLeft | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
+    def training(self, left: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
         """Return the facts of the training that has ended.
 
         Parameters
@@ -330,12 +334,12 @@ class Recorder:
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant),
             tuple(self._coupled), self.plateaus,
-            left or WhatLeft(), client, number,
+            left or TrainingOutputs(), client, number,
         )  # fmt: skip
 
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
-    ) -> WhatLeft:
+    ) -> TrainingOutputs:
         """Return the outputs of a client, compared with the private model.
 
         Parameters
@@ -348,7 +352,7 @@ class Recorder:
             Metrics of an evaluation, by name.
         """
         unknown, earlier = self.models.compared(arrays)
-        return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)
+        return TrainingOutputs(dict(numbers), dict(evaluation), unknown, earlier)
 
     # Helpers.
 
@@ -399,7 +403,7 @@ class Recorder:
         for found, moved in self._stepped:
             own = [value.detach() for value in module.parameters()]
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
-            self.outside.append(OutsideStep(found.optimizer, True, found.is_wrapped, same))
+            self.outside.append(NonPrivateStep(found.optimizer, True, found.is_wrapped, same))
         self._stepped = []
 
 

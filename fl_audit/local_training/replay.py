@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 
-class Enough(BaseException):
+class ReplayEnd(BaseException):
     """Ends a replay whose steps have been compared; code that catches `Exception` does not catch it."""
 
 
 @dataclass
-class Track:
+class TrainingTrack:
     """The track of an earlier training for a replay: its batches, with random states and weights at each draw."""
 
     batches: list[list[int]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Track:
 class FollowedTraining:
     """An earlier training that a replay follows."""
 
-    track: Track
+    track: TrainingTrack
     without: int | None  # position of the record that the replay lacks; None if it has as many
 
     def batch(self, number: int) -> list[int] | None:

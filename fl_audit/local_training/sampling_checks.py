@@ -7,8 +7,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import Batch, PrivateEngine, PrivateStep, RecordedTraining, Sampling
 from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.local_training.training_facts import Batch, PrivateEngine, PrivateStep, RecordedTraining, Sampling
 from fl_audit.privacy.events import batches_per_epoch
 
 LEVEL = 1e-7

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.local_training.facts import PrivateStep, RecordedTraining
 from fl_audit.local_training.neighbours import crafted_record, most_dissimilar, record_at, with_record, without_record
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay import FollowedTraining, random_states, set_random_states
+from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining
 
 Edit = Callable[[Any], Any]
 Run = Callable[[Recorder, Edit], RecordedTraining]

@@ -42,11 +42,11 @@ class Hypotheses:
         """||f(D) - f(D')|| per trial, float64 (trials,)."""
         return local_sensitivity(self.present, self.absent)
 
-    def against(self, release: Tensor) -> Iterator["Comparison"]:
+    def against(self, release: Tensor) -> Iterator["HypothesisComparison"]:
         """Yield the hypotheses beside a release (trials, parameters), in groups of trials that stay in cache."""
         parts = (release, self.shared, self.present, self.absent)
         for rows in cached_rows(*self.shared.shape):
-            yield Comparison(rows, *(part[rows].double() for part in parts))
+            yield HypothesisComparison(rows, *(part[rows].double() for part in parts))
 
 
 class LikelihoodQuestion(NamedTuple):
@@ -57,7 +57,7 @@ class LikelihoodQuestion(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class HypothesisComparison:
     """Some trials of a release beside both hypotheses, in float64."""
 
     rows: slice  # positions of the trials
@@ -106,7 +106,7 @@ class ReleaseEvidence:
 
 
 def gaussian_llr(
-    comparison: Comparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
+    comparison: HypothesisComparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
 ) -> ReleaseEvidence:
     """Return the log-likelihood ratios of releases with noise N(0, sigma^2 I).
 

@@ -16,9 +16,14 @@ from fl_audit.errors import InputError, require, require_number
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, require_delta, require_epsilon, require_mu
+from fl_audit.privacy.identifiability_bounds import (
+    Sensitivities,
+    gaussian_advantage,
+    gaussian_log_odds_bound,
+    require_prior,
+)
 from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_divergences
-from fl_audit.privacy.scores import Sensitivities, gaussian_advantage, gaussian_log_odds_bound, require_prior
 from fl_audit.root_finding import largest_kept
 
 _CHEAP = 50_000  # grid points up to which a distribution is put on a finer grid for its quantiles

@@ -11,7 +11,7 @@ from typing import assert_never
 from scipy.special import ndtri
 
 from fl_audit.errors import InputError, require
-from fl_audit.privacy import pld, scores, targets
+from fl_audit.privacy import identifiability_bounds, pld, targets
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
@@ -111,13 +111,13 @@ def _used(target: Target, claim: Claim) -> float:
             return epsilon() / most
         case targets.BeliefTarget(belief):
             if claim.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
-                return epsilon() / scores.epsilon_from_belief(belief, claim.prior)
+                return epsilon() / identifiability_bounds.epsilon_from_belief(belief, claim.prior)
             return claim.profile.belief_at(claim.delta, claim.sensitivities) / belief
         case targets.AdvantageTarget(advantage):
             exact = claim.profile.advantage() / advantage
             if claim.accountant is not Accountant.RDP_CLASSIC:
                 return exact
-            return max(exact, epsilon() / scores.epsilon_from_advantage(advantage, claim.delta))
+            return max(exact, epsilon() / identifiability_bounds.epsilon_from_advantage(advantage, claim.delta))
         case targets.ReconstructionTarget() | targets.SinglingOutTarget():
             return reconstruction_bound(claim, target.chance) / target.probability
         case _:
@@ -142,11 +142,13 @@ def _for_epsilon(epsilon: float, claim: Claim) -> float:
 
 
 def _for_belief(belief: float, claim: Claim) -> float:
-    scores._require_belief(belief, claim.prior)
-    log_odds = scores.epsilon_from_belief(belief, claim.prior)
+    identifiability_bounds._require_belief(belief, claim.prior)
+    log_odds = identifiability_bounds.epsilon_from_belief(belief, claim.prior)
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
-            _require_above_floor("belief", belief, log_odds, lambda floor: scores.rho_beta(floor, claim.prior), claim)
+            _require_above_floor(
+                "belief", belief, log_odds, lambda floor: identifiability_bounds.rho_beta(floor, claim.prior), claim
+            )
             return _for_epsilon(log_odds, claim)
         case Accountant.RDP:
             accepted = "accepted for a belief are rdp-classic, pld and, without sampling, gdp"
@@ -154,7 +156,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
             delta, kind = claim.delta, claim.sensitivities
-            mu = scores.mu_from_belief(belief, delta, kind, claim.prior)
+            mu = identifiability_bounds.mu_from_belief(belief, delta, kind, claim.prior)
             return _for_mu(mu, claim, lambda curves: curves._log_odds_at(delta, kind) / log_odds - 1)
         case _:
             assert_never(claim.accountant)
@@ -162,11 +164,15 @@ def _for_belief(belief: float, claim: Claim) -> float:
 
 def _for_advantage(advantage: float, claim: Claim) -> float:
     _require_accountable(claim.profile, claim.accountant)
-    noise = _for_mu(scores.mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
+    noise = _for_mu(
+        identifiability_bounds.mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1
+    )
     if claim.accountant is not Accountant.RDP_CLASSIC:
         return noise
-    epsilon = scores.epsilon_from_advantage(advantage, claim.delta)
-    _require_above_floor("advantage", advantage, epsilon, lambda floor: scores.rho_alpha(floor, claim.delta), claim)
+    epsilon = identifiability_bounds.epsilon_from_advantage(advantage, claim.delta)
+    _require_above_floor(
+        "advantage", advantage, epsilon, lambda floor: identifiability_bounds.rho_alpha(floor, claim.delta), claim
+    )
     return max(noise, _for_epsilon(epsilon, claim))
 
 

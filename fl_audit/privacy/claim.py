@@ -16,7 +16,7 @@ from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, exact_accountant
 from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
-from fl_audit.privacy.scores import Sensitivities, require_prior
+from fl_audit.privacy.identifiability_bounds import Sensitivities, require_prior
 
 
 @dataclass(frozen=True)

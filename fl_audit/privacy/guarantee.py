@@ -15,8 +15,8 @@ from fl_audit.notebook import html_table
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_epsilon
+from fl_audit.privacy.identifiability_bounds import Sensitivities, gaussian_advantage, rho_alpha, rho_beta
 from fl_audit.privacy.reconstruction import reconstruction_bound
-from fl_audit.privacy.scores import Sensitivities, gaussian_advantage, rho_alpha, rho_beta
 
 _LARGEST_EXPONENT = 709.0  # above it the exponential is no float64
 

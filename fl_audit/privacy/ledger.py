@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError, require, require_number
-from fl_audit.privacy import late
-from fl_audit.privacy.terms import TrainingTerms, terms_of_json
+from fl_audit.privacy import lazy_imports
+from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -27,14 +27,14 @@ _START = "0" * 64
 
 
 @dataclass(frozen=True)
-class LedgerLine:
+class LedgerTraining:
     """One training in a ledger.
 
     Raises `InputError` if a number is not positive and finite, or one is given without the other.
     """
 
     name: str  # of the training, such as the number of its run
-    terms: TrainingTerms  # its releases, by its own account
+    terms: StatedReleases  # its releases, by its own account
     # The sensitivity to which the noise multiplier refers, and the norm to which contributions are clipped; None where
     # they agree.
     sensitivity: float | None = None
@@ -68,7 +68,7 @@ class LedgerLine:
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpentPrivacy:
     """The privacy that the trainings of a ledger spend together."""
 
     epsilon: float  # at `delta`, by `accountant`; 0 for no training
@@ -76,7 +76,7 @@ class Spent:
     accountant: "Accountant | None"  # the exact one for these trainings; None for no training
 
 
-def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
+def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
     """Return the lines of a ledger, which is one JSON object a line; none where there is no file yet.
 
     Raises
@@ -86,7 +86,7 @@ def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
     """
     if not path.exists():
         return ()
-    lines: list[LedgerLine] = []
+    lines: list[LedgerTraining] = []
     try:
         texts = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
         try:
             stored = json.loads(text)
             terms, sizes = terms_of_json(stored, where), (stored.get("sensitivity"), stored.get("clipping_norm"))
-            line = LedgerLine(str(stored["name"]), terms, *sizes, digest=str(stored["digest"]))
+            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=str(stored["digest"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None
         right = _digest(line, lines[-1].digest if lines else _START)
@@ -121,7 +121,7 @@ def ledger_lock(path: Path) -> "FileLock":
     return FileLock(lock, is_singleton=True)
 
 
-def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, delta: float | None = None) -> bool:
+def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None, delta: float | None = None) -> bool:
     """Add a training, unless it would exceed the budget; return whether it was added.
 
     Raises `InputError` if the ledger is damaged or has other neighbours, or a number is out of its range.
@@ -151,7 +151,7 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
     return True
 
 
-def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
+def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
     """Return the privacy that trainings spend together, each with its noise over the real effect of a contribution.
 
     Raises `InputError` if delta is out of its range, or the noise is too small for a finite result.
@@ -164,23 +164,27 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
         Delta at which epsilon is computed, above 0 and below 1.
     """
     if not lines:
-        return Spent(0.0, delta, None)
+        return SpentPrivacy(0.0, delta, None)
     rounds: Counter[tuple[float, float]] = Counter()
     for line in lines:
         rounds[line.noise_multiplier, line.terms.sampling_rate] += line.terms.rounds
     events = tuple(
-        event for (noise, rate), count in rounds.items() for event in late.events.gaussian_rounds(noise, count, rate)
+        event
+        for (noise, rate), count in rounds.items()
+        for event in lazy_imports.events.gaussian_rounds(noise, count, rate)
     )
-    claim = late.claim.Claim(lines[0].terms.adjacency, events, delta)
-    return Spent(late.accounting.account(claim.profile, claim.accountant, delta), delta, claim.accountant)
+    claim = lazy_imports.claim.Claim(lines[0].terms.adjacency, events, delta)
+    return SpentPrivacy(
+        lazy_imports.accounting.account(claim.profile, claim.accountant, delta), delta, claim.accountant
+    )
 
 
-def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:
+def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:
     """Refuse sums over different units."""
     found = sorted({line.terms.adjacency for line in lines})
     trainings = f"the ledger has trainings between neighbours by {' and '.join(found)}"
     require(len(found) < 2, f"{trainings}: accepted is one ledger for each")
 
 
-def _digest(line: LedgerLine, before: str) -> str:
+def _digest(line: LedgerTraining, before: str) -> str:
     return hashlib.sha256(f"{before}\n{json.dumps(line.to_json(), sort_keys=True)}".encode()).hexdigest()

@@ -31,7 +31,7 @@ from fl_audit.privacy.events import ReleaseEvent
 _GRID, _FINER = 500_000, 32
 
 
-class Truth(StrEnum):
+class TrueHypothesis(StrEnum):
     """The neighbour that was used. PRESENT: D, with the unit. ABSENT: D', without it or with another."""
 
     PRESENT = "present"
@@ -43,13 +43,13 @@ class NormalLogOdds:
     """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form."""
 
     mu: float  # Gaussian-DP parameter of all rounds, positive
-    truth: Truth  # the neighbour that was used
+    truth: TrueHypothesis  # the neighbour that was used
     error: ClassVar[float] = 0.0
 
     @property
     def mean(self) -> float:
         """mu^2/2 under D, -mu^2/2 under D'."""
-        return (1 if self.truth is Truth.PRESENT else -1) * self.mu**2 / 2
+        return (1 if self.truth is TrueHypothesis.PRESENT else -1) * self.mu**2 / 2
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds)."""
@@ -119,7 +119,7 @@ def _probabilities(probability: ArrayLike) -> Floats:
 
 
 def log_odds_distribution(
-    events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Truth, fine: bool = True
+    events: Sequence[ReleaseEvent], adjacency: Adjacency, under: TrueHypothesis, fine: bool = True
 ) -> LogOddsDistribution:
     """Return the distribution of the insider's log-odds of D against D' after all releases.
 
@@ -143,7 +143,7 @@ def log_odds_distribution(
     if profile.gaussian_mu is not None:
         return NormalLogOdds(profile.gaussian_mu, under)
     curves = fine_curves(profile) if fine else pld.loss_curves(profile.events, adjacency)
-    if under is Truth.PRESENT:
+    if under is TrueHypothesis.PRESENT:
         values, masses, beyond = curves.curves[0].losses, curves.curves[0].probabilities, 0.0
     else:
         curve = curves.curves[-1]

@@ -213,7 +213,7 @@ class _GaussianLoss:
 
 
 @dataclass(frozen=True)
-class _SeenGaussianLoss(_GaussianLoss):
+class _KnownSamplingGaussianLoss(_GaussianLoss):
     """The pair N(mu) against N(0), unit variance, with probability `share`, otherwise equal distributions; the case is
     seen.
 
@@ -292,7 +292,7 @@ class _ResponseLoss(_AtomsAtBothEnds):
         return LossGrid(first, points, 0.0)
 
 
-LossDistribution = _GaussianLoss | _SeenGaussianLoss | _LaplaceLoss | _ResponseLoss
+LossDistribution = _GaussianLoss | _KnownSamplingGaussianLoss | _LaplaceLoss | _ResponseLoss
 """The distribution of one release's loss.
 
 `span`: smallest and largest loss on the grid. `deviation`: standard deviation of the loss under P. `symmetric`: whether
@@ -318,7 +318,7 @@ def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) ->
 def _loss_distribution(event: ReleaseEvent, adjacency: Adjacency) -> LossDistribution:
     match event:
         case SampledGaussianRelease(noise_multiplier, sampling_rate, _, True):
-            return _SeenGaussianLoss(1 / noise_multiplier, share=sampling_rate)
+            return _KnownSamplingGaussianLoss(1 / noise_multiplier, share=sampling_rate)
         case SampledGaussianRelease(noise_multiplier, sampling_rate, _, _):
             return _GaussianLoss(1 / noise_multiplier, sampling_rate, adjacency.relation is Relation.REPLACE)
         case LaplaceRelease():

@@ -51,7 +51,7 @@ class StrategyKind(StrEnum):
     BANDED = "banded"
 
 
-class NoiseOver(StrEnum):
+class MultiplierReference(StrEnum):
     """The quantity that a noise multiplier multiplies.
 
     SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm where a unit is
@@ -78,9 +78,9 @@ class NoiseOver(StrEnum):
         0.5
         """
         match self:
-            case NoiseOver.SENSITIVITY:
+            case MultiplierReference.SENSITIVITY:
                 return multiplier
-            case NoiseOver.CLIPPING_NORM:
+            case MultiplierReference.CLIPPING_NORM:
                 return multiplier / adjacency.sensitivity_of_sum(1.0)
             case _:
                 assert_never(self)

@@ -28,10 +28,10 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.identifiability_bounds import Sensitivities, gaussian_log_odds_bound
 from fl_audit.privacy.loss_distributions import LossDistribution, LossGrid, _loss_distributions
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
-from fl_audit.privacy.scores import Sensitivities, gaussian_log_odds_bound
 
 MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""

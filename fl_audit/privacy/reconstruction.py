@@ -20,7 +20,7 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import at_half_the_distance
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 
 _LEFT_OUT = {
     Adjacency.REPLACE_RECORD: Adjacency.ADD_REMOVE_RECORD,

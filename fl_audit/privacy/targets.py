@@ -7,7 +7,7 @@ from typing import Final
 from fl_audit.errors import require, require_number
 from fl_audit.privacy import defaults
 from fl_audit.privacy.gaussian import gaussian_mu
-from fl_audit.privacy.scores import require_advantage
+from fl_audit.privacy.identifiability_bounds import require_advantage
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from fl_audit.notebook import html_table
 from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model import normal_mixture as mixtures
 from fl_audit.released_model.empirical_star import LossAttacks, epsilon_star_of_counts, loss_attacks, threshold_counts
-from fl_audit.released_model.few_losses import FEWEST, value_by_chance
-from fl_audit.released_model.intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.released_model.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
+from fl_audit.released_model.minimum_losses import FEWEST, value_by_chance
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
+from fl_audit.released_model.star_intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.rounding import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population

@@ -10,21 +10,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
-from fl_audit.federation.findings import Findings, Numbers, RunFinding
+from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.formatting import Reading, UnitWords, reading_text, unit_words
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.rounding import Rounded, rounded
-from fl_audit.statistics.levels import READING_LEVEL
-from fl_audit.statistics.readings import Ends, Read, read, widened
+from fl_audit.rounding import RoundedInterval, rounded
+from fl_audit.statistics.readings import ClaimComparison, Ends, read, widened
+from fl_audit.statistics.significance_levels import READING_LEVEL
 
-N = TypeVar("N", bound=RunFinding)
+N = TypeVar("N", bound=FindingBase)
 
 
 @dataclass(frozen=True)
-class RunContents:
+class ReportContents:
     """Everything that the report of one run is drawn from."""
 
     run: FinishedRun  # the finished run
@@ -94,7 +94,7 @@ class Row:
     note: str = ""  # a note that always accompanies the number, if nothing is claimed of it
 
     @property
-    def read(self) -> Read | None:
+    def read(self) -> ClaimComparison | None:
         """The number's reading relative to its claim, and the interval used; None without a number or a claim."""
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
@@ -123,7 +123,7 @@ class Row:
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 
     @property
-    def shown(self) -> Rounded:
+    def shown(self) -> RoundedInterval:
         """The number, its interval and its claim, rounded together."""
         return rounded(self.value, self.low, self.high, self.limit, self.is_share)
 
@@ -171,7 +171,7 @@ class Row:
         return widened(self.value, self._ends(self.low, self.high), self.confidence)
 
 
-def _wide_json(found: Read) -> dict[str, Any] | None:
+def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
     """Return as JSON the interval that decided; None if it is that of the row."""
     if found.wide is None:
         return None
@@ -198,17 +198,17 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture(Generic[N]):
+class FindingFigure(Generic[N]):
     """The figure of a finding."""
 
     title: str  # its heading
-    draw: Callable[[Figure, N, RunContents], None]  # draws it into an empty figure, but for the legend
+    draw: Callable[[Figure, N, ReportContents], None]  # draws it into an empty figure, but for the legend
     # Describes it in at most 40 words; heading and caption can stand for the picture.
-    caption: Callable[[N, RunContents], str]
-    applies: Callable[[N, RunContents], bool] = lambda numbers, contents: True  # whether this run has what it shows
+    caption: Callable[[N, ReportContents], str]
+    applies: Callable[[N, ReportContents], bool] = lambda numbers, contents: True  # whether this run has what it shows
     height: float = 3.8  # in inches, without the legend
 
-    def figure(self, numbers: N, contents: RunContents) -> Figure:
+    def figure(self, numbers: N, contents: ReportContents) -> Figure:
         """Return the figure with its legend, with two labels in a line if they are short.
 
         Parameters
@@ -241,15 +241,15 @@ class Section(Generic[N]):
     # Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
     trusts: bool = False
     # Its sentence; empty where it has none.
-    sentence: Callable[[N, RunContents], str] = lambda numbers, contents: ""
+    sentence: Callable[[N, ReportContents], str] = lambda numbers, contents: ""
     # Its numbers with what each rests on.
-    rows: Callable[[N, RunContents], list[Row]] = lambda numbers, contents: []
-    tables: Callable[[N, RunContents], list[Table]] = lambda numbers, contents: []  # tables of its own
-    picture: Picture[N] | None = None  # its figure
+    rows: Callable[[N, ReportContents], list[Row]] = lambda numbers, contents: []
+    tables: Callable[[N, ReportContents], list[Table]] = lambda numbers, contents: []  # tables of its own
+    picture: FindingFigure[N] | None = None  # its figure
     # Words that stand in `summary.json` beside its numbers, by their names.
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
-    def read_rows(self, numbers: N, contents: RunContents) -> list[Row]:
+    def read_rows(self, numbers: N, contents: ReportContents) -> list[Row]:
         """Return the section's rows of numbers with their bases, each with its reading under the verdict of the run.
 
         Parameters

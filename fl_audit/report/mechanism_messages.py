@@ -4,15 +4,15 @@ from typing import assert_never
 
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.federation.finished_run import RunFacts
-from fl_audit.federation.names import View
+from fl_audit.federation.names import InsiderView
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.participations.participation import ParticipationWords
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.plurals import plural
-from fl_audit.privacy.scores import truth_probability
+from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.report.formatting import number_text, percent, unit_words
 
 AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
@@ -198,14 +198,14 @@ def clipping_text(facts: RunFacts) -> str:
             assert_never(facts.federation.mechanism.clipping)
 
 
-def seen_text(view: View) -> str:
+def seen_text(view: InsiderView) -> str:
     """Return sentences on the insider's view of a round, and on what all other clients are sent."""
     match view:
-        case View.UPDATE:
+        case InsiderView.UPDATE:
             return (
                 "the noised sum, as if the server published it (view = update); honest clients are sent the model alone"
             )
-        case View.MODEL:
+        case InsiderView.MODEL:
             return "the model that every client is sent (view = model)"
         case _:
             assert_never(view)

@@ -63,7 +63,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     >>> found.mean, round(found.low, 2), round(found.high, 2)
     (0.5, 0.49, 0.51)
     """
-    bets = Bets.of(values, confidence, smallest, largest)
+    bets = AdvantageBets.of(values, confidence, smallest, largest)
     scaled, width = bets.values, largest - smallest
     mean = float(scaled.mean())
     low = last_true(bets.refutes_too_small, 0.0, mean, _STEPS) if mean > 0 else 0.0
@@ -74,7 +74,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
 
 @dataclass(frozen=True, eq=False)
-class Bets:
+class AdvantageBets:
     """Numbers scaled to 0 to 1, the stakes on each of them, and the capital that refutes a candidate mean."""
 
     values: Floats
@@ -82,7 +82,7 @@ class Bets:
     log_threshold: float
 
     @classmethod
-    def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "Bets":
+    def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "AdvantageBets":
         """Return the bets on numbers from `smallest` to `largest`; see `mean_interval`.
 
         Parameters
@@ -108,9 +108,9 @@ class Bets:
         before = np.concatenate([[0.25], variances[:-1]])
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
-    def on(self, values: Floats) -> "Bets":
+    def on(self, values: Floats) -> "AdvantageBets":
         """Return the same stakes on other numbers from 0 to 1, each known together with the number that it replaces."""
-        return Bets(values, self.stakes, self.log_threshold)
+        return AdvantageBets(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
         """Return whether bets that the mean is above `mean` have won enough."""

@@ -22,8 +22,8 @@ from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
-from fl_audit.statistics.shift import detectable_shift, gaussian_shift
-from fl_audit.statistics.split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
+from fl_audit.statistics.score_split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
+from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 from fl_audit.statistics.thresholds import Counts, bound_of, chosen_rule
 
 _DETECTION_POWER = 0.9

@@ -7,7 +7,7 @@ from enum import StrEnum
 from statistics import NormalDist
 
 from fl_audit.rounding import side_of
-from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.statistics.significance_levels import READING_LEVEL
 
 
 class Reading(StrEnum):
@@ -25,7 +25,7 @@ Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Wide:
+class DecidingInterval:
     """The interval at the level of the readings, if it decided instead of the printed interval."""
 
     low: float
@@ -34,11 +34,11 @@ class Wide:
 
 
 @dataclass(frozen=True)
-class Read:
+class ClaimComparison:
     """A reading of a number relative to its claim."""
 
     reading: Reading
-    wide: Wide | None = None  # the interval that decided, where it is not the one that is printed
+    wide: DecidingInterval | None = None  # the interval that decided, where it is not the one that is printed
 
 
 def read(
@@ -52,7 +52,7 @@ def read(
     level: float = READING_LEVEL,
     sides: int = 2,
     is_violated: bool = False,
-) -> Read:
+) -> ClaimComparison:
     """Return the reading of a number relative to its claim; nothing but its interval decides.
 
     * *kept*: the whole interval is on the right side of the claim, which belongs to that side. Where the verdict is
@@ -106,18 +106,18 @@ def read(
     """
     stands = _side_of_interval(ends, claim, is_least)
     if stands is Reading.KEPT:
-        return Read(Reading.ALONE if is_violated else Reading.KEPT)
+        return ClaimComparison(Reading.ALONE if is_violated else Reading.KEPT)
     if stands is Reading.NO_CONTRADICTION:
-        return Read(_within(ends, claim, _twofold(claim, is_least, origin, largest)))
+        return ClaimComparison(_within(ends, claim, _twofold(claim, is_least, origin, largest)))
     if wide is None:
-        return Read(Reading.BROKEN)
+        return ClaimComparison(Reading.BROKEN)
     confidence = 1 - sides * level
     low, high = wide(confidence)
-    decided = Wide(min(low, ends[0]), max(high, ends[1]), confidence)
+    decided = DecidingInterval(min(low, ends[0]), max(high, ends[1]), confidence)
     ends = decided.low, decided.high
     twofold = _twofold(claim, is_least, origin, largest)
     is_broken = _side_of_interval(ends, claim, is_least) is Reading.BROKEN
-    return Read(Reading.BROKEN if is_broken else _within(ends, claim, twofold), decided)
+    return ClaimComparison(Reading.BROKEN if is_broken else _within(ends, claim, twofold), decided)
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:

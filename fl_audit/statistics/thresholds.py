@@ -38,7 +38,7 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.beta_mean import BetaMean, where_it_reaches
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.statistics.split import ScoreSplit
+from fl_audit.statistics.score_split import ScoreSplit
 
 _LARGEST_EPSILON = 700.0  # no search goes far beyond it: e^epsilon overflows soon after
 _LARGEST_MU = 75.0

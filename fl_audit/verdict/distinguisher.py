@@ -27,7 +27,7 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 
@@ -57,10 +57,10 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
     known, along = measured.sampled_trials, direction_features(measured)
     sides = [(sample_features(measured), measured.members[known])] if known.any() else []
     sides += [(along, measured.members)] if along else []
-    only_if(bool(sides), Missing.NOT_MEASURED)
+    only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_TRIALS]
     one_side = measured.members.all() or not measured.members.any()
-    only_if(bool(usable), Missing.ONE_SIDE if one_side else Missing.TOO_FEW)
+    only_if(bool(usable), NotTestedReason.ONE_SIDE if one_side else NotTestedReason.TOO_FEW)
     found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
     best = min(found, key=lambda test: test.p_value)
     return replace(best, p_value=of_looks(len(found), best.p_value), more={**best.more, "models": len(found)})

@@ -8,7 +8,7 @@ from typing import Any
 from fl_audit.arrays import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.verdict.family import OF_OPENED, TestName
+from fl_audit.verdict.multiple_testing import OF_OPENED, TestName
 from fl_audit.verdict.noise_estimate import NoiseEstimate
 from fl_audit.verdict.verdict import Judgement, JudgementWords, Verdict
 

@@ -16,7 +16,7 @@ from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 _LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many
@@ -34,7 +34,7 @@ _LARGEST_CLOSE = 1e-2
 
 
 @dataclass(frozen=True)
-class LikestPair:
+class MostSimilarPair:
     """The two noise vectors that are most alike."""
 
     cosine: float  # absolute value of the cosine between them
@@ -53,7 +53,7 @@ def _cosine_at(probability: float, dimensions: int) -> float:
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 
 
-def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> LikestPair:
+def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPair:
     """Return the two most similar of n vectors, regardless of sign."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
@@ -70,7 +70,7 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> LikestPair:
             best, at = largest, (start + row, offset + column)
         size, others = stop - start, end - offset
         pairs += size * (size - 1) // 2 if start == offset else size * others
-    return LikestPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
+    return MostSimilarPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
 
 
 def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
@@ -105,10 +105,10 @@ def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     approximation, and at the levels of a verdict the two agree to a ten-thousandth.
     """
     seen = measured.noise.projections
-    only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), Missing.NO_DIRECTIONS)
+    only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
     projections = seen / measured.sigma[..., None]
     dimensions, count = projections.shape[-1], measured.trials * measured.rounds
-    only_if(min(dimensions, count) >= 2, Missing.TOO_FEW)
+    only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
     found = _likest_pair(_evened(projections.reshape(count, dimensions)))
     critical = _cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
     (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
@@ -117,7 +117,13 @@ def repeated_noise(measured: NoiseMeasurements) -> TestResult:
 
 
 def _likest(
-    name: TestName, found: LikestPair, dimensions: int, claimed: float, limit: float, place: str, more: dict[str, int]
+    name: TestName,
+    found: MostSimilarPair,
+    dimensions: int,
+    claimed: float,
+    limit: float,
+    place: str,
+    more: dict[str, int],
 ) -> TestResult:
     """Return the test of the largest absolute cosine of all pairs."""
     # The probability that at least one of so many independent events occurs, each of which has that of the tail.
@@ -145,7 +151,7 @@ def copied_places(measured: NoiseMeasurements) -> TestResult:
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
     """Return the evenly sampled noise as one vector over rounds and trials for each coordinate."""
     vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
-    only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, Missing.TOO_FEW)
+    only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, NotTestedReason.TOO_FEW)
     return vectors
 
 
@@ -161,7 +167,7 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
-    only_if(draws >= _FEWEST_JOINT_DRAWS, Missing.TOO_FEW)
+    only_if(draws >= _FEWEST_JOINT_DRAWS, NotTestedReason.TOO_FEW)
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
     cosines = units @ units.T
     pairs = places * (places - 1) // 2
@@ -204,7 +210,7 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])  # the longest run of neighbours
     sums, counts = _shifted_sums(measured.even_sample[:, :, start:stop])
     usable = counts >= _FEWEST_TERMS
-    only_if(bool(usable.any()), Missing.TOO_FEW)
+    only_if(bool(usable.any()), NotTestedReason.TOO_FEW)
     size = np.where(usable, np.abs(sums) / np.sqrt(np.maximum(counts, 1)), 0.0)
     at = np.unravel_index(int(size.argmax()), size.shape)
     shifts = int(np.count_nonzero(usable))
@@ -277,7 +283,7 @@ def equal_values(measured: NoiseMeasurements) -> TestResult:
     """
     values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)
-    only_if(close <= _LARGEST_CLOSE, Missing.ROUNDING)
+    only_if(close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
     steps = generator(0, Purpose.DITHER).uniform(-0.5, 0.5, values.size) * grain
     ranked = np.sort(np.abs(values.reshape(-1) + steps))
     count = ranked.size
@@ -287,7 +293,7 @@ def equal_values(measured: NoiseMeasurements) -> TestResult:
     chance, covariance = 2 * close * second, 4 * close**2 * (third - second**2)
     all_pairs = count * (count - 1) / 2
     mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
-    only_if(mean >= 20, Missing.TOO_FEW)
+    only_if(mean >= 20, NotTestedReason.TOO_FEW)
     spread, stretch = math.sqrt(variance), variance / mean
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.EQUAL_VALUES.level))
     tails = gammainc(pairs / stretch, mean / stretch), chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)

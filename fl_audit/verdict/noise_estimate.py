@@ -16,7 +16,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
 from fl_audit.privacy.targets import EpsilonTarget
 from fl_audit.root_finding import smallest_number
-from fl_audit.verdict.family import FAMILY_LEVEL, TestName
+from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 

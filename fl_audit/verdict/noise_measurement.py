@@ -34,7 +34,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Integers
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.mechanisms.likelihood_ratio import Comparison
+from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
 from fl_audit.verdict.residuals import STRIDES, Residuals, stride_step
 
 SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
@@ -61,7 +61,7 @@ class NoiseMeasurer:
     # Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
     with_neither: bool = False
 
-    def measure(self, seen: Comparison, sigma: Tensor, distance: Tensor) -> Residuals:
+    def measure(self, seen: HypothesisComparison, sigma: Tensor, distance: Tensor) -> Residuals:
         """Return the residuals of one round in some trials.
 
         Parameters
@@ -109,7 +109,7 @@ class NoiseMeasurer:
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
         return Residuals(self.layout.names, places, self.layout.size, **arrays)
 
-    def _signal(self, seen: Comparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
+    def _signal(self, seen: HypothesisComparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return `Residuals.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
         # Three products over all parameters give the others: <e, f(D) - f(D')> and the length of that are known.
         towards = _dot(seen.residual, seen.present)
@@ -127,7 +127,7 @@ class NoiseMeasurer:
         sides[:, :, 0] = torch.where(distance.unsqueeze(1) > 0, sides[:, :, 0], math.nan)
         return sides / sigma.view(-1, 1, 1)
 
-    def _noises(self, seen: Comparison, columns: slice | Tensor) -> list[Tensor]:
+    def _noises(self, seen: HypothesisComparison, columns: slice | Tensor) -> list[Tensor]:
         """Return the release minus the sum of each side at some coordinates."""
         rest = seen.release[:, columns] - seen.shared[:, columns]
         found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
@@ -175,7 +175,7 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
     return torch.where(usable, value, math.nan)
 
 
-def _grain(seen: Comparison, numbers: Tensor) -> Tensor:
+def _grain(seen: HypothesisComparison, numbers: Tensor) -> Tensor:
     """Return the float32 step size at the largest values of the release or the shared sum at some coordinates."""
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)

@@ -15,8 +15,8 @@ from scipy.optimize import brentq
 from scipy.special import fdtr, fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
 from fl_audit.arrays import Floats
-from fl_audit.statistics.shift import noncentrality_at
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.statistics.shift_bound import noncentrality_at
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import has_direction, why_no_direction
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -45,10 +45,10 @@ def drift_along_record(measured: NoiseMeasurements) -> TestResult:
     """
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]
-    only_if(bool(groups), Missing.NO_DIFFERENCE)
+    only_if(bool(groups), NotTestedReason.NO_DIFFERENCE)
     count = sum(group.size for group in groups)
     rest = count - len(groups)
-    only_if(rest >= 2, Missing.TOO_FEW)
+    only_if(rest >= 2, NotTestedReason.TOO_FEW)
     between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
     within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
     statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
@@ -85,8 +85,8 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
     """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
     only_if(has_direction(measured), why_no_direction(measured))
     values = _used(measured.noise.gradient / measured.sigma)
-    only_if(values.size > 0, Missing.NO_SHARED_SUM)
-    only_if(values.size >= 3, Missing.TOO_FEW)
+    only_if(values.size > 0, NotTestedReason.NO_SHARED_SUM)
+    only_if(values.size >= 3, NotTestedReason.TOO_FEW)
     t, p_value = _student_p(values)
     limit = _detectable_mean(values.size, TestName.DRIFT_ALONG_GRADIENTS.level)
     return TestResult(TestName.DRIFT_ALONG_GRADIENTS, t, p_value, float(values.mean()), claimed=0.0, limit=limit)
@@ -99,7 +99,7 @@ def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
     At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). The test is two-sided, because noise that cancels
     between trials, as antithetic draws do, lies in the lower tail.
     """
-    only_if(measured.trials >= 2, Missing.ONE_TRIAL)
+    only_if(measured.trials >= 2, NotTestedReason.ONE_TRIAL)
     return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
 
 
@@ -110,19 +110,19 @@ def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
     At J coordinates in W trials the ratio is F(J W, J W (k - 1)). The test is two-sided, because noise that cancels
     over rounds, which protects every round and not the final model, lies in the lower tail.
     """
-    only_if(measured.rounds >= 2, Missing.ONE_ROUND)
+    only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
 
 
 def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResult:
     sample = measured.even_sample
     added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
-    only_if(added >= 2, Missing.ONE_TRIAL)
+    only_if(added >= 2, NotTestedReason.ONE_TRIAL)
     freedom = int(means.size)
     rest = freedom * (added - 1)
     common = added * float(np.sum(np.square(means))) / freedom
     left = float(np.sum(np.square(sample - means))) / rest
-    only_if(not common == left == 0, Missing.NO_NOISE)
+    only_if(not common == left == 0, NotTestedReason.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
     p_value = of_looks(2, np.minimum(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic)))
     limit = _detectable_share(added, freedom, name.level)
@@ -147,14 +147,14 @@ def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     whatever p is, so these values are independent and normal over rounds and trials. The test finds noise like a moving
     average with far more power than sums over rounds do.
     """
-    only_if(measured.rounds >= 2, Missing.ONE_ROUND)
+    only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     sample = measured.even_sample
     # The noise of each round along that of the round before, where there was some.
     before, after = sample[:, :-1], sample[:, 1:]
     lengths = np.linalg.norm(before, axis=-1)
     some = lengths > 0
     steps = np.asarray(np.einsum("wij,wij->wi", before, after)[some] / lengths[some], dtype=np.float64)
-    only_if(steps.size >= 3, Missing.TOO_FEW)
+    only_if(steps.size >= 3, NotTestedReason.TOO_FEW)
     t, p_value = _student_p(steps)
     # The mean length of a standard normal vector is sqrt(2) Gamma((J + 1)/2) / Gamma(J/2).
     places = sample.shape[-1]

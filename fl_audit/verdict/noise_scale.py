@@ -19,7 +19,7 @@ from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gamma
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.residuals import stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
@@ -54,7 +54,7 @@ class SquareSum:
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseAlong:
+class NoiseAlongTarget:
     """The noise along the target in every trial, where no other noise was measured."""
 
     squares: Floats  # sum over rounds of its squares over the claimed variance, (trials,)
@@ -141,10 +141,10 @@ def has_direction(measured: NoiseMeasurements) -> bool:
     return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
 
 
-def why_no_direction(measured: NoiseMeasurements) -> Missing:
+def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
     """Return why no noise orthogonal to the record's direction is known: no such direction, or no measurement."""
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
-    return Missing.NO_OTHER_DIRECTION if is_only else Missing.NOT_MEASURED
+    return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
 
 @of_family(TestName.NOISE_TOTAL)
@@ -156,7 +156,7 @@ def noise_total(measured: NoiseMeasurements) -> TestResult:
 @of_family(TestName.NOISE_ALONG_RECORD)
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
-    return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), Missing.NO_DIFFERENCE)
+    return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
 
 @of_family(TestName.NOISE_TENSOR)
@@ -184,7 +184,7 @@ def noise_place(measured: NoiseMeasurements) -> TestResult:
     for name, size, value in zip(*_classes(measured), sums, strict=True):
         if size > 1:
             found[name] = _summed(value, int(size) * trials * rounds)
-    return least_of(TestName.NOISE_PLACE, found, Missing.NOT_MEASURED)
+    return least_of(TestName.NOISE_PLACE, found, NotTestedReason.NOT_MEASURED)
 
 
 @of_family(TestName.NOISE_ROUND)
@@ -213,7 +213,7 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
 
 
-def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: Missing) -> TestResult:
+def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:
     """Return the lower-tail test of the smallest of some chi-square sums of squares of noise, by Bonferroni.
 
     Parameters
@@ -256,7 +256,7 @@ def secret_place(measured: NoiseMeasurements) -> TestResult:
     """Test the noise on each tensor and class of coordinates under D against D': least p-value, by Bonferroni."""
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
-    only_if(bool(measured.sampled_trials.any()), Missing.NOT_MEASURED)
+    only_if(bool(measured.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
     found = {
         f"tensor '{name}'": _sides(measured, seen.squares[..., at] / variance, seen.freedom[..., at])
         for at, name in enumerate(seen.tensors)
@@ -271,13 +271,13 @@ def secret_place(measured: NoiseMeasurements) -> TestResult:
 def secret_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test the noise along the record in trials with D against that in trials with D': F, two-sided."""
     known = ~np.isnan(measured.innovations)
-    only_if(bool(known.any()), Missing.NO_DIFFERENCE)
+    only_if(bool(known.any()), NotTestedReason.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)
     sides = _sides(measured, squares, known.astype(np.int64))
     return _compared(TestName.SECRET_ALONG_RECORD, measured.members, {"": sides})
 
 
-def secret_along(noise: NoiseAlong) -> TestResult:
+def secret_along(noise: NoiseAlongTarget) -> TestResult:
     """Test the noise along the target under D against D', where only this noise was measured: F, two-sided."""
     sides = _split(noise.members, noise.squares, noise.freedom)
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
@@ -301,7 +301,9 @@ def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
 
 def _compared(name: TestName, members: Flags, found: dict[str, _Sides]) -> TestResult:
     usable = {place: sides for place, sides in found.items() if all(counts.size for _, counts in sides)}
-    only_if(bool(usable), Missing.ONE_SIDE if members.all() or not members.any() else Missing.NOT_MEASURED)
+    only_if(
+        bool(usable), NotTestedReason.ONE_SIDE if members.all() or not members.any() else NotTestedReason.NOT_MEASURED
+    )
     p_values = {place: _p_value(*sides) for place, sides in usable.items()}
     place = min(p_values, key=lambda name: p_values[name])
     (with_d, freedom), (without, others) = (_total(side) for side in usable[place])

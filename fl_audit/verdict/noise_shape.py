@@ -18,8 +18,8 @@ from scipy.fft import rfft
 from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Floats
-from fl_audit.verdict import family
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict import multiple_testing
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.residuals import LOW_BITS_KINDS
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -51,7 +51,7 @@ def shape(measured: NoiseMeasurements) -> TestResult:
     if len(set(owners)) > 1:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
     found = {place: _distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
-    only_if(bool(found), Missing.TOO_FEW)
+    only_if(bool(found), NotTestedReason.TOO_FEW)
     place, (distance, p_value) = min(found.items(), key=lambda entry: entry[1][1])
     limit = _detectable_distance(values.size, TestName.SHAPE.level / len(found))
     p_value, more = of_looks(len(found), p_value), {"values": groups[place].size}
@@ -117,9 +117,11 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
     much noise in less than one of 1,000 runs: a mixture of larger scales is no breach, and is not normal either.
     """
     values = measured.used_innovations
-    only_if(values.size >= _FEWEST_FOR_SHAPE, Missing.NO_DIFFERENCE if values.size == 0 else Missing.TOO_FEW)
+    only_if(
+        values.size >= _FEWEST_FOR_SHAPE, NotTestedReason.NO_DIFFERENCE if values.size == 0 else NotTestedReason.TOO_FEW
+    )
     squares = float(values @ values)
-    only_if(not chdtrc(values.size, squares) < family.FAMILY_LEVEL, Missing.MORE_NOISE)
+    only_if(not chdtrc(values.size, squares) < multiple_testing.FAMILY_LEVEL, NotTestedReason.MORE_NOISE)
     values = values / max(1.0, math.sqrt(squares / values.size))
     distance, of_distance = _distance(values)
     beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
@@ -142,7 +144,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
     total, count = np.where(known, sums, 0.0).sum(axis=(0, 1)), np.where(known, counts, 0).sum(axis=(0, 1))
     kinds = [at for at in range(len(LOW_BITS_KINDS)) if count[at] >= _FEWEST_COORDINATES]
     offered = {LOW_BITS_KINDS[at]: float(total[at]) / math.sqrt(count[at] / 2) for at in kinds}
-    only_if(bool(offered), Missing.ROUNDING)
+    only_if(bool(offered), NotTestedReason.ROUNDING)
     kind, largest = max(offered.items(), key=lambda item: item[1])
     place = LOW_BITS_KINDS.index(kind)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.LOW_BITS.level / len(offered)))
@@ -153,7 +155,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _CharacteristicFunctionValues:
     """The values of a characteristic function test, and the frequencies at which a grid would show."""
 
     unit: str  # in units of what the values and frequencies are
@@ -171,9 +173,9 @@ def grid(measured: NoiseMeasurements) -> TestResult:
     Steps that come from float32 rounding are left out.
     """
     looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
-    only_if(bool(looks), Missing.ROUNDING)
+    only_if(bool(looks), NotTestedReason.ROUNDING)
     count = measured.sample.size
-    only_if(count >= _FEWEST_FOR_GRID, Missing.TOO_FEW)
+    only_if(count >= _FEWEST_FOR_GRID, NotTestedReason.TOO_FEW)
     found = [(*_strongest_frequency(look), look) for look in looks]
     power, frequency, _, look = max(found, key=lambda one: one[0])
     looked_at = sum(number for _, _, number, _ in found)
@@ -183,20 +185,22 @@ def grid(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.GRID, power, p_value, math.sqrt(power / count), 0.0, limit, look.unit, more)
 
 
-def _looks(measured: NoiseMeasurements) -> Iterator[_Look]:
+def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionValues]:
     sample, known = measured.sample, measured.sampled_trials
     sigma, grain = measured.sigma[known], measured.noise.grain[known]
     widest, narrowest = float(sigma.max()), float(sigma.min())
     finest = _BINS / (8 * _HALF_WIDTH)
     highest = min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max())))
-    yield _Look("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
+    yield _CharacteristicFunctionValues("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
     if widest - narrowest > 1e-9 * widest:
         values = (sample * (sigma / widest)[..., None]).reshape(-1)
         highest = min(finest, _SHARE_OF_STEP / max(1e-30, float((grain * sigma).max()) / widest))
-        yield _Look("of the largest claimed noise", values, _LOWEST_FREQUENCY * widest / narrowest, highest)
+        yield _CharacteristicFunctionValues(
+            "of the largest claimed noise", values, _LOWEST_FREQUENCY * widest / narrowest, highest
+        )
 
 
-def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
+def _strongest_frequency(look: _CharacteristicFunctionValues) -> tuple[float, float, int]:
     """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies."""
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)

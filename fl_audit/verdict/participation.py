@@ -15,18 +15,18 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.statistics.lattice import Counted, binomial_p, dispersion, table_p
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.opened import Opened, Samples
+from fl_audit.statistics.exact_counts import RepeatedBinomials, binomial_p, dispersion, table_p
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.revealed_values import RevealedParticipation, RevealedValues
 from fl_audit.verdict.run_measurements import of_opened
 
 _MOST_TABLES = 40  # of many tables of two rows so many are worked out, those farthest from independence
 _EVEN = 0.5  # samples whose size varies less than this share of what is claimed are named as of a fixed size
 
 
-def _samples(opened: Opened) -> Samples:
-    only_if(opened.is_sampled or not opened.is_kept, Missing.NOT_SAMPLED)
-    only_if(opened.samples is not None, Missing.NOT_OPENED)
+def _samples(opened: RevealedValues) -> RevealedParticipation:
+    only_if(opened.is_sampled or not opened.is_kept, NotTestedReason.NOT_SAMPLED)
+    only_if(opened.samples is not None, NotTestedReason.NOT_OPENED)
     assert opened.samples is not None
     return opened.samples
 
@@ -64,7 +64,7 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
     return real.profile.epsilon(claim.delta)
 
 
-def _consequence(opened: Opened, found: TestResult, real: float | None) -> TestResult:
+def _consequence(opened: RevealedValues, found: TestResult, real: float | None) -> TestResult:
     """Return a result with the epsilon of the real sampling, where sampling is broken and the epsilon is known.
 
     `real` is the rate at which the target is really drawn; None where participation is not secret.
@@ -84,13 +84,13 @@ def _detectable_rate(rate: float, trials: int, level: float) -> float:
 
 
 @of_opened(TestName.TARGET_TURNS)
-def target_turns(opened: Opened) -> TestResult:
+def target_turns(opened: RevealedValues) -> TestResult:
     """Test the rounds in which the target took part: binomial, equal under D and D', independent of other units.
 
     Bonferroni over the three tests: the count, the count by side, and the number of other units in the target's rounds.
     """
     samples = _samples(opened)
-    only_if(samples.target is not None, Missing.TARGETS_ALONE)
+    only_if(samples.target is not None, NotTestedReason.TARGETS_ALONE)
     assert samples.target is not None
     taken, members = samples.target, opened.members
     count, draws = int(taken.sum()), int(taken.size)
@@ -114,7 +114,7 @@ def target_turns(opened: Opened) -> TestResult:
 
 
 @of_opened(TestName.UNIT_TURNS)
-def unit_turns(opened: Opened) -> TestResult:
+def unit_turns(opened: RevealedValues) -> TestResult:
     """Test the number of rounds of every other unit: binomial, equal under D and D', independent of the target.
 
     The p-value is the smallest over all units and the three questions, by Bonferroni.
@@ -157,14 +157,16 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 
 @of_opened(TestName.SAMPLE_SIZES)
-def sample_sizes(opened: Opened) -> TestResult:
+def sample_sizes(opened: RevealedValues) -> TestResult:
     """Test the spread of sample sizes: squared deviations of binomial counts, exact distribution, two-sided."""
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
-    return _spread(opened, TestName.SAMPLE_SIZES, (Counted(samples.units, samples.rate, often),))
+    return _spread(opened, TestName.SAMPLE_SIZES, (RepeatedBinomials(samples.units, samples.rate, often),))
 
 
-def _spread(opened: Opened, name: TestName, counts: tuple[Counted, ...], place: str = "") -> TestResult:
+def _spread(
+    opened: RevealedValues, name: TestName, counts: tuple[RepeatedBinomials, ...], place: str = ""
+) -> TestResult:
     found, number = dispersion(counts), sum(int(one.often.sum()) for one in counts)
     reach = float(ndtri(DETECTION_POWER) - ndtri(name.level / 2))
     limit = min(1.0, reach * math.sqrt(2 / number))
@@ -175,7 +177,7 @@ def _spread(opened: Opened, name: TestName, counts: tuple[Counted, ...], place: 
 
 
 @of_opened(TestName.EVEN_TURNS)
-def even_turns(opened: Opened) -> TestResult:
+def even_turns(opened: RevealedValues) -> TestResult:
     """Test how evenly units alternate: rounds of one unit in a trial, and units in two consecutive rounds.
 
     Both are binomial counts whose distribution is exact. With shuffled batches each unit takes its turn, so that a unit
@@ -183,7 +185,7 @@ def even_turns(opened: Opened) -> TestResult:
     rounds. Bonferroni over the two.
     """
     samples = _samples(opened)
-    only_if(samples.sizes.shape[1] >= 2, Missing.ONE_ROUND)
+    only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)
     turns = _spread(opened, TestName.EVEN_TURNS, (samples.turns,), "rounds of a unit")
     # Of disjoint pairs of rounds every unit is in both with probability q^2, on its own.
     pairs = samples.overlaps[:, 1::2]
@@ -206,13 +208,13 @@ def even_turns(opened: Opened) -> TestResult:
 
 
 @of_opened(TestName.SHARED_SAMPLES)
-def shared_samples(opened: Opened) -> TestResult:
+def shared_samples(opened: RevealedValues) -> TestResult:
     """Test whether trials share samples: trials of one unit in a round, and samples that are equal.
 
     The first counts are binomial with an exact distribution, two-sided. Bonferroni over the two.
     """
     samples = _samples(opened)
-    only_if(len(samples.sizes) >= 2, Missing.ONE_TRIAL)
+    only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)
     crowds = tuple(one for one in samples.crowds if one.trials > 1) or samples.crowds
     spread = _spread(opened, TestName.SHARED_SAMPLES, crowds, "trials of a unit in a round")
     number = samples.digests.size
@@ -225,7 +227,7 @@ def shared_samples(opened: Opened) -> TestResult:
     return TestResult(name, repeats, of_looks(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
 
 
-def _repeats_p(samples: Samples, repeats: int) -> float:
+def _repeats_p(samples: RevealedParticipation, repeats: int) -> float:
     """Return a bound on the probability of a number of disjoint pairs of equal samples, by the union bound.
 
     Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.

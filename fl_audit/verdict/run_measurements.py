@@ -17,10 +17,10 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
-from fl_audit.verdict.family import Missing, NotOffered, TestName, TestResult, only_if
 from fl_audit.verdict.innovations import SMALLEST_SIGNAL, innovations
-from fl_audit.verdict.opened import Opened
+from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestNotApplicableError, TestResult, only_if
 from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.revealed_values import RevealedValues
 
 MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some trials are
 
@@ -58,7 +58,9 @@ class NoiseMeasurements:
     # The most that the claim lets the target contribute to a round, over the noise; None where that differs, as under
     # noise that is scaled to the difference of D and D': there the target's own contribution stands for it.
     claimed_length: float | None = None
-    opened: Opened | None = None  # values that the challenger opened besides the bits; None where nobody kept them
+    opened: RevealedValues | None = (
+        None  # values that the challenger opened besides the bits; None where nobody kept them
+    )
 
     def __post_init__(self) -> None:
         shape = self.increments.shape
@@ -160,9 +162,9 @@ class NoiseMeasurements:
 
     @property
     def noise(self) -> Residuals:
-        """The measurements of the noise; raises `NotOffered` where there are none."""
+        """The measurements of the noise; raises `TestNotApplicableError` where there are none."""
         if self.residuals is None:
-            raise NotOffered(Missing.NOT_MEASURED)
+            raise TestNotApplicableError(NotTestedReason.NOT_MEASURED)
         return self.residuals
 
     @cached_property
@@ -180,11 +182,11 @@ class NoiseMeasurements:
 
     @cached_property
     def sample(self) -> Floats:
-        """The noise over the claimed noise at sampled coordinates; raises `NotOffered` where none is known.
+        """The noise over the claimed noise at sampled coordinates; raises `TestNotApplicableError` where none is known.
 
         The shape is (trials of `sampled_trials`, rounds, S). Under the claim these are independent N(0, 1).
         """
-        only_if(bool(self.sampled_trials.any()), Missing.NOT_MEASURED)
+        only_if(bool(self.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
         return self.noise.sample[self.sampled_trials, :, 0]
 
     @property
@@ -258,7 +260,7 @@ def _studentized(values: Floats) -> Floats:
 
 
 Test = Callable[[NoiseMeasurements], TestResult]
-OpenedTest = Callable[[Opened], TestResult]
+OpenedTest = Callable[[RevealedValues], TestResult]
 
 TESTS: dict[TestName, Test] = {}
 """The tests of the family, in the order in which their modules are imported; `verdict.FAMILY` has them as declared."""
@@ -269,12 +271,15 @@ OPENED_TESTS: dict[TestName, OpenedTest] = {}
 
 
 def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
-    """Return a decorator that declares a function to be a test of opened values, which may raise `NotOffered`."""
+    """Return a decorator that declares a function to be a test of opened values.
+
+    The function may raise `TestNotApplicableError`.
+    """
 
     def declared(test: OpenedTest) -> OpenedTest:
         def of_measured(measured: NoiseMeasurements) -> TestResult:
             if measured.opened is None:
-                raise NotOffered(Missing.NOT_OPENED)
+                raise TestNotApplicableError(NotTestedReason.NOT_OPENED)
             return test(measured.opened)
 
         OPENED_TESTS[name], TESTS[name] = test, of_measured
@@ -284,7 +289,10 @@ def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
 
 
 def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return a decorator that declares a function to be a test of the family; the function may raise `NotOffered`."""
+    """Return a decorator that declares a function to be a test of the family.
+
+    The function may raise `TestNotApplicableError`.
+    """
 
     def declared(test: Test) -> Test:
         TESTS[name] = test

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from fl_audit.report.formatting import UnitWords, uncapital
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult
-from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest, title_of
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_of
 
 _PARTICIPATION = (
     TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
@@ -43,7 +43,9 @@ def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: Uni
         return f"It was not asked {question}: {_why(names, reasons)}"
     limits = "; ".join(_limit(test, unit) for test in made)
     # A part that the mechanism does not have needs no test, and one that was not opened is said.
-    unopened = [name for name in names if reasons.get(name) in (Missing.NOT_OPENED, Missing.UNOPENED_SHARES)]
+    unopened = [
+        name for name in names if reasons.get(name) in (NotTestedReason.NOT_OPENED, NotTestedReason.UNOPENED_SHARES)
+    ]
     rest = (
         f" It was not asked of {', '.join(uncapital(title_of(name, unit)) for name in unopened)}." if unopened else ""
     )
@@ -51,13 +53,13 @@ def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: Uni
 
 
 def _limit(test: TestResult, unit: UnitWords) -> str:
-    told = ToldTest(test, unit)
+    told = TestMessage(test, unit)
     # Without a size, too few trials were judged, or nothing is random.
     nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
     size = nothing if math.isnan(test.limit) else told.words.limit
     return f"{size} ({uncapital(told.title)})"
 
 
-def _why(names: Sequence[TestName], reasons: dict[TestName, Missing]) -> str:
+def _why(names: Sequence[TestName], reasons: dict[TestName, NotTestedReason]) -> str:
     said = list(dict.fromkeys(reasons[name] for name in names if name in reasons))
     return uncapital(MISSING_WORDS[said[0]]) if said else "no test of it was made."

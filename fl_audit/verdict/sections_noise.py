@@ -10,23 +10,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import Reading, percent, unit_words
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.rounding import rounded
-from fl_audit.verdict.family import TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
-from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest
+from fl_audit.verdict.multiple_testing import TestName
 from fl_audit.verdict.noise_estimate import NoiseEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.verdict import Judgement, depends_on_secret, has_open_shares
+from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
 _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the guarantee say"
 
 
-def _sentence(numbers: NoiseFinding, contents: RunContents) -> str:
+def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
     rows = NOISE.read_rows(numbers, contents)
     if not rows:
         return ""
@@ -73,7 +73,7 @@ def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
 
 
-def _rows(numbers: NoiseFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
     rows = []
     if found.total is not None:
@@ -90,7 +90,7 @@ def _rows(numbers: NoiseFinding, contents: RunContents) -> list[Row]:
     return rows
 
 
-def _tables(numbers: NoiseFinding, contents: RunContents) -> list[Table]:
+def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
     found = numbers.estimate
     if not found.tensors:
         return []
@@ -124,13 +124,13 @@ def _said(numbers: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
     words, judgement = unit_words(run.facts.relation), numbers.judgement
     told = {
         "excess": excess_text(judgement),
-        "tests": [ToldTest(test, words).to_json() for test in judgement.tests],
+        "tests": [TestMessage(test, words).to_json() for test in judgement.tests],
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
     return {"noise": numbers.to_json()["noise"] | told}
 
 
-def _caption(numbers: NoiseFinding, _: RunContents) -> str:
+def _caption(numbers: NoiseFinding, _: ReportContents) -> str:
     found = numbers.estimate
     left_out = len(found.tensors) - MOST_TENSORS
     fewer = f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
@@ -140,7 +140,7 @@ def _caption(numbers: NoiseFinding, _: RunContents) -> str:
     )
 
 
-def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: RunContents) -> None:
+def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContents) -> None:
     """Draw measured over claimed noise with intervals: in total, along the unit, and by tensor."""
     found = numbers.estimate
     shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
@@ -177,6 +177,6 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
 NOISE = Section(
     "noise", "The noise that is really added", NoiseFinding, measure_noise, keys=("noise",), on_page=True,
     sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("The noise, measured over claimed", _noise_figure, _caption,
+    picture=FindingFigure("The noise, measured over claimed", _noise_figure, _caption,
                     applies=lambda numbers, _: numbers.main is not None), said=_said,
 )  # fmt: skip

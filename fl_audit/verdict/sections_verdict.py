@@ -9,29 +9,29 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.finding import RunContents, Section, Table, TableLook
+from fl_audit.report.finding import ReportContents, Section, Table, TableLook
 from fl_audit.report.formatting import Reading, UnitWords, capital, number_text, one_in, percent
 from fl_audit.verdict.banner import verdict_banner
-from fl_audit.verdict.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
-from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
 from fl_audit.verdict.signal_limit import RARE_SHARE, RARE_TIMES, SignalLimit
 from fl_audit.verdict.verdict import Judgement, Verdict
+from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
-def verdict_of(contents: RunContents) -> VerdictFinding:
+def verdict_of(contents: ReportContents) -> VerdictFinding:
     """Return the verdict, which every run has."""
     numbers = contents.find(VerdictFinding)
     assert numbers is not None, "every run has a verdict"
     return numbers
 
 
-def banner(contents: RunContents) -> Banner:
+def banner(contents: ReportContents) -> Banner:
     """Return the large line of the verdict and the smaller line below it."""
     numbers = verdict_of(contents)
     match numbers.verdict:
@@ -55,7 +55,7 @@ def banner(contents: RunContents) -> Banner:
     return verdict_banner(numbers.verdict, line)
 
 
-def _broken(contents: RunContents) -> str:
+def _broken(contents: ReportContents) -> str:
     """Return the breach, and each other kind of breach once; the list of failed tests names all of them."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
     # Noise of another size fails the tests of its shape too, which look at it in units of the claimed one.
@@ -131,7 +131,7 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
     return f"{trials}{time} would find {breach}, and {counted}."
 
 
-def _limits(contents: RunContents) -> str:
+def _limits(contents: ReportContents) -> str:
     """Return a sentence on the share of the noise that cannot be missing unnoticed, or on the limit of scores."""
     numbers, unit = verdict_of(contents), contents.words.one
     shares = (numbers.missing_anywhere, numbers.missing_at_unit)
@@ -146,7 +146,7 @@ def _limits(contents: RunContents) -> str:
     return f"Had {anywhere} of the noise been missing we would have found it, or {just}{counted}."
 
 
-def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
+def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED:
             text = (
@@ -238,7 +238,7 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
         return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
-            f"{capital(ToldTest(found.tests[0], unit).words.limit)} would have been found with probability "
+            f"{capital(TestMessage(found.tests[0], unit).words.limit)} would have been found with probability "
             f"{DETECTION_POWER:g}; {guarantee.epsilon:.3g} is claimed."
         )
     if found.trials_needed is None:
@@ -288,7 +288,7 @@ def _finding_of(test: TestResult) -> str:
     return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
 
 
-def _tables(numbers: VerdictFinding, contents: RunContents) -> list[Table]:
+def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = str(contents.summary["scope"])
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
@@ -298,7 +298,7 @@ def _tables(numbers: VerdictFinding, contents: RunContents) -> list[Table]:
     rows = tuple(
         (told.title, _finding_of(told.test), told.words.measured, told.words.claimed,
          told.words.limit or formatting.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
-        for told in (ToldTest(test, words) for test in found.tests)
+        for told in (TestMessage(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "

@@ -19,16 +19,16 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, fdtrc, stdtr
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.verdict.family import Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.noise_scale import NoiseAlong, detectable_ratio
+from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
-from fl_audit.verdict.signal_limit import Drift, SignalLimit, detectable_shift, limit_of, signal_limit
+from fl_audit.verdict.signal_limit import SignalLimit, TargetDrift, detectable_shift, limit_of, signal_limit
 
 _OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
 
 
-def drift_of_run(measured: NoiseMeasurements) -> Drift | None:
+def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
     """Return the drift along the target's contribution over a whole run; None where there is no contribution."""
     noise, length = even_noise(measured.own_noise / measured.excess), measured.own_length
     values, units = _by_round(noise, length)
@@ -42,10 +42,10 @@ def drift_of_run(measured: NoiseMeasurements) -> Drift | None:
         parts = np.divide(lengths, units, out=np.zeros_like(units), where=units > 0)
         claimed = measured.claimed_length * float(parts.sum()) / math.sqrt(used)
     squares = float(np.square(noise[known]).sum())
-    return Drift(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
+    return TargetDrift(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
 
 
-def drift_along(along: NoiseAlong) -> Drift | None:
+def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
     """Return the drift of targets from sums over the rounds; None where no included target contributes."""
     held = along.members & (along.freedom > 0)
     if along.sums is None or along.lengths is None or not held.any():
@@ -53,7 +53,7 @@ def drift_along(along: NoiseAlong) -> Drift | None:
     count = int(along.freedom[held].sum())
     value, unit = (float(of[held].sum()) / math.sqrt(count) for of in (along.sums, along.lengths))
     claimed = None if along.claimed_length is None else along.claimed_length * math.sqrt(count)
-    return Drift(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
+    return TargetDrift(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
@@ -63,7 +63,7 @@ def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
     return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
 
 
-def limit_along(along: NoiseAlong) -> SignalLimit:
+def limit_along(along: NoiseAlongTarget) -> SignalLimit:
     """Return the limit of detection of the signal for targets, from sums over the rounds."""
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
@@ -114,19 +114,19 @@ def signal(measured: NoiseMeasurements) -> TestResult:
     return signal_of(drift_of_run(measured))
 
 
-def signal_of(drift: Drift | None) -> TestResult:
+def signal_of(drift: TargetDrift | None) -> TestResult:
     """Return the result of the test `signal` for a given drift."""
     if drift is None or drift.unit == 0:
-        only_if(False, Missing.NO_DIFFERENCE)
+        only_if(False, NotTestedReason.NO_DIFFERENCE)
     assert drift is not None
-    only_if(drift.freedom + 1 >= _FEWEST, Missing.TOO_FEW)
+    only_if(drift.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
     t = drift.student
     counted = 1 + drift.value / drift.unit
     limit = limit_of(drift, TestName.SIGNAL.level, drift.unit)
     return TestResult(TestName.SIGNAL, t, float(stdtr(drift.freedom, -t)), counted, 1.0, limit)
 
 
-class _Looks(NamedTuple):
+class _DriftSums(NamedTuple):
     """Sums that are N(0, 1) times the scale of the noise if the claim holds, and the sizes of a breach in each."""
 
     values: Floats  # (looks,)
@@ -140,7 +140,7 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
     Every round is tested along the contribution, and along the difference of D and D' in trials with D and in trials
     with D'. The scale is that of the noise about the rounds' own drifts.
     """
-    only_if(measured.trials > 1, Missing.ONE_TRIAL)
+    only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = even_noise(measured.own_noise / measured.excess)
     values, units = _by_round(noise, measured.own_length)
     along, drawn, sides = even_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
@@ -151,12 +151,12 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
         drawn.append(np.nansum(part, axis=0)[known > 0] / np.sqrt(known[known > 0]))
         names += [f"round {at + 1} of the trials with {side}" for at in np.flatnonzero(known)]
     rest, freedom = _beside_rounds(along)
-    only_if(bool(names), Missing.NO_DIFFERENCE)
-    only_if(freedom >= _FEWEST, Missing.TOO_FEW)
+    only_if(bool(names), NotTestedReason.NO_DIFFERENCE)
+    only_if(freedom >= _FEWEST, NotTestedReason.TOO_FEW)
     lengths = units[units > 0]
     shift = detectable_shift(freedom, TestName.SIGNAL_ROUND.level / 2 / len(names))
     limit = 1 + shift / float(lengths.min()) if lengths.size else math.inf
-    return _largest(TestName.SIGNAL_ROUND, _Looks(np.concatenate(drawn), names), rest / freedom, freedom, limit)
+    return _largest(TestName.SIGNAL_ROUND, _DriftSums(np.concatenate(drawn), names), rest / freedom, freedom, limit)
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
@@ -166,7 +166,7 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
-def _largest(name: TestName, looks: _Looks, variance: float, freedom: int, limit: float) -> TestResult:
+def _largest(name: TestName, looks: _DriftSums, variance: float, freedom: int, limit: float) -> TestResult:
     """Return the test of the largest of several drifts, given the variance of the noise."""
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
@@ -183,26 +183,26 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
     The first test finds a target that counts often in one trial, the second one that counts slightly more often in a
     share of the trials.
     """
-    only_if(measured.rounds > 1, Missing.ONE_ROUND)
+    only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
     noise = even_noise(measured.target_noise / measured.excess)
     known = ~np.isnan(noise)
     sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
     own = np.nansum(np.where(np.isnan(measured.own_noise), np.nan, measured.own_length), axis=1)
-    return signal_trial_of(NoiseAlong(squares, known.sum(axis=1), measured.members, sums, own))
+    return signal_trial_of(NoiseAlongTarget(squares, known.sum(axis=1), measured.members, sums, own))
 
 
-def signal_trial_of(along: NoiseAlong) -> TestResult:
+def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     """Return the result of `signal_trial` from sums over the rounds of every trial, and of targets over all trials."""
     used = along.freedom > 0
     if along.sums is None or along.lengths is None or not used.any():
-        only_if(False, Missing.NO_DIFFERENCE)
+        only_if(False, NotTestedReason.NO_DIFFERENCE)
     assert along.sums is not None
     assert along.lengths is not None
     counts = along.freedom[used]
     drawn = along.sums[used] / np.sqrt(counts)
     total, between = float(along.squares[used].sum()), float(np.square(drawn).sum())
     freedom, within = int(counts.sum() - counts.size), max(0.0, total - between)
-    only_if(freedom >= _FEWEST, Missing.TOO_FEW)
+    only_if(freedom >= _FEWEST, NotTestedReason.TOO_FEW)
     names = [f"trial {at}" for at in np.flatnonzero(used)]
     values = drawn
     if along.of_targets is not None:
@@ -211,7 +211,7 @@ def signal_trial_of(along: NoiseAlong) -> TestResult:
     shift = detectable_shift(freedom, TestName.SIGNAL_TRIAL.level / 4 / len(names))
     each = (along.lengths[used] / np.sqrt(counts))[along.lengths[used] > 0]
     limit = 1 + shift / float(np.median(each)) if each.size else math.inf
-    largest = _largest(TestName.SIGNAL_TRIAL, _Looks(values, names), within / freedom, freedom, limit)
+    largest = _largest(TestName.SIGNAL_TRIAL, _DriftSums(values, names), within / freedom, freedom, limit)
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
     spread = float(fdtrc(counts.size, freedom, ratio))
     p_value, place = of_looks(2, min(largest.p_value, spread)), largest.place
@@ -244,7 +244,7 @@ def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
     return np.array([square]), np.array([int(several.sum())])
 
 
-def noise_trial_of(along: NoiseAlong) -> TestResult:
+def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
     """Return the result of `noise_along_record_trial` without single rounds, from sums over rounds of every trial."""
     of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
     return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])
@@ -260,7 +260,7 @@ def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
             p_values = chdtr(freedom[used], np.maximum(0.0, squares[used]))
             at = int(used[p_values.argmin()])
             found.append((float(p_values.min()), float(squares[at] / freedom[at]), name.format(at + first)))
-    only_if(bool(found), Missing.NO_DIFFERENCE)
+    only_if(bool(found), NotTestedReason.NO_DIFFERENCE)
     least, variance, place = min(found)
     level, counts = TestName.NOISE_TRIAL.level / looks, sums[0][1][sums[0][1] > 0]
     limits = {"looks": looks, "best_limit": 1 - detectable_ratio(int(counts.max()), level)}

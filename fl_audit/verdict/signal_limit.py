@@ -15,8 +15,8 @@ from scipy.special import chdtrc, ndtr, ndtri, stdtrit
 
 from fl_audit.arrays import Floats, finite
 from fl_audit.root_finding import smallest_number
-from fl_audit.statistics.shift import noncentrality_at
-from fl_audit.verdict.family import DETECTION_POWER, TestName
+from fl_audit.statistics.shift_bound import noncentrality_at
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, TestName
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import EVIDENT
@@ -30,7 +30,7 @@ _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 
 @dataclass(frozen=True)
-class Drift:
+class TargetDrift:
     """A sum of noise that is N(0, 1) times the scale of the noise if the target counts once."""
 
     value: float  # the sum over the claimed noise
@@ -107,7 +107,7 @@ def detectable_shift(freedom: int, level: float) -> float:
     return noncentrality_at(1 - DETECTION_POWER, critical, freedom)
 
 
-def limit_of(drift: Drift, level: float, unit: float) -> float:
+def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
     """Return the number of times that the target has to count for a test of its drift to find it, possibly infinite.
 
     Parameters
@@ -124,7 +124,7 @@ def limit_of(drift: Drift, level: float, unit: float) -> float:
     return 1 + scale * detectable_shift(drift.freedom, level) / unit if unit > 0 else math.inf
 
 
-def signal_limit(drift: Drift | None, lengths: Floats, trials: int, level: float) -> SignalLimit:
+def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level: float) -> SignalLimit:
     """Return the limit of detection for a target that counts more than once in the sum, after a run.
 
     Parameters

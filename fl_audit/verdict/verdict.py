@@ -18,21 +18,28 @@ from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict import (
     distinguisher,
-    drift_places,
     noise_copies,
-    noise_magnitudes,
+    noise_dispersion,
+    noise_magnitude_dependence,
     noise_moments,
     noise_scale,
     noise_shape,
-    noise_sizes,
+    off_target_drift,
     participation,
-    released,
+    side_release_tests,
     signal,
 )
 from fl_audit.verdict import noise_estimate as estimates
-from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED, Missing, NotOffered, TestName, TestResult
-from fl_audit.verdict.noise_scale import NoiseAlong
-from fl_audit.verdict.opened import Opened
+from fl_audit.verdict.multiple_testing import (
+    FAMILY_LEVEL,
+    OF_OPENED,
+    NotTestedReason,
+    TestName,
+    TestNotApplicableError,
+    TestResult,
+)
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
+from fl_audit.verdict.revealed_values import RevealedValues
 from fl_audit.verdict.run_measurements import OPENED_TESTS, TESTS, NoiseMeasurements, Test
 from fl_audit.verdict.signal_limit import SignalLimit
 
@@ -68,7 +75,9 @@ class Judgement:
     """A verdict with everything that a reader needs to weigh it."""
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
-    not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
+    not_offered: tuple[
+        tuple[TestName, NotTestedReason], ...
+    ]  # the tests that have nothing to say about this run, and why
     noise: estimates.NoiseEstimate  # amount of noise over the claim
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
     # A lower bound at the guarantee's delta that holds with 1 - `level` under `assumption`.
@@ -118,8 +127,8 @@ class Judgement:
 
 
 # They declare the tests.
-_MODULES = (distinguisher, drift_places, noise_copies, noise_moments, noise_scale, noise_shape, signal)
-_MORE_MODULES = (noise_magnitudes, noise_sizes, participation, released)
+_MODULES = (distinguisher, off_target_drift, noise_copies, noise_moments, noise_scale, noise_shape, signal)
+_MORE_MODULES = (noise_magnitude_dependence, noise_dispersion, participation, side_release_tests)
 
 FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name in TESTS}
 """The tests by name, in the order of their declaration."""
@@ -137,11 +146,11 @@ def has_open_shares(found: Judgement) -> bool:
     guarantee is a harmless surplus only where shares were opened and found independent, or where clients add none.
     """
     name = TestName.SHARE_PAIRS
-    is_unopened = (name, Missing.UNOPENED_SHARES) in found.not_offered
+    is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered
     return not is_unopened and not any(test.name is name for test in found.broken)
 
 
-_Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]
+_Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, NotTestedReason], ...]]
 
 
 def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
@@ -162,7 +171,7 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
     for name, test in tests.items():
         try:
             made.append(test())
-        except NotOffered as why:
+        except TestNotApplicableError as why:
             missing.append((name, why.reason))
     return tuple(made), tuple(missing)
 
@@ -206,7 +215,7 @@ def judge_scores(
     nonmember_scores: Floats,
     guarantee: Guarantee,
     confidence: float,
-    noise: NoiseAlong | None = None,
+    noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
     """Return the judgement of scores, by a bound that assumes nothing, and of the noise if it is known.
 
@@ -244,12 +253,17 @@ def judge_scores(
     p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
     test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=more)
     alone = judged_by_one(
-        test, (low, at_level), Missing.SCORES_ALONE, confidence=confidence, method=str(rule), assumption=rule.assumption
+        test,
+        (low, at_level),
+        NotTestedReason.SCORES_ALONE,
+        confidence=confidence,
+        method=str(rule),
+        assumption=rule.assumption,
     )
     return judged_with_noise(alone, noise, guarantee)
 
 
-def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Guarantee) -> Judgement:
+def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> Judgement:
     """Return the joint judgement of one test and of the noise along the target.
 
     The guarantee is violated by either, or where the size of the noise tells members from others. Otherwise it is
@@ -268,10 +282,12 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
     if noise is None:
         return alone
     if noise.total.freedom == 0:
-        return replace(alone, not_offered=tuple((name, Missing.NO_DIFFERENCE) for name in FAMILY), signal=SignalLimit())
+        return replace(
+            alone, not_offered=tuple((name, NotTestedReason.NO_DIFFERENCE) for name in FAMILY), signal=SignalLimit()
+        )
     of_noise: dict[TestName, Callable[[], TestResult]] = {
         TestName.NOISE_ALONG_RECORD: partial(
-            noise_scale.least_of, TestName.NOISE_ALONG_RECORD, noise.total, Missing.NO_DIFFERENCE
+            noise_scale.least_of, TestName.NOISE_ALONG_RECORD, noise.total, NotTestedReason.NO_DIFFERENCE
         ),
         TestName.NOISE_TRIAL: partial(signal.noise_trial_of, noise),
         TestName.SIGNAL: lambda: signal.signal_of(signal.drift_along(noise)),
@@ -284,7 +300,9 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
     return replace(
         alone,
         tests=tests,
-        not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in names),
+        not_offered=tuple(
+            (name, reasons.get(name, NotTestedReason.TARGETS_ALONE)) for name in FAMILY if name not in names
+        ),
         noise=estimates.estimate_noise(alone.confidence, along=noise.total),
         **vars(
             estimates.epsilon_limit(
@@ -295,7 +313,7 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
     )
 
 
-def judged_with_opened(found: Judgement, opened: Opened | None) -> Judgement:
+def judged_with_opened(found: Judgement, opened: RevealedValues | None) -> Judgement:
     """Return a judgement joined with the tests of opened values, which need no likelihood ratio.
 
     Parameters
@@ -315,7 +333,7 @@ def judged_with_opened(found: Judgement, opened: Opened | None) -> Judgement:
 def judged_by_one(
     test: TestResult,
     lower_bounds: tuple[float, float],
-    missing: Missing | None = None,
+    missing: NotTestedReason | None = None,
     *,
     confidence: float,
     method: str,

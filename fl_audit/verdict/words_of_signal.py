@@ -1,9 +1,9 @@
 """The messages of the tests of the signal: how often the target counts, and whether anything else differs.
 
-Each entry has, in this order, the fields of `fl_audit.verdict.messages_of_tests.TestMessages`.
+Each entry has, in this order, the fields of `fl_audit.verdict.verdict_messages.TestMessages`.
 """
 
-from fl_audit.verdict.family import TestName
+from fl_audit.verdict.multiple_testing import TestName
 from fl_audit.verdict.remedies import CLIPPED, LESS, ONCE, SCALE
 
 SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {

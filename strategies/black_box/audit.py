@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.clientapp.typing import Mod
 
-from fl_audit.strategies.black_box import late
+from fl_audit.strategies.black_box import lazy_imports
 from fl_audit.strategies.black_box.audit_config import AuditConfig
-from fl_audit.strategies.black_box.insider import held, insider
+from fl_audit.strategies.black_box.target_mod import held, insider
 
 if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
     from flwr.server.strategy import Strategy as OldStrategy
@@ -34,7 +34,9 @@ class Audit(AuditConfig):
 
         A strategy of Flower's old interface is started by the returned strategy.
         """
-        return late.audited_strategy.AuditedStrategy(late.legacy_adapter.adapted_strategy(strategy), self)
+        return lazy_imports.audited_strategy.AuditedStrategy(
+            lazy_imports.legacy_adapter.adapted_strategy(strategy), self
+        )
 
     def insider(self) -> Mod:
         """Return the mod for the client app; it must be the last one, after those that belong to the mechanism."""
@@ -46,4 +48,4 @@ class Audit(AuditConfig):
 
     def verdict(self) -> "ClaimAudit":
         """Return the result of the trials; `InputError` if some are missing."""
-        return late.findings.finished_result(self)
+        return lazy_imports.findings.finished_result(self)

@@ -17,19 +17,19 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
-from fl_audit.audits.black_box.claim_audit import NotCovered
-from fl_audit.audits.black_box.transcript import Sketch, Transcript, sketch
+from fl_audit.audits.black_box.claim_audit import UncoveredReason
+from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
 from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution, is_private_on_the_server
-from fl_audit.strategies.black_box.audited_system import Start, seed_generators, spared_generators, start_of
+from fl_audit.strategies.black_box.audited_system import StrategyStart, seed_generators, spared_generators, start_of
 from fl_audit.strategies.black_box.findings import finish
 from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
-from fl_audit.strategies.black_box.message_tags import Numbers, Observer, TargetAction, TrialTag
+from fl_audit.strategies.black_box.message_tags import Observer, ReportedNumbers, TargetAction, TrialTag
 from fl_audit.strategies.black_box.metrics import plain_numbers
 from fl_audit.strategies.black_box.recorder import PartitionRecorder, RecordingSetup, TrialRecorder, played
-from fl_audit.strategies.black_box.trial_store import Campaign, open_campaign
+from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaign
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 from fl_audit.strategies.grids import MessageRecorder, RecordedGrid
 
@@ -84,7 +84,7 @@ class AuditedStrategy(Strategy):
                     say(f"the trials ended early: {in_a_line(error)}")
         return result
 
-    def _prepared(self, start: Start, grid: Grid) -> "TrialRunner":
+    def _prepared(self, start: StrategyStart, grid: Grid) -> "TrialRunner":
         """Return the runner of the trials."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
@@ -128,7 +128,7 @@ class SafeRecorder:
             self.fault = self.fault or in_a_line(error)
 
 
-class _NotStillError(Exception):
+class _NoisyClientsError(Exception):
     """Raised if clients that are held still send other values: their mods add noise."""
 
 
@@ -140,10 +140,10 @@ class TrialRunner:
     contributions: tuple[Contribution, ...]  # possible contributions of the target's client
     app: str  # the name of the app
     code: str  # the fingerprint of its strategy
-    pristine: Start  # the arguments of the app to its strategy, as they were before
+    pristine: StrategyStart  # the arguments of the app to its strategy, as they were before
     grid: Grid  # the app's grid
     roll: PartitionRecorder  # the participants of the app's own training
-    sketch: Sketch  # the sketch of the app's model
+    sketch: LinearSketch  # the sketch of the app's model
 
     def __post_init__(self) -> None:
         self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
@@ -169,16 +169,16 @@ class TrialRunner:
             # Clients of a claim about records may add noise of their own to every record.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
-            campaign.keep_unrefuted(None if is_alone else NotCovered.SHARES)
+            campaign.keep_unrefuted(None if is_alone else UncoveredReason.SHARES)
         try:
             self._play_missing(campaign)
-        except _NotStillError:
-            campaign.keep_unrefuted(NotCovered.SHARES_OUTSIDE)
+        except _NoisyClientsError:
+            campaign.keep_unrefuted(UncoveredReason.SHARES_OUTSIDE)
             self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(campaign, self.sketch.columns, outside))
 
-    def _play_missing(self, campaign: Campaign) -> None:
+    def _play_missing(self, campaign: StoredTrials) -> None:
         audit = self.audit
         # An update of exactly zero is tried once: an ordinary client may well learn nothing.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
@@ -194,7 +194,7 @@ class TrialRunner:
             seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
             # Beside another contribution of the target's client the others send something else.
             if any(arrived.setdefault((contribution, node), one) != one for node, one in recorder.arrived.items()):
-                raise _NotStillError
+                raise _NoisyClientsError
             campaign.add(trial, seen)
             if time.monotonic() - told > _TOLD_EVERY:
                 told = time.monotonic()
@@ -256,7 +256,7 @@ class TrialRunner:
             ),
             pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
             knows_others=True,
-            released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
+            released_numbers=_train_metrics if audit.numbers is ReportedNumbers.WITHHELD else lambda _: {},
         )
         recorder = TrialRecorder(scene)
         draws = generator(self._campaign.seed, Purpose.BLACK_BOX, trial=trial)

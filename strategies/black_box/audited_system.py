@@ -153,19 +153,19 @@ def system_of(
 
 
 @dataclass(frozen=True)
-class Start:
+class StrategyStart:
     """One call of `Strategy.start`."""
 
     strategy: Strategy  # the app's strategy
     arguments: dict[str, Any]  # arguments of `start`, by name
 
-    def copied(self) -> "Start":
+    def copied(self) -> "StrategyStart":
         """Return a copy that shares nothing with this one that a strategy may change; the grid is left out."""
         # Evaluations of the server follow from the releases: they reveal nothing more, and may have effects elsewhere.
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
-        return Start(*deepcopy((self.strategy, rest)))
+        return StrategyStart(*deepcopy((self.strategy, rest)))
 
-    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "Start":
+    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStart":
         """Return the start of a short trial of the same app.
 
         Random generators of its own that the strategy holds go on differently in every trial: where their seed came
@@ -185,14 +185,14 @@ class Start:
         for found in list(copies.values()):
             _renew(found, draws)
             _move(found, moved)
-        return Start(strategy, rest | {"num_rounds": rounds})
+        return StrategyStart(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
         """Run the strategy on a grid."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 
 
-def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Start:
+def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStart:
     """Return a call of `start` with its arguments by name; other arguments raise the usual `TypeError`.
 
     Parameters
@@ -207,7 +207,7 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # Further arguments of a strategy's `start` are passed on unchanged.
     found |= found.pop("kwargs", {})
-    return Start(strategy, found)
+    return StrategyStart(strategy, found)
 
 
 def _renew(found: object, draws: np.random.Generator) -> None:

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Result
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.transcript import Sketch, Transcript, sketch
+from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.strategies.black_box.arrays import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
 from fl_audit.strategies.black_box.metrics import TracedRecord, plain_numbers
@@ -28,7 +28,7 @@ from fl_audit.strategies.black_box.scenarios import (
     Scenario,
     Schedule,
 )
-from fl_audit.strategies.black_box.trial_models import Template, others_of, replied, template, template_of, update_of
+from fl_audit.strategies.black_box.trial_models import TrialModel, others_of, replied, template, template_of, update_of
 from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, InProcessGrid
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
@@ -37,7 +37,7 @@ LOSS = "loss"  # the metric that clients report in trials beside those that a st
 _LONG = 1000  # models with more parameters are sketched
 
 
-def model_of(system: AuditedSystem, kind: Scenario) -> Template:
+def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
     """Return the model on which a scenario is played with a system.
 
     Parameters
@@ -52,13 +52,13 @@ def model_of(system: AuditedSystem, kind: Scenario) -> Template:
     return template(kind.model)
 
 
-def sketch_of(model: Template) -> Sketch | None:
+def sketch_of(model: TrialModel) -> LinearSketch | None:
     """Return the sketch of a model's parameters; a small model is used in full."""
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
 @lru_cache(maxsize=8)
-def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Sketch:
+def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> LinearSketch:
     return sketch(dict(shapes))
 
 

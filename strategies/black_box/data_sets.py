@@ -78,7 +78,7 @@ def _found(part: Any) -> DataSet:
     is_text = isinstance(part, (str, bytes, bytearray, Set))
     if is_text or not (hasattr(part, "__getitem__") and hasattr(part, "__len__")):
         raise _refusal(part)
-    return DataSet(len(part), lambda places: _Chosen(part, places))
+    return DataSet(len(part), lambda places: _RecordSubset(part, places))
 
 
 def _is_a(part: Any, module: str, name: str) -> bool:
@@ -147,7 +147,7 @@ def _of_torch(part: Any, torch_data: Any) -> DataSet:
     return DataSet(len(part), lambda places: torch_data.Subset(part, places))
 
 
-class _Chosen:
+class _RecordSubset:
     """Selected records of an object of an unknown class, as an object that has nothing but records."""
 
     def __init__(self, records: Any, places: list[int]) -> None:

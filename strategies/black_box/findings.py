@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, Refusal
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, IncompleteTrials
 from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
 from fl_audit.audits.black_box.online_testing import audit_online, fewest_trials
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
-from fl_audit.strategies.black_box.message_tags import Numbers, Observer
+from fl_audit.strategies.black_box.message_tags import Observer, ReportedNumbers
 from fl_audit.strategies.black_box.recorder import ERROR, FAILED, names_that_tell
-from fl_audit.strategies.black_box.trial_store import Campaign, ResultColumns
+from fl_audit.strategies.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.strategies.black_box.working_copy import outside_words
 
 _WORDS = {
@@ -41,13 +41,13 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
-) -> Iterator[Refusal]:
+) -> Iterator[IncompleteTrials]:
     """Yield the refusals: those of trials by the strategy and by clients, and that of an update of exactly zero."""
 
-    def refusal(what: str, said: str, refused: Iterable[bool]) -> Refusal:
+    def refusal(what: str, said: str, refused: Iterable[bool]) -> IncompleteTrials:
         where = np.array(list(refused))
         shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
-        return Refusal(what, said, *shares, is_allowed=False)
+        return IncompleteTrials(what, said, *shares, is_allowed=False)
 
     said = next((one.refusal for one in seen if one.refusal is not None), None)
     if said is not None:
@@ -55,7 +55,7 @@ def _refusals(
     for error in _errors(seen)[:_MOST_ERRORS]:
         yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
     if probe:
-        yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
+        yield IncompleteTrials(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
 def _errors(seen: Sequence[Transcript]) -> list[str]:
@@ -78,7 +78,7 @@ def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_
     return f"The target's client {what} {shares}.{changed} No such trial counts as evidence."
 
 
-def _refused(refusal: Refusal) -> str:
+def _refused(refusal: IncompleteTrials) -> str:
     if refusal.kind == _CLIENTS:
         shares = f"in {refusal.share_present:.0%} of trials with D and {refusal.share_absent:.0%} with D'"
         return f"{_CLIENTS}: an error {shares} ({refusal.said})."
@@ -110,13 +110,13 @@ def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[s
 
 def finished_result(audit: AuditConfig) -> ClaimAudit:
     """Return the result of an audit; `InputError` unless all its trials are played."""
-    campaign = Campaign.finished(audit)
+    campaign = StoredTrials.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
     return _result(campaign)
 
 
-def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -> str:
+def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str]) -> str:
     """Return the result of the trials in words, and write it into their directory if all are played.
 
     Parameters
@@ -142,7 +142,7 @@ def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -
     return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 
-def _result(campaign: Campaign) -> ClaimAudit:
+def _result(campaign: StoredTrials) -> ClaimAudit:
     audit, numbers = campaign.audit, campaign.counted
     seen = [campaign.trial(number) for number in numbers]
     present = np.array([campaign.is_present(number) for number in numbers])
@@ -158,7 +158,7 @@ def _result(campaign: Campaign) -> ClaimAudit:
     )
 
 
-def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     """Return further remarks on these trials for the reader of the result."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
@@ -167,7 +167,7 @@ def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
     if len(campaign.contributions) > 1:
         tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
         found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
-    if audit.numbers is Numbers.KEPT and not audit.is_about_records:
+    if audit.numbers is ReportedNumbers.KEPT and not audit.is_about_records:
         kept = "The numbers that clients report were left as they are: nothing is said of them."
         found.append(f'{kept} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:

@@ -48,7 +48,7 @@ class Replies(StrEnum):
     UPDATES = "updates"
 
 
-class Numbers(StrEnum):
+class ReportedNumbers(StrEnum):
     """The treatment of the numbers that the target's client reports where it contributes nothing."""
 
     KEPT = "kept"  # they stay: the claim is about models alone, and every client counts as much as ever
@@ -63,7 +63,7 @@ class TrialTag:
     group: str = ""  # the group id that the message has without us
     action: TargetAction | None = None  # contribution of the target's client; None for everybody else
     replies: Replies = Replies.MODELS  # meaning of the arrays in replies
-    numbers: Numbers = Numbers.KEPT  # treatment of numbers where nothing is contributed
+    numbers: ReportedNumbers = ReportedNumbers.KEPT  # treatment of numbers where nothing is contributed
     length: float = 0.0  # length of crafted updates
     is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
     pull: TargetAction | None = None  # contribution of such a client instead of its own; None for its earlier reply
@@ -83,7 +83,7 @@ def read_note(message: Message) -> TrialTag | None:
     try:
         entries = json.loads(written.removeprefix(_PREFIX))
         actions = {name: None if entries[name] is None else TargetAction(entries[name]) for name in ("action", "pull")}
-        kinds = actions | {"replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
+        kinds = actions | {"replies": Replies(entries["replies"]), "numbers": ReportedNumbers(entries["numbers"])}
         note = TrialTag(**(entries | kinds))
     except (ValueError, KeyError, TypeError):  # of another version: nobody's app ends for it
         return None

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.black_box.transcript import Sketch, Transcript
+from fl_audit.audits.black_box.transcript import LinearSketch, Transcript
 from fl_audit.errors import in_a_line
 from fl_audit.strategies.black_box.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.message_tags import (
@@ -49,7 +49,9 @@ class RecordingSetup:
     # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
     # and D' differ by, shape (parameters,), as far as the observer knows it: it must not follow from the coin.
     difference: Callable[[int, Floats | None], Floats]
-    sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
+    sketch: LinearSketch | None = (
+        None  # of the model's parameters, in the order of their names; None keeps them as they are
+    )
     note: TrialTag | None = None  # tag on messages to clients; None for no tag
     # By node, what others send who are held still; those who are not in it send what they replied the first time.
     pulls: Mapping[int, TargetAction] = field(default_factory=dict)

@@ -61,7 +61,7 @@ class Others(Enum):
 
 
 @dataclass(frozen=True)
-class Environment:
+class ScenarioEnvironment:
     """The surroundings of the target in a scenario: the other clients, and the model."""
 
     name: str = ""  # by which it is called; empty for the usual one
@@ -79,15 +79,15 @@ class Environment:
 
 FEW, MANY = 4, 20
 STAGES = (
-    Environment("others spread", Others.SPREAD),
-    Environment("others in pairs", Others.PAIRS),
-    Environment("around a median", Others.MEDIAN),
-    Environment("around a median, few", Others.MEDIAN, FEW),
-    Environment("around a median, many", Others.MEDIAN, MANY),
-    Environment("others spread, many", Others.SPREAD, MANY),
-    Environment("large model", model=Model.LARGE),
-    Environment("own model", model=Model.OWN),
-    Environment("own model, around a median", Others.MEDIAN, model=Model.OWN),
+    ScenarioEnvironment("others spread", Others.SPREAD),
+    ScenarioEnvironment("others in pairs", Others.PAIRS),
+    ScenarioEnvironment("around a median", Others.MEDIAN),
+    ScenarioEnvironment("around a median, few", Others.MEDIAN, FEW),
+    ScenarioEnvironment("around a median, many", Others.MEDIAN, MANY),
+    ScenarioEnvironment("others spread, many", Others.SPREAD, MANY),
+    ScenarioEnvironment("large model", model=Model.LARGE),
+    ScenarioEnvironment("own model", model=Model.OWN),
+    ScenarioEnvironment("own model, around a median", Others.MEDIAN, model=Model.OWN),
 )
 """The unusual environments, in which the plainest scenarios are played again."""
 
@@ -130,14 +130,14 @@ class Scenario:
     is_beyond: bool = False  # whether more than the clipping norm is sent
     fix: str = ""  # usual fix for a leak that it shows
     least_rounds: int = 1  # fewest rounds in which it says anything new
-    stage: Environment = Environment()  # its environment
+    stage: ScenarioEnvironment = ScenarioEnvironment()  # its environment
 
     @property
     def plain_name(self) -> str:
         """Name of this scenario in the usual environment."""
         return self.name.removesuffix(f", {self.stage.name}")
 
-    def on(self, stage: Environment) -> "Scenario":
+    def on(self, stage: ScenarioEnvironment) -> "Scenario":
         """Return this scenario in another environment."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         fix = self.fix if stage.others is Others.IDENTICAL else _MEAN

@@ -18,7 +18,7 @@ _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask"
 _SIDE = 100  # neurons of a layer of the large model
 
 
-class Template(NamedTuple):
+class TrialModel(NamedTuple):
     """The model of a trial."""
 
     arrays: Arrays  # the initial values, by name, in the order of their names; nobody may write to them
@@ -36,7 +36,7 @@ class Template(NamedTuple):
 
 
 @lru_cache
-def template(model: Model) -> Template:
+def template(model: Model) -> TrialModel:
     """Return the model of a scenario, which starts at zero; an app's own model is refused."""
     dtype = np.float16 if model is Model.HALF else np.float32
     # Two layers' worth is enough for most leaks that are looked for.
@@ -61,7 +61,7 @@ def template(model: Model) -> Template:
     return template_of(arrays)
 
 
-def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
+def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
     """Return a model of some tensors."""
     ordered = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
     ends = np.cumsum([array.size for array in ordered.values()])
@@ -75,7 +75,7 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
     directions = np.zeros((2, int(ends[-1])))
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, len(trained)))
     directions[:, trained] = np.linalg.qr(draws.T)[0].T
-    return Template(ordered, directions[0], directions[1], tensors, trained)
+    return TrialModel(ordered, directions[0], directions[1], tensors, trained)
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
@@ -105,7 +105,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
             assert_never(direction)
 
 
-def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
+def update_of(part: Part, model: TrialModel, norm: float, round: int, schedule: Schedule) -> Floats:
     """Return a part's addition to the model in a round, shape (parameters,).
 
     Parameters
@@ -154,7 +154,7 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
             assert_never(part.direction)
 
 
-def others_of(others: Others, model: Template, count: int) -> Floats:
+def others_of(others: Others, model: TrialModel, count: int) -> Floats:
     """Return the contributions of all other clients of a scenario, shape (count, parameters), each of length 1.
 
     Parameters
@@ -178,7 +178,7 @@ def others_of(others: Others, model: Template, count: int) -> Floats:
     return found
 
 
-def replied(received: Arrays, update: Floats, model: Template, form: ReplyForm) -> Arrays | None:
+def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyForm) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus an update, in some form; None for no reply.
 
     Parameters

@@ -18,11 +18,11 @@ from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import (
     CHUNK,
     FEWEST_OF_EACH,
-    Budget,
     ClaimAudit,
-    KindPlayed,
     OutOfTimeError,
+    ScenarioTrials,
     Tell,
+    TrialBudget,
 )
 from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.transcript import Transcript, Transcripts, stacked
@@ -46,7 +46,7 @@ def audit_system(
     system: AuditedSystem,
     claim: StatedClaim,
     *,
-    budget: Budget | None = None,
+    budget: TrialBudget | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     processes: int = 1,
@@ -92,7 +92,7 @@ def audit_system(
     require(len(kinds) > 0, "no scenario is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
-    asked, failed = dict[str, KindPlayed](), Counter[str]()
+    asked, failed = dict[str, ScenarioTrials](), Counter[str]()
     player = _Player(system, claim, seed)
     with no_news_from_flower(), player, crew(player.play, player.lost, processes, say) as players:
 
@@ -107,9 +107,9 @@ def audit_system(
             # Missing trials depend only on the clock that ended them, not on the content of the others.
             if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
-            known = asked.get(name, KindPlayed())
+            known = asked.get(name, ScenarioTrials())
             numbers = names_that_tell(seen)
-            asked[name] = KindPlayed(
+            asked[name] = ScenarioTrials(
                 max(known.trials, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers)))
             )
             failed.update(error for one in seen for error in errors_in(one)[:1])

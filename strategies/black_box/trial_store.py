@@ -11,7 +11,7 @@ import numpy as np
 
 from fl_audit.atomic_files import atomic_file, remove_halves, write_json
 from fl_audit.audits.black_box.claim import LESSONS
-from fl_audit.audits.black_box.claim_audit import NotCovered, Tell
+from fl_audit.audits.black_box.claim_audit import Tell, UncoveredReason
 from fl_audit.audits.black_box.online_testing import most_telling
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError, require
@@ -26,7 +26,7 @@ ResultColumns = tuple[tuple[str, slice], ...]  # names and slices of what is see
 
 
 @dataclass(frozen=True)
-class Campaign:
+class StoredTrials:
     """The trials of an audit, over any number of runs of the app."""
 
     directory: Path  # directory of the trials
@@ -37,7 +37,7 @@ class Campaign:
     contributions: tuple[str, ...]
 
     @staticmethod
-    def finished(audit: AuditConfig) -> "Campaign | None":
+    def finished(audit: AuditConfig) -> "StoredTrials | None":
         """Return the last complete campaign of an audit, None if there is none; refused if there are several apps."""
         agreed = _agreed(audit).items()
         found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
@@ -49,7 +49,7 @@ class Campaign:
         if not found:
             return None
         last = max(found, key=lambda path: path.stat().st_mtime_ns)
-        return Campaign(last.parent, audit, _seed(last.parent), tuple(found[last]["contributions"]))
+        return StoredTrials(last.parent, audit, _seed(last.parent), tuple(found[last]["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -113,12 +113,12 @@ class Campaign:
         return bool(np.all(first == first[0]))
 
     @property
-    def not_covered(self) -> NotCovered | None:
+    def not_covered(self) -> UncoveredReason | None:
         """The reason why the others are not held still in trials, None if they are."""
         said = _read(self.directory / _STILL)["not_covered"]
-        return None if said is None else NotCovered(said)
+        return None if said is None else UncoveredReason(said)
 
-    def keep_unrefuted(self, why: NotCovered | None) -> None:
+    def keep_unrefuted(self, why: UncoveredReason | None) -> None:
         """Store whether the others are held still in trials, and why not.
 
         This is decided before the first trial, or once more if holding them still fails; no trial counts then.
@@ -179,7 +179,7 @@ class Campaign:
 
 def open_campaign(
     audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
-) -> Campaign:
+) -> StoredTrials:
     """Begin a campaign, or continue that of the same app, code and settings; damaged files are refused.
 
     Parameters
@@ -204,7 +204,7 @@ def open_campaign(
     directory = audit.directory / f"{name}-{digest}"
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_halves(directory)
-        return Campaign(directory, audit, _seed(directory), tried)
+        return StoredTrials(directory, audit, _seed(directory), tried)
     others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
     last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
@@ -215,7 +215,7 @@ def open_campaign(
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
     write_json(directory / _SECRET, {"seed": drawn}, private=True)
     write_json(directory / _SETTINGS, agreed)
-    return Campaign(directory, audit, drawn, tried)
+    return StoredTrials(directory, audit, drawn, tried)
 
 
 def _seed(directory: Path) -> int:

@@ -16,13 +16,13 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryNote, read_note
+from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryReply, read_note
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """Weight of a reply over the heaviest in those of Flower's strategies that count no examples; None is not known."""
-_Said = Mapping[int, CanaryNote | None]  # the notes of canaries, by the place of their reply
+_Said = Mapping[int, CanaryReply | None]  # the notes of canaries, by the place of their reply
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
@@ -132,7 +132,7 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
         yield from (array.numpy() for array in model.values())
 
 
-def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryNote]:
+def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryReply]:
     """Yield the canary notes in replies, each with its weight over the heaviest one; to be called after averaging.
 
     Only then are the weights final, because a wrapper may have made them equal.

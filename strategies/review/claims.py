@@ -11,7 +11,7 @@ from flwr.clientapp.mod import LocalDpMod
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
-from fl_audit.privacy.names import NoiseOver
+from fl_audit.privacy.names import MultiplierReference
 from fl_audit.strategies.black_box.audited_system import Mod, Observer
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
@@ -90,7 +90,7 @@ def stated_by(
         delta = getattr(own, "target_delta", delta)
         # An accountant of its own takes it as noise over the sensitivity. Otherwise it is over the norm, by which an
         # update comes or goes: a reviewer who asks about clients that are replaced asks what the same noise hides then.
-        over = NoiseOver.SENSITIVITY if is_replaced else NoiseOver.CLIPPING_NORM
+        over = MultiplierReference.SENSITIVITY if is_replaced else MultiplierReference.CLIPPING_NORM
         claim = StatedClaim(relation, delta=delta, noise_multiplier=multiplier, rounds=rounds, noise_over=over)
         source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
         source += f", {count[0]} = {count[1]:g}" if count else ""

@@ -22,11 +22,11 @@ from flwr_datasets import FederatedDataset
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import RecordedTraining, WhatLeft
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import Enough
+from fl_audit.local_training.replay import ReplayEnd
 from fl_audit.local_training.sensitivity import Edit, replays
+from fl_audit.local_training.training_facts import RecordedTraining, TrainingOutputs
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import spared_generators
 from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
@@ -44,7 +44,7 @@ _OFFER = (
 
 
 @dataclass(frozen=True)
-class OfClients:
+class ClientInspection:
     """The result of inspecting the clients."""
 
     assessment: Assessment | None  # None where they could not train
@@ -53,7 +53,7 @@ class OfClients:
 
 def look_into_clients(
     app: App, caught: CapturedStrategy, nodes: int, data: str | None, seconds: float, delta: float | None = None
-) -> OfClients:
+) -> ClientInspection:
     """Have the clients of an app train in this process, and return the assessment.
 
     Parameters
@@ -74,24 +74,24 @@ def look_into_clients(
     try:
         client = loaded(app, app.client, StandIns(app.directory))
         if not isinstance(client, ClientApp):
-            return OfClients(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
+            return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
         with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
-            return OfClients(_looked(_Clients(app, client, nodes), caught, delta))
-    except _Late:
-        return OfClients(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
+            return ClientInspection(_looked(_Clients(app, client, nodes), caught, delta))
+    except _ClientsTimeoutError:
+        return ClientInspection(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
     except (Exception, SystemExit) as error:
         offer = "" if data else f"; where their data are missing, {_OFFER}"
-        return OfClients(None, f"clients could not train here ({in_a_line(error)}){offer}")
+        return ClientInspection(None, f"clients could not train here ({in_a_line(error)}){offer}")
 
 
-class _Late(BaseException):
+class _ClientsTimeoutError(BaseException):
     """Raised when the time of the clients is over."""
 
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
     def late(*_: object) -> NoReturn:
-        raise _Late
+        raise _ClientsTimeoutError
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
@@ -173,7 +173,7 @@ class _Clients:
         """Return the training of the first client in its first round, repeated from the start."""
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
-        with suppress(Enough), recorded(recorder):
+        with suppress(ReplayEnd), recorded(recorder):
             reply = self.call(deepcopy(self.first), self.context(place))
             return _training(recorder, reply, place, number)
         return recorder.training(None, place, number)
@@ -229,7 +229,7 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
     arrays: dict[str, torch.Tensor] = {}
     for record in reply.content.array_records.values():
         arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
-    left: WhatLeft = recorder.left_of(arrays, _numbers(reply), {})
+    left: TrainingOutputs = recorder.left_of(arrays, _numbers(reply), {})
     return recorder.training(left, place, number)
 
 

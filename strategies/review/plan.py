@@ -15,22 +15,22 @@ from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import QUICK, Budget, ClaimAudit, KindPlayed
+from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit, ScenarioTrials, TrialBudget
 from fl_audit.audits.black_box.findings import TOO_FEW, not_tried
 from fl_audit.errors import require
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.strategies.black_box.arrays import Arrays, arrays_of
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
-from fl_audit.strategies.black_box.audited_system import Start, spared_generators
+from fl_audit.strategies.black_box.audited_system import StrategyStart, spared_generators
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, layers_of
 from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Model, Scenario
 from fl_audit.strategies.black_box.trial_models import is_moved_by
 from fl_audit.strategies.grids import InProcessGrid
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
-_USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
+_USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
 _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
-_FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
+_FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
 """Enough trials to find releases without any noise."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
 _MOST_LOOKS = 5  # number of times that a strategy may look up the clients before it asks any
@@ -63,11 +63,11 @@ class Plan(NamedTuple):
 
     kinds: tuple[Scenario, ...]  # scenarios of the trials
     rounds: int  # rounds of a trial
-    budget: Budget  # trials
+    budget: TrialBudget  # trials
     words: str  # its number of trials, in words
 
 
-class _Hurried(InProcessGrid):
+class _ImpatientGrid(InProcessGrid):
     """A grid that ends a strategy which waits for more clients than there are."""
 
     _looks = 0
@@ -93,7 +93,7 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
     try:
         copy = adapted_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
-            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _Hurried(nodes, lambda _: None))
+            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _ImpatientGrid(nodes, lambda _: None))
             return len(list(asked))
     except Exception:  # it may need what its wrappers give it
         return 0
@@ -151,7 +151,7 @@ def _least_of(strategy: Strategy) -> int:
     return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
 
 
-def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
+def own_model(start: StrategyStart) -> tuple[Arrays | None, list[str]]:
     """Return the app's own model as far as trials can be played on it, and remarks on it."""
     record = start.arguments.get("initial_arrays")
     if record is None:
@@ -171,7 +171,7 @@ def buffers_of(own: Arrays) -> int:
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 
 
-def fewest(claim: StatedClaim) -> Budget:
+def fewest(claim: StatedClaim) -> TrialBudget:
     """Return the smallest budget of trials that can refute a claim if all guesses are right; else the default.
 
     The weaker the claim is, the more trials have to be guessed without an error.
@@ -182,7 +182,7 @@ def fewest(claim: StatedClaim) -> Budget:
     return budget if _can_refute(claim, budget) else _FEWEST
 
 
-def _can_refute(claim: StatedClaim, budget: Budget) -> bool:
+def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     # A coin decides which trials are of D: a little less than half of them are.
     half = int(0.45 * budget.stages[-1])
     confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
@@ -280,7 +280,7 @@ def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
 
 
 @dataclass(frozen=True)
-class Leak:
+class SideChannelResult:
     """The result of trials on one side channel."""
 
     aside: SideChannel  # the thing
@@ -305,7 +305,7 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
     )
 
 
-def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[Leak, ...]:
+def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
     """Return the leaks of each possible side channel.
 
     Parameters
@@ -339,9 +339,9 @@ def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[Leak, ..
             if (some := tuple(name for name in names if name in about and name not in broken))
         }
         left = {name for names in untried.values() for name in names}
-        tried = [asked.get(name, KindPlayed()) for name in about if name not in left]
+        tried = [asked.get(name, ScenarioTrials()) for name in about if name not in left]
         start = _BESIDE.get(aside, "")
         seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
         trials, names = sum(one.trials for one in tried), tuple(seen) if start else ()
-        found.append(Leak(aside, bool(tried), trials, share, by, untried, names))
+        found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
     return tuple(found)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, Tell
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, Tell, TrialBudget
 from fl_audit.strategies.black_box.arrays import Arrays
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
-from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, Start, spared_generators
+from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, StrategyStart, spared_generators
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 from fl_audit.strategies.black_box.trial_models import template_of
@@ -20,16 +20,21 @@ from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app import App, StandIns, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by, training_doubt
+from fl_audit.strategies.review.client_seats import SeatedStrategy
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Leak, SideChannel, fewest
-from fl_audit.strategies.review.records import OfRecords, of_records, of_records_words, of_settings
+from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, SideChannel, SideChannelResult, fewest
+from fl_audit.strategies.review.record_privacy_mentions import (
+    RecordPrivacyMention,
+    of_records,
+    of_records_words,
+    of_settings,
+)
 from fl_audit.strategies.review.rehearsal import rehearsed
-from fl_audit.strategies.review.seating import Seating
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fl_audit.strategies.review.clients import OfClients
+    from fl_audit.strategies.review.clients import ClientInspection
 
 REFERENCE = 3.0
 """The epsilon that is tested where there is no claim, and for numbers beside the model, which carry no noise."""
@@ -55,15 +60,17 @@ class Review:
     budget: str  # number of trials that tested the best distinguishers, in words
     result: ClaimAudit  # of the model that is released
     beside: ClaimAudit | None  # of the numbers beside it; None where the server looks, who sees them all
-    leaks: tuple[Leak, ...]  # leaks beside the model
+    leaks: tuple[SideChannelResult, ...]  # leaks beside the model
     remarks: tuple[str, ...]  # parts that could not be used unchanged, or not observed
     buffers: int | None = None  # number of buffers of its own model; None if the model was not seen
-    of_records: tuple[OfRecords, ...] = ()  # places where its code names something for the privacy of records
+    of_records: tuple[
+        RecordPrivacyMention, ...
+    ] = ()  # places where its code names something for the privacy of records
     reported: tuple[str, ...] = ()  # names of the numbers that clients report in trials, beside that of examples
     asked_for: tuple[str, ...] = ()  # names of the reported numbers that the app's own code looks up in replies
     # Parts of the mechanism and its claims that could not be loaded or read, with reasons: nothing is certain then.
     unseen: tuple[str, ...] = ()
-    inside: "OfClients | None" = None  # assessment of its clients' training; None if nothing names their privacy
+    inside: "ClientInspection | None" = None  # assessment of its clients' training; None if nothing names their privacy
 
 
 def review(
@@ -96,14 +103,14 @@ class _Read:
     app: App
     caught: CapturedStrategy
     stand_ins: StandIns
-    code: tuple[OfRecords, ...]
-    inside: "OfClients | None"
+    code: tuple[RecordPrivacyMention, ...]
+    inside: "ClientInspection | None"
     stated: StatedAppClaim  # its claim, of one round
     claim: StatedClaim  # the claim that is tested: its own, or a reference
     nodes: int
     own: Arrays | None  # its own model; None if it was not seen
-    start: Start
-    stage: Seating
+    start: StrategyStart
+    stage: SeatedStrategy
     system: AuditedSystem
     on_clients: tuple[str, ...]  # remarks on the number of clients
     on_model: tuple[str, ...]  # remarks on the model
@@ -124,7 +131,7 @@ def _read(directory: Path, wishes: ReviewOptions) -> _Read:
     nodes, on_clients = planning.nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = Seating(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
+    stage = SeatedStrategy(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     system = AuditedSystem(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
@@ -180,7 +187,7 @@ class _PlannedReview:
     names: tuple[str, ...]  # scenarios about the model
     about: tuple[str, ...]  # scenarios about the numbers beside it
     asked: dict[str, int]  # number of clients that the app asks in a round to train and to evaluate
-    names_found: tuple[OfRecords, ...]
+    names_found: tuple[RecordPrivacyMention, ...]
     unseen: tuple[str, ...]
     remarks: tuple[str, ...]  # on what could not be loaded, used or observed
 
@@ -221,7 +228,7 @@ class _PlannedReview:
         early = planning.early_of(read.start.strategy, read.stated.clients)
         if early is None:
             return ()
-        few = Seating(read.start, early[0], max(2, early[1]))
+        few = SeatedStrategy(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=few.made, clients=few.seats)
         came = self.held(system, self.claim, plain, fewest(self.claim), _OF_EARLY, so_far)
@@ -232,7 +239,7 @@ class _PlannedReview:
         system: AuditedSystem,
         claim: StatedClaim,
         names: Sequence[str],
-        budget: Budget,
+        budget: TrialBudget,
         share: float,
         so_far: Callable[[ClaimAudit], Review],
     ) -> ClaimAudit:
@@ -279,8 +286,8 @@ def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
 
 
 def _claimed(
-    caught: CapturedStrategy, stated: StatedAppClaim, app: App, found: tuple[OfRecords, ...]
-) -> tuple[tuple[OfRecords, ...], tuple[str, ...]]:
+    caught: CapturedStrategy, stated: StatedAppClaim, app: App, found: tuple[RecordPrivacyMention, ...]
+) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return the app's names for the privacy of records, and those claims that could not be loaded or read.
 
     Settings that name privacy belong to the claim where there is one, and to records where the code names something for
@@ -294,7 +301,7 @@ def _claimed(
 
 
 def _remarks(
-    found: tuple[OfRecords, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
+    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
 ) -> Iterator[str]:
     """Yield further remarks on an app for the reader."""
     if found:
@@ -315,7 +322,7 @@ def _verdict(
     rounds: int,
     played: int,
     unseen: Sequence[str] = (),
-    found: tuple[OfRecords, ...] = (),
+    found: tuple[RecordPrivacyMention, ...] = (),
 ) -> Verdict:
     """Return the verdict on the claim, which is about the whole training where a reviewer names its epsilon.
 
@@ -331,8 +338,8 @@ def _verdict(
 
 
 def _look_inside(
-    app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[OfRecords, ...]
-) -> "OfClients | None":
+    app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[RecordPrivacyMention, ...]
+) -> "ClientInspection | None":
     """Train the clients if the code names a library that can be recorded or the reviewer asks for it; else None."""
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
@@ -342,7 +349,7 @@ def _look_inside(
     return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
 
 
-def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "OfClients | None") -> Verdict:
+def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
     """Return one verdict on the server's and the clients' results."""
     if inside is None or inside.assessment is None:
         return verdict

@@ -12,8 +12,8 @@ from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS, Model
 from fl_audit.strategies.review.claims import epsilon_words, training_doubt
-from fl_audit.strategies.review.plan import Leak, SideChannel
-from fl_audit.strategies.review.records import of_records_words
+from fl_audit.strategies.review.plan import SideChannel, SideChannelResult
+from fl_audit.strategies.review.record_privacy_mentions import of_records_words
 from fl_audit.strategies.review.review import Review
 from fl_audit.verdict.verdict import Verdict
 
@@ -139,7 +139,7 @@ def _played_words(review: Review, kinds: Sequence[str]) -> str:
     )
 
 
-def _leak_words(leak: Leak, review: Review) -> str:
+def _leak_words(leak: SideChannelResult, review: Review) -> str:
     why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
     left = f"; not tried: {why}" if why else ""
     if leak.share is not None:
@@ -171,7 +171,7 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 """Words for numbers that are known by their names."""
 
 
-def _by_words(leak: Leak, review: Review) -> str:
+def _by_words(leak: SideChannelResult, review: Review) -> str:
     """Return the evidence, and whether clients report such a number only because the trials make them."""
     if leak.by is None or leak.by.startswith("what was released"):
         return ""

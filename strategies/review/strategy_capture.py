@@ -23,11 +23,11 @@ from flwr.serverapp.strategy import Strategy
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.strategies.black_box.arrays import record_of
 from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
-from fl_audit.strategies.black_box.audited_system import Mod, Start, start_of
+from fl_audit.strategies.black_box.audited_system import Mod, StrategyStart, start_of
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_places, manager_of
 from fl_audit.strategies.grids import RUN_ID, InProcessGrid
 from fl_audit.strategies.review.app import App, StandIns, is_stand_in, loaded
-from fl_audit.strategies.review.secure_aggregation import AGREEING, fault_outside, name_of
+from fl_audit.strategies.review.secure_aggregation_mods import AGREEING, fault_outside, name_of
 from fl_audit.user_modules import collision_words
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
@@ -41,7 +41,7 @@ _NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the fun
 
 
 @dataclass(frozen=True)
-class PlayedMod:
+class CapturedMod:
     """A mod in the position that an app gives it."""
 
     mod: Mod  # the modifier itself
@@ -67,9 +67,9 @@ class PlayedMod:
 class CapturedStrategy:
     """The strategy that an app would train with."""
 
-    start: Start  # its strategy, and what it is started with; one of the old interface stands behind a bridge
+    start: StrategyStart  # its strategy, and what it is started with; one of the old interface stands behind a bridge
     rounds: int  # number of rounds
-    mods: tuple[PlayedMod, ...]  # the modifiers of its clients, outermost first
+    mods: tuple[CapturedMod, ...]  # the modifiers of its clients, outermost first
     remarks: tuple[str, ...]  # parts that could not be used unchanged
     # Parts of the mechanism and its claims that could not be loaded, with reasons: none of them was played, or read.
     unseen: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class _Started(BaseException):
         self.strategy, self.args, self.kwargs, self.workflow = strategy, args, kwargs, workflow
 
 
-class _Spoke(BaseException):
+class _EarlyMessage(BaseException):
     """Raised where an app communicates with its clients before a strategy does."""
 
 
@@ -136,7 +136,7 @@ def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -
             server(InProcessGrid(nodes, _refuse), context)
     except _Started as started:
         return started
-    except _Spoke:
+    except _EarlyMessage:
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
         said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
@@ -145,7 +145,7 @@ def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -
 
 
 def _refuse(_: object) -> NoReturn:
-    raise _Spoke
+    raise _EarlyMessage
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _noted_mods() -> Iterator[_NotedMods]:
 
 def _client_mods(
     app: App, stand_ins: StandIns, noted: _NotedMods
-) -> tuple[tuple[PlayedMod, ...], list[str], list[str]]:
+) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
     """Return the client mods of an app that trials can call, and remarks on all others.
 
     The result has three parts: the mods that trials call; remarks, one line each, on mods that trials need not call;
@@ -234,7 +234,7 @@ def _client_mods(
         inner, said = _within_masks(app, [mod for mod, of_types in there if of_types == types])
         kept += [(mod, types) for mod in inner]
         remarks += said
-    played = tuple(PlayedMod(_in_new_form(mod), types, config) for mod, types in kept)
+    played = tuple(CapturedMod(_in_new_form(mod), types, config) for mod, types in kept)
     return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
 
 

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 import fl_audit as fa
 from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.clients.canary import Canary, canary_of_node
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.black_box import Audit, AuditedSystem, StatedClaim
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
@@ -37,7 +37,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "audit": (Audit, {"claim": CLAIM, "trials": 220, "target": 0, "length": 10.0, "confidence": 0.95}),
     "audit in parts": (partial(Audit, CLAIM), {"trials_per_run": 5}),
     "terms": (
-        TrainingTerms,
+        StatedReleases,
         {"adjacency": "add-remove-client", "noise_multiplier": 1, "rounds": 9, "sampling_rate": 1},
     ),
     "watch": (TrainingObserver, {"directory": "rounds", "directions": 1, "canaries": 3, "delta": 1e-5}),

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
 from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.transcript import Transcripts
 
 Bits = NDArray[np.bool_]
 Make = Callable[[Bits, np.random.Generator], Transcripts]
 TENSORS = (("weight", slice(0, 2)), ("bias", slice(2, 3)))
-SMALL = Budget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+SMALL = TrialBudget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
 
 
 def trials_of(
@@ -46,7 +46,7 @@ def gaussian(mu: float, rounds: int = 1) -> Make:
 
 
 def result_of(
-    claim: StatedClaim, make: Make, seed: int = 0, budget: Budget = SMALL, malformed: frozenset[str] = frozenset()
+    claim: StatedClaim, make: Make, seed: int = 0, budget: TrialBudget = SMALL, malformed: frozenset[str] = frozenset()
 ) -> ClaimAudit:
     """Put a claim on trial with trials of one kind."""
     random = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.causes import LeakCause, cause_of
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Refusal
+from fl_audit.audits.black_box.claim_audit import IncompleteTrials
 from fl_audit.audits.black_box.features import ROUNDED
 from fl_audit.audits.black_box.findings import findings, refusal_words
 from fl_audit.experiments.black_box.page import write_result
@@ -119,8 +119,10 @@ def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
 
 
 def test_the_same_exception_is_told_once() -> None:
-    refusals = [Refusal(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)]
-    said = refusal_words([*refusals, Refusal("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
+    refusals = [
+        IncompleteTrials(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)
+    ]
+    said = refusal_words([*refusals, IncompleteTrials("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
     assert len(said) == 2
     assert said[0].startswith(
         "kind 0, kind 1, kind 2 and 2 more: an ordinary input was refused in 100% of trials with D"

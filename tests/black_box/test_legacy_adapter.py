@@ -10,7 +10,7 @@ from flwr.server import strategy as old
 from flwr.serverapp import strategy as new
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget
+from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box import Audit, AuditedSystem
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial
@@ -21,7 +21,7 @@ from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
-_SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
+_SMALL = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
 
 
 def _fixed(interface: Any) -> Callable[[int], Any]:

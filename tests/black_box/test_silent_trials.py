@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget
+from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.audits.black_box.findings import opening
 from fl_audit.strategies.black_box import AuditedSystem
 from fl_audit.strategies.black_box.trial_runner import audit_system
@@ -49,7 +49,7 @@ def _noisy(value: Any) -> Any:
 @pytest.mark.parametrize(("strategy", "said"), [(Waiting, Verdict.INCONCLUSIVE), (Skipping, Verdict.CONSISTENT)])
 def test_who_releases_nothing_is_not_called_consistent(strategy: type[FedAvg], said: Verdict) -> None:
     system = AuditedSystem(lambda: strategy(fraction_evaluate=0.0), is_clipped=False)
-    budget = Budget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+    budget = TrialBudget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
     result = audit_system(system, _CLAIM, budget=budget, include=["removed"])
     assert result.verdict is said
     assert ("no model was released" in opening(result)) is (strategy is Waiting)

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from typer.testing import CliRunner
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget
+from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_process
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions
@@ -26,7 +26,7 @@ from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")
-_SMALL = Budget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+_SMALL = TrialBudget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
 
 
 def private() -> Strategy:

@@ -8,7 +8,7 @@ from black_box.made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import Limit, StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, OutOfTimeError
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, OutOfTimeError, TrialBudget
 from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
 from fl_audit.audits.black_box.features import COARSE, FINEST
@@ -22,7 +22,7 @@ _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
 
 def test_a_shift_twice_as_large_as_claimed_is_found_and_its_lines_are_shown() -> None:
-    result = result_of(_CLAIM, gaussian(2.0), budget=Budget(200, (600,), (1.0,), 1, 1, 1))
+    result = result_of(_CLAIM, gaussian(2.0), budget=TrialBudget(200, (600,), (1.0,), 1, 1, 1))
     assert result.verdict is Verdict.VIOLATED
     assert result.worst is not None
     assert result.worst.bound > result.worst.distinguisher.limit.epsilon
@@ -111,7 +111,7 @@ def _released(add: Callable[[Any, Any], Any]) -> ClaimAudit:
         trials = trials_of(add(bits[:, None, None] * _EVERYWHERE, random.standard_normal((len(bits), 1, 3))))
         return replace(trials, direction=np.broadcast_to(_EVERYWHERE, trials.steps.shape))
 
-    return result_of(_CLAIM, make, budget=Budget(200, (2000,), (1.0,), 1, 1, 1))
+    return result_of(_CLAIM, make, budget=TrialBudget(200, (2000,), (1.0,), 1, 1, 1))
 
 
 def test_low_bits_of_a_sum_in_floating_point_are_said_and_do_not_count_in_the_verdict() -> None:
@@ -170,11 +170,11 @@ def test_a_trial_may_end_with_the_first_distinguisher_that_breaks_the_claim() ->
         return gaussian(6.0)(bits, random), bits
 
     def attempts(until_broken: bool) -> int:
-        budget = Budget(40, (400,), (1.0,), 3, 3, 1, until_broken)
+        budget = TrialBudget(40, (400,), (1.0,), 3, 3, 1, until_broken)
         return len(audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget).attempts)
 
     assert (attempts(True), attempts(False)) == (1, 3)
-    fewer = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 1, 2, 1))
+    fewer = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, TrialBudget(40, (400,), (1.0,), 1, 2, 1))
     assert {*fewer.passed_over, *(attempt.distinguisher.kind for attempt in fewer.attempts)} == {"a", "b", "c"}
     assert (len(fewer.passed_over), fewer.untried) == (1, ())
 
@@ -188,7 +188,7 @@ def test_of_equally_sure_distinguishers_the_plainest_are_tried_whatever_the_luck
         bits = random.random(count) < 0.5
         return gaussian(8.0)(bits, random), bits
 
-    budget = Budget(60, (400,), (1.0,), 2, 2, 1, plainest=True)
+    budget = TrialBudget(60, (400,), (1.0,), 2, 2, 1, plainest=True)
     result = audit_claim(_CLAIM, [*"abcdefgh"], play, frozenset(), str, budget)
     assert {attempt.distinguisher.kind for attempt in result.attempts} == {"a", "b"}
 
@@ -204,7 +204,7 @@ def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
         return gaussian(3.0 if kind == "leak" else 0.2)(bits, random), bits
 
     kinds = [*(f"kind {place}" for place in range(19)), "leak"]
-    budget = Budget(200, (400, 800), (0.5, 0.5), 2, 2, 1, scout=60, kept=5)
+    budget = TrialBudget(200, (400, 800), (0.5, 0.5), 2, 2, 1, scout=60, kept=5)
     result = audit_claim(_CLAIM, kinds, play, frozenset(), str, budget)
     assert result.verdict is Verdict.VIOLATED
     assert [kind for kind, _, count in asked if count == 60] == kinds
@@ -266,7 +266,7 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
                 pass
         return trials, bits
 
-    kinds, budget = ["kind", "refused", "malformed", "silent", "late"], Budget(40, (1000,), (1.0,), 1, 1, 1)
+    kinds, budget = ["kind", "refused", "malformed", "silent", "late"], TrialBudget(40, (1000,), (1.0,), 1, 1, 1)
     result = audit_claim(_CLAIM, kinds, play, frozenset({"malformed"}), lambda _: "it refused", budget)
     assert result.verdict is Verdict.CONSISTENT
     assert opening(result).startswith("Consistent: as far as tried")
@@ -286,7 +286,7 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
 @pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])
 def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        Budget(**wrong)  # type: ignore[arg-type]
+        TrialBudget(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
@@ -312,7 +312,7 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
         bits = random.random(count) < 0.5
         return gaussian(6.0)(bits, random), bits
 
-    result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 3, 3, 1))
+    result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, TrialBudget(40, (400,), (1.0,), 3, 3, 1))
     assert result.verdict is said
     assert result.unplayed == ("a", "b", "c")[last_scouted:]
     # Where no fresh trials tried a distinguisher, half of the trials that looked for distinguishers try what the other
@@ -328,7 +328,7 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
 def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
     """So few trials refute no epsilon of 8, even without an error: the first line says how little noise there is."""
     claim = StatedClaim("add-remove-client", epsilon=8.0, delta=1e-5)
-    result = result_of(claim, gaussian(1000.0), budget=Budget(100, (200,), (1.0,), 1, 1, 1))
+    result = result_of(claim, gaussian(1000.0), budget=TrialBudget(100, (200,), (1.0,), 1, 1, 1))
     assert result.verdict is Verdict.INCONCLUSIVE
     first = opening(result).splitlines()[0]
     attempt = result.attempts[0]

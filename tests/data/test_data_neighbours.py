@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data import dissimilarity as module
-from fl_audit.data import ranking
+from fl_audit.data import dissimilarity_ranking
 from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.dissimilarity_ranking import (
+    approximate_totals,
+    pair_of_rank,
+    ranked_pairs,
+    ranked_records,
+    total_dissimilarity,
+)
 from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, ranked_neighbours
-from fl_audit.data.ranking import approximate_totals, pair_of_rank, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -84,17 +90,19 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     one, two = records(inside), records(outside)
     rank, sizes = 1 + round(share * (len(one) * len(two) - 1)), []
     expected = ranked_pairs(one, two, measure, rank, farthest)[-1]
-    merge = ranking._Ranked.merged
+    merge = dissimilarity_ranking._Ranked.merged
 
-    def merged(self: ranking._Ranked, other: ranking._Ranked, count: int) -> ranking._Ranked:
+    def merged(
+        self: dissimilarity_ranking._Ranked, other: dissimilarity_ranking._Ranked, count: int
+    ) -> dissimilarity_ranking._Ranked:
         found = merge(self, other, count)
         sizes.append(len(found.scores))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", block)
-        patch.setattr(ranking, "_KEPT", kept)
-        patch.setattr(ranking._Ranked, "merged", merged)
+        patch.setattr(dissimilarity_ranking, "_KEPT", kept)
+        patch.setattr(dissimilarity_ranking._Ranked, "merged", merged)
         choice = MOST if farthest else LEAST
         assert choose_neighbour(REPLACE, one, two, choice, measure, 0, rank) == NeighbourPair(*expected)
     assert max(sizes) <= kept
@@ -146,7 +154,7 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
         for count in (1, 3, 30):
             expected = tuple(divmod(int(position), len(outside)) for position in flat[:count])
             assert ranked_pairs(inside, outside, measure, count, farthest) == expected
-        patch.setattr(ranking, "_KEPT", 4)
+        patch.setattr(dissimilarity_ranking, "_KEPT", 4)
         assert pair_of_rank(inside, outside, measure, 30, farthest) == expected[-1]
 
 

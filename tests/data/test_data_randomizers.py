@@ -18,8 +18,8 @@ from fl_audit.data.randomizers import LaplacePixelation, RandomisedBits, Randomi
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse
-from fl_audit.privacy.log_odds import Truth, log_odds_distribution
-from fl_audit.privacy.scores import response_advantage, truth_probability
+from fl_audit.privacy.identifiability_bounds import response_advantage, truth_probability
+from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
 from fl_audit.randomness import Purpose, generator
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
@@ -258,7 +258,7 @@ def test_log_odds_of_pixels_follow_the_distribution_of_laplace_releases(clip_oft
     second = first[:, ::-1, ::-1].copy() if clip_often else np.clip(first + np.float32(0.05), 0, 1)
     events, draw = pixelation.pair_events(first, second), draws()
     assert all(isinstance(event, LaplaceRelease) for event in events)
-    for record, truth in ((first, Truth.PRESENT), (second, Truth.ABSENT)):
+    for record, truth in ((first, TrueHypothesis.PRESENT), (second, TrueHypothesis.ABSENT)):
         observed = pixelation.perturb(np.repeat(record[np.newaxis], 20_000, axis=0), draw)
         found = pixelation.log_odds(observed, first, second)
         distribution = log_odds_distribution(events, REPLACE, truth)

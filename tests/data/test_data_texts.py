@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.named_arrays import array_of, comparable
+from fl_audit.data.multi_array_records import array_of, comparable
 from fl_audit.data.records import Records, Source
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError

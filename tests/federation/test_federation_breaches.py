@@ -7,7 +7,7 @@ import pytest
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.verdict.family import OF_OPENED, TestName
+from fl_audit.verdict.multiple_testing import OF_OPENED, TestName
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.breaches import _real_run

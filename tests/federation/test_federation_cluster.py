@@ -28,7 +28,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import TrialBatch
@@ -77,7 +77,7 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
             tmp_path / "freezes",
             Engine.RAY,
             address,
-            parties=Parties(client_app=faulty_app("freezes", mark)),
+            parties=PartyApps(client_app=faulty_app("freezes", mark)),
             with_report=False,
         )
     assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
@@ -100,7 +100,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
             tmp_path / "cluster",
             Engine.RAY,
             cluster.address,
-            parties=Parties(client_app=noting_app(notes)),
+            parties=PartyApps(client_app=noting_app(notes)),
             with_report=False,
         )
         stop_a_frozen_client(cluster.address, small_plan, tmp_path)
@@ -125,7 +125,7 @@ def test_a_node_that_is_killed_costs_only_its_calls(
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         mark = tmp_path / "killed"
-        parties = Parties(client_app=killing_app(cluster.head_node.node_id, mark))
+        parties = PartyApps(client_app=killing_app(cluster.head_node.node_id, mark))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
         took = time.time() - mark.stat().st_mtime
     finally:
@@ -186,7 +186,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
 
     try:
         threading.Thread(target=join, daemon=True).start()
-        parties = Parties(client_app=waiting_app(mark))
+        parties = PartyApps(client_app=waiting_app(mark))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
         for node in joined:
@@ -301,7 +301,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     smallest = {"object_store_memory": 78_643_200, "_system_config": {"local_fs_capacity_threshold": 1e-6}}
     for arguments in (smallest, {}):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, **arguments})
-        parties = Parties(client_app=filling_app() if arguments else build_app())
+        parties = PartyApps(client_app=filling_app() if arguments else build_app())
         settings = {"resume": bool(kept), "parties": parties, "with_report": False}
         try:
             if not arguments:
@@ -360,7 +360,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
         try:
             threading.Thread(target=cut, daemon=True).start()
             wait_for_nodes(cluster, 2)
-            parties = Parties(client_app=slow_app(mark))
+            parties = PartyApps(client_app=slow_app(mark))
             found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
             took = time.monotonic() - cut_at[0]
         finally:

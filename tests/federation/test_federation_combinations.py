@@ -10,7 +10,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.federation.observed_rounds import View, _require_view
+from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.mechanisms.contribution import (
@@ -29,17 +29,17 @@ from fl_audit.mechanisms.contribution import (
     UserGradients,
 )
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
-from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.noises import registry
+from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
-from fl_audit.mechanisms.noises.noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.matrices import StrategyKind
 from tests.validation.guarantee_settings import (
@@ -155,7 +155,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
     for mechanism in _mechanisms():
         if not mechanism.adds_noise or mechanism.is_adaptive or not isinstance(mechanism.participation, Everybody):
             continue
-        for view, kind in product(View, OptimizerKind):
+        for view, kind in product(InsiderView, OptimizerKind):
             made = Mechanism(
                 mechanism.adjacency, mechanism.clipping, mechanism.participation, mechanism.noise,
                 mechanism.denominator,

@@ -17,7 +17,7 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.initial_weights import InitialWeights, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.record_gradients import record_gradients
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}
@@ -26,7 +26,7 @@ PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "acco
 _REMOVED = {"adjacency": "add-remove-record"}
 
 
-def _shares(contents: RunContents, largest: float) -> np.ndarray[Any, Any]:
+def _shares(contents: ReportContents, largest: float) -> np.ndarray[Any, Any]:
     return contents.run.by_trial("local_sensitivity") / largest
 
 

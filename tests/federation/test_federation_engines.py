@@ -20,14 +20,14 @@ from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
 
 SMALL_TOML = small_toml(run={"seed": 0})
 
 
-def assert_same(left: RunContents, right: RunContents) -> None:
+def assert_same(left: ReportContents, right: ReportContents) -> None:
     for label in ("trials", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(left, label), getattr(right, label), check_exact=True)
 

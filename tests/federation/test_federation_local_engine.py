@@ -21,8 +21,8 @@ from torch import nn
 from fl_audit.device import Device
 from fl_audit.experiments.runs import engines
 from fl_audit.experiments.runs.engines import Engine, local_calls
-from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _Exchange
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _MessageExchange
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
 
@@ -115,7 +115,7 @@ def test_a_call_that_ends_as_it_is_given_up_ends_once() -> None:
     """The second to come finds it settled: with a reply in time, or without one."""
     message = _messages(_grid(lambda _: None, actors=1), [0])[0]
     for limit, order, is_answered in ((100.0, "reply first", True), (100.0, "limit first", False), (0.0, "", False)):
-        exchange = _Exchange({"a": message, "b": message}, _Contexts(4), limit)
+        exchange = _MessageExchange({"a": message, "b": message}, _Contexts(4), limit)
         (call,) = exchange.next_calls(1)
         reply = Message(RecordDict(), reply_to=message)
         for outcome in (reply, None) if order == "reply first" else (None, reply) if order else (reply,):
@@ -133,7 +133,7 @@ def test_faults_are_told_alike(kind: str, small_plan: MakePlan, tmp_path: Path) 
                 plan,
                 tmp_path / str(actors),
                 Engine.LOCAL,
-                parties=Parties(client_app=faulty_app(kind)),
+                parties=PartyApps(client_app=faulty_app(kind)),
                 with_report=False,
             )
         said.append(str(caught.value))

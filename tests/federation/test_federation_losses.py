@@ -24,7 +24,7 @@ from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.protocol import Key, Query, Record
+from fl_audit.protocol import Key, NonTrainingQuery, Record
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.server.app import build_server_app
 from fl_audit.server.results import BatchResult
@@ -59,10 +59,10 @@ def star(results: list[BatchResult]) -> np.ndarray:
 def app_with(mod: Callable[[Message, Context, ClientAppCallable], Message]) -> ClientApp:
     app = ClientApp()
     app.train(mods=[mod])(fl_audit.clients.app.train)
-    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
-    app.query(Query.OBSERVE, mods=[mod])(fl_audit.clients.app.observe)
-    app.query(Query.LOSS_RANGE, mods=[mod])(fl_audit.clients.app.answer_loss_range)
-    app.query(Query.LOSS_MOMENTS, mods=[mod])(fl_audit.clients.app.answer_loss_moments)
+    app.query(NonTrainingQuery.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(NonTrainingQuery.OBSERVE, mods=[mod])(fl_audit.clients.app.observe)
+    app.query(NonTrainingQuery.LOSS_RANGE, mods=[mod])(fl_audit.clients.app.answer_loss_range)
+    app.query(NonTrainingQuery.LOSS_MOMENTS, mods=[mod])(fl_audit.clients.app.answer_loss_moments)
     return app
 
 

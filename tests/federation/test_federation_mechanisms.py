@@ -28,7 +28,7 @@ from fl_audit.array_packing import unpack
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.replay import replay, stored_rounds
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.hypotheses import question_of, sums_of
@@ -37,11 +37,11 @@ from fl_audit.federation.observed_rounds import ServerRound, show
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
-from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
+from fl_audit.mechanisms.remaining_noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.matrices import inverse, strategy_matrix
-from fl_audit.protocol import Key, Query, Record
+from fl_audit.protocol import Key, NonTrainingQuery, Record
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import SeededChallenger
 
@@ -336,7 +336,7 @@ def test_clients_in_another_process_give_the_same_trials(
     name: str, small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
     plan = play(name, small_plan, tmp_path / "local")
-    run_audit(plan, tmp_path / "apart", Engine.LOCAL, parties=Parties(client_app=app_elsewhere), with_report=False)
+    run_audit(plan, tmp_path / "apart", Engine.LOCAL, parties=PartyApps(client_app=app_elsewhere), with_report=False)
     for label in ("trials", "rounds"):
         tables = [pd.read_parquet(tmp_path / place / f"{label}.parquet") for place in ("local", "apart")]
         pd.testing.assert_frame_equal(*tables, check_exact=True)
@@ -369,12 +369,12 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
 
     app = ClientApp()
     app.train(mods=[note])(fl_audit.clients.app.train)
-    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
-    app.query(Query.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
+    app.query(NonTrainingQuery.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(NonTrainingQuery.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS} | audit
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
-    run_audit(plan, directory, Engine.LOCAL, parties=Parties(client_app=app), with_report=False)
+    run_audit(plan, directory, Engine.LOCAL, parties=PartyApps(client_app=app), with_report=False)
     return plan, told
 
 
@@ -386,7 +386,7 @@ SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "ada
 def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan, told = told_in(name, small_plan, tmp_path / "run")
     federation, challenger = load_federation(plan.public), SeededChallenger(plan.config.run.seed or 0)
-    shown = [one for one in told if one.kind == f"query.{Query.OBSERVE}"]
+    shown = [one for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
     assert len(shown) == plan.public.rounds
     for one in shown:
         taking_part = one.arrays["taking_part"]
@@ -403,7 +403,7 @@ def test_an_insider_who_sees_who_takes_part_is_told(small_plan: MakePlan, tmp_pa
     plan, told = told_in("sampled clients, seen", small_plan, tmp_path / "run")
     challenger, rate = SeededChallenger(plan.config.run.seed or 0), plan.public.mechanism.sampling_rate
     for one in told:
-        if one.kind == f"query.{Query.OBSERVE}":
+        if one.kind == f"query.{NonTrainingQuery.OBSERVE}":
             drawn = challenger.client_participation(
                 range(TRIALS), int(one.config[Key.ROUND]), plan.public.clients, rate
             )
@@ -438,7 +438,7 @@ def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
 def test_only_a_server_that_is_the_adversary_shows_a_contribution(small_plan: MakePlan, tmp_path: Path) -> None:
     for name in ("local", "local, at the server"):
         _, told = told_in(name, small_plan, tmp_path / name)
-        shown = [one.arrays for one in told if one.kind == f"query.{Query.OBSERVE}"]
+        shown = [one.arrays for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
         assert shown
         assert all(("contribution" in arrays) == (name != "local") for arrays in shown)
         assert all(("noise_seeds" in arrays) == (name == "local") for arrays in shown)

@@ -14,10 +14,10 @@ from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
 from fl_audit.federation.federation import Federation
 from fl_audit.protocol import Key, Record
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 Changes = dict[str, dict[str, Any]]
 
@@ -62,7 +62,7 @@ MECHANISMS: dict[str, tuple[Changes, ...]] = {
 }
 
 
-def play(directory: Path, changes: tuple[Changes, ...], parties: Parties = HONEST) -> RunContents:
+def play(directory: Path, changes: tuple[Changes, ...], parties: PartyApps = HONEST) -> ReportContents:
     """Play a federation on the local engine; a change to None takes a setting away."""
     settings = {name: dict(section) for name, section in CLIENTS.items()}
     for change in changes:
@@ -101,7 +101,7 @@ def halving_clients() -> ClientApp:
     return build_app(mods=[mod])
 
 
-SERVER = Parties(strategy=HalvedNoise)
+SERVER = PartyApps(strategy=HalvedNoise)
 
 
 @pytest.mark.few_cases(2)
@@ -113,10 +113,10 @@ SERVER = Parties(strategy=HalvedNoise)
         ("clients seen to be sampled", SERVER),
         ("adaptive clipping", SERVER),
         ("banded noise", SERVER),
-        ("distributed noise, two colluders", Parties(client_app=halving_clients())),
+        ("distributed noise, two colluders", PartyApps(client_app=halving_clients())),
     ],
 )
-def test_halved_noise_is_found(mechanism: str, parties: Parties, tmp_path: Path) -> None:
+def test_halved_noise_is_found(mechanism: str, parties: PartyApps, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", MECHANISMS[mechanism], parties)
     found, guarantee = contents.summary["empirical_epsilon"], contents.summary["guarantee"]
     assert contents.summary["verdict"] == "violated"

@@ -16,7 +16,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 FALSE_ALARM = 0.001
 
@@ -28,7 +28,7 @@ OVERFITTED: dict[str, dict[str, Any]] = {
 """Twenty images learned by heart."""
 
 
-def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], trials: int = 400) -> RunContents:
+def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], trials: int = 400) -> ReportContents:
     target = {"belief": None, "accountant": "gdp"}
     audit = {"trials": trials, "epsilon-star": False}
     return run_audit(
@@ -36,7 +36,7 @@ def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], trials:
     )
 
 
-def wins(contents: RunContents) -> tuple[np.ndarray, np.ndarray]:
+def wins(contents: ReportContents) -> tuple[np.ndarray, np.ndarray]:
     """Return whether the insider and whether the membership adversary was right about the same secret bit."""
     trials = contents.trials
     return trials["won"].to_numpy(), (trials["record_membership_guess"] == trials["bit"]).to_numpy()

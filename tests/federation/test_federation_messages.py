@@ -14,10 +14,10 @@ from small_audits import MakePlan
 import fl_audit.clients.app
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.protocol import Key, Query, Record
+from fl_audit.protocol import Key, NonTrainingQuery, Record
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
@@ -41,8 +41,8 @@ def recording_app(seen: Transcript) -> ClientApp:
 
     app = ClientApp()
     app.train(mods=[note])(fl_audit.clients.app.train)
-    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
-    app.query(Query.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
+    app.query(NonTrainingQuery.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(NonTrainingQuery.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
     return app
 
 
@@ -53,7 +53,9 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
     seen: Transcript = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=recording_app(seen)), with_report=False)
+    run_audit(
+        plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=recording_app(seen)), with_report=False
+    )
     federation = load_federation(plan.public)
     public = {"federation", "round", "batch", "time-limit"}
     observed = {

@@ -17,7 +17,7 @@ from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.errors import FederationError
 
@@ -145,7 +145,7 @@ def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
 def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePlan, directory: Path) -> None:
     plan = small_plan(audit={"trials": 3, "epsilon-star": False}, run={"actors": 1})
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, directory / "run", engine, parties=Parties(client_app=app_with(spoil)), with_report=False)
+        run_audit(plan, directory / "run", engine, parties=PartyApps(client_app=app_with(spoil)), with_report=False)
     message = str(caught.value)
     assert said in message
     assert message.startswith(f"round {ROUND}: ")
@@ -174,7 +174,7 @@ def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path
 
     with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {said}"):
         run_audit(_of_clients(small_plan, clipping="adaptive"), tmp_path / "run", Engine.LOCAL,
-                  parties=Parties(client_app=app_with(spoil)), with_report=False)  # fmt: skip
+                  parties=PartyApps(client_app=app_with(spoil)), with_report=False)  # fmt: skip
 
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
@@ -183,7 +183,7 @@ def test_an_update_longer_than_the_norm_is_refused(clipping: str, small_plan: Ma
     long = values(lambda sums: 1e3 * sums / np.linalg.norm(sums, axis=1, keepdims=True))
     with pytest.raises(FederationError, match=rf"client {CLIENT} sent 'sum' of length 1000, which clipping leaves at"):
         run_audit(_of_clients(small_plan, clipping=clipping), tmp_path / "run", Engine.LOCAL,
-                  parties=Parties(client_app=app_with(long)), with_report=False)  # fmt: skip
+                  parties=PartyApps(client_app=app_with(long)), with_report=False)  # fmt: skip
 
 
 def _of_clients(small_plan: MakePlan, **privacy: str) -> object:

@@ -17,11 +17,11 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.federation.contributions import OwnDraws, private_steps, step_sample, trained_privately
+from fl_audit.federation.contributions import ClientRandomness, private_steps, step_sample, trained_privately
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 TRAINING: dict[str, Any] = {
     "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,
@@ -36,7 +36,9 @@ def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
     return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
 
 
-def played(small_plan: MakePlan, place: Path, batch: int, adversary: str, trials: int, **privacy: Any) -> RunContents:
+def played(
+    small_plan: MakePlan, place: Path, batch: int, adversary: str, trials: int, **privacy: Any
+) -> ReportContents:
     plan = plan_of(
         small_plan, training={"local-batch": batch}, privacy=privacy, audit={"adversary": adversary, "trials": trials}
     )
@@ -128,7 +130,7 @@ def test_half_the_noise_in_the_clients_is_found(
 def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan: MakePlan) -> None:
     """Without the clipped sum of its sample, and of no other records, nothing of the update is left but its noise."""
     plan = plan_of(small_plan, training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
-    federation, draws = load_federation(plan.public), OwnDraws(11, (0, 1, 2, 3))
+    federation, draws = load_federation(plan.public), ClientRandomness(11, (0, 1, 2, 3))
     mechanism, client = plan.public.mechanism, (federation.victim + 1) % plan.public.clients
     models = torch.randn(4, federation.model.layout.size, generator=torch.Generator().manual_seed(1))
     records, steps = len(federation.shards[client]), private_steps(mechanism)

@@ -16,11 +16,11 @@ from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_on
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
@@ -43,7 +43,7 @@ def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict
     return small_plan(model=model, **parts)
 
 
-def played(plan: AuditPlan, directory: Path, **options: Any) -> RunContents:
+def played(plan: AuditPlan, directory: Path, **options: Any) -> ReportContents:
     return run_audit(plan, directory, Engine.LOCAL, with_report=False, **options)
 
 
@@ -105,7 +105,7 @@ def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) ->
             return super().noise(batch, server_round, total, sigma / 10)
 
     plan = one_run_plan(small_plan, AVERAGED | {"rounds": 20})
-    found = played(plan, tmp_path / "run", parties=Parties(strategy=TenthOfTheNoise))
+    found = played(plan, tmp_path / "run", parties=PartyApps(strategy=TenthOfTheNoise))
     assert found.summary["verdict"] == "violated"
     assert found.summary["one_run"]["mu_lower"] > 2 * found.summary["one_run"]["mu_claimed"]
 

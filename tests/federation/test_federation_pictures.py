@@ -12,7 +12,7 @@ from PIL import Image
 from scipy.special import ndtr, ndtri
 from small_audits import small_settings
 
-from fl_audit.audits.reconstruction.image_attacks import Descent
+from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
@@ -90,7 +90,9 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
 ) -> None:
     """An observer of one update faces one share of the noise, an observer of the sum all but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
-        monkeypatch.setattr("fl_audit.experiments.runs.image_reconstruction.image_attacks.Descent", partial(Descent, 2))
+        monkeypatch.setattr(
+            "fl_audit.experiments.runs.image_reconstruction.image_attacks.DescentSettings", partial(DescentSettings, 2)
+        )
     noise = {"epsilon": None, "noise-multiplier": 2.0}
     changes = OF_CLIENTS | {
         "privacy": OF_CLIENTS["privacy"] | noise,

@@ -19,10 +19,10 @@ from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.cluster import array_transport, sharing
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
-from fl_audit.experiments.runs.cluster.backend import PoolInPlace, _Contexts
-from fl_audit.experiments.runs.cluster.call_context import CallContext, Packed, compartment_of
+from fl_audit.experiments.runs.cluster.backend import PatchedRuntime, _Contexts
+from fl_audit.experiments.runs.cluster.call_context import CallContext, PackedContext, compartment_of
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
-from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load, process_class
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.cluster.sharing import SharedCalls
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
@@ -48,7 +48,7 @@ class Pool(ClientPool):
     def _started(self, node: Node, compartment: int) -> Any:
         return None
 
-    def call(self, process: ClientProcess, load: Load) -> CallReplies:
+    def call(self, process: ClientProcess, load: ProcessCalls) -> CallReplies:
         """Give the outcome of the calls, by the nodes of their clients."""
         clients = [message.metadata.dst_node_id for message in load.messages]
         self.calls.append((process.node, clients))
@@ -93,7 +93,7 @@ def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
 def _of_another_app(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "compartment_of", lambda message, context: ORDINARY)
     monkeypatch.setattr(sharing, "weight_of", lambda message, context: 1)
-    monkeypatch.setattr(CallContext, "of", lambda self, calls, has: Packed([], None, frozenset()))
+    monkeypatch.setattr(CallContext, "of", lambda self, calls, has: PackedContext([], None, frozenset()))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -187,7 +187,7 @@ def test_whose_reply_cannot_be_read_is_named() -> None:
 def test_a_client_is_called_where_its_shard_is() -> None:
     pool, calls = Pool((HERE,), lambda node, clients: REPLY), dict[str, Message]()
     shared = SharedCalls(pool, 2, {}, lambda outcomes: None)
-    line = sharing._Line(idle=1)
+    line = sharing._CallQueue(idle=1)
     one, other = pool.take(ORDINARY), pool.take(ORDINARY)
     line.calls = [sharing._Call(str(node), _message("none", node=node), 1, calls) for node in range(2, 6)]
     line.idle = 2
@@ -205,7 +205,7 @@ def test_parts_are_balanced_by_the_records_of_the_clients() -> None:
     pool = Pool((HERE,), lambda node, clients: REPLY)
     shared, weights = SharedCalls(pool, 2, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
     calls = [sharing._Call(str(node), _message("none", node=node), size, {}) for node, size in enumerate(weights, 2)]
-    line, parts = sharing._Line(calls, idle=2), list[list[int]]()
+    line, parts = sharing._CallQueue(calls, idle=2), list[list[int]]()
     while line.calls:
         parts.append([call.weight for call in shared._part(line, pool.take(ORDINARY))])
         line.idle -= 1
@@ -221,7 +221,7 @@ def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> No
 
     process = ClientProcess(Full, THERE, ORDINARY)
     with pytest.raises(CallError, match=r"^Ray's object store is full: give it more room .*run.trials-per-batch\)$"):
-        ClientPool.call(Pool((THERE,)), process, Load([], [], [], []))
+        ClientPool.call(Pool((THERE,)), process, ProcessCalls([], [], [], []))
     pool = Pool((THERE,), lambda node, clients: CallError("full"))
     assert [str(one) for one in played(pool, clients=3).values()] == ["full"] * 3
     assert len(pool.calls) == 1
@@ -332,7 +332,7 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
 
 def test_nodes_that_were_registered_before_the_pool_was_in_place_become_known() -> None:
     """Flower's own command does so, and hands them over later than the server asks for them."""
-    pool, over = PoolInPlace(), threading.Event()
+    pool, over = PatchedRuntime(), threading.Event()
     contexts, server = (
         _Contexts(pool, _context(0)),
         threading.Timer(0.2, pool.hand_over, (None, None, {7: 1, 9: 0}, over)),

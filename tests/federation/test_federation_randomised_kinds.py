@@ -21,11 +21,11 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
-from fl_audit.federation.contributions import OwnDraws
+from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.randomised_records import randomised_records, record_pair, told_by
-from fl_audit.privacy.scores import response_advantage
+from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trials import TrialBatch
@@ -135,12 +135,12 @@ def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan
         nn.Sequential(nn.Flatten(), nn.Linear(64, 3)),
     )
     behind = replace(federation, core=core)
-    told = told_by(behind, 0, OwnDraws(5, (3, 4))).shard.features
+    told = told_by(behind, 0, ClientRandomness(5, (3, 4))).shard.features
     for row, trial in enumerate((3, 4)):
         records = randomised_records(behind, 0, 5, trial)[: len(federation.shards[0])]
         assert torch.allclose(told[row], core(torch.from_numpy(records)).detach(), atol=1e-6)
     # What is kept of a federation is its own.
-    assert told_by(federation, 0, OwnDraws(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
+    assert told_by(federation, 0, ClientRandomness(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
 
 
 def _drawn(plan: AuditPlan, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -19,12 +19,12 @@ from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.experiments.runs.run import Parties, run_audit
-from fl_audit.federation.contributions import OwnDraws
+from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.randomised_records import ToldRecords, _HeldTensors, told_by
+from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.privacy.scores import truth_probability
+from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.protocol import Key, Record
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import SeededChallenger
@@ -67,7 +67,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """Return the records that clients of a run trained on, by client and trial: once for every round."""
     seen: Told = {}
 
-    def note(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:
+    def note(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
         found = told_by(federation, client, draws)
         for row, trial in enumerate(draws.trials):
             seen.setdefault((client, trial), []).append(found.shard.features[row].numpy().copy())
@@ -250,7 +250,7 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
         return call_next(message, context)
 
     plan = carts_plan(small_plan, run={"trials-per-batch": 4})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])), with_report=False)
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=build_app([note])), with_report=False)
     seeds = {client: SeededChallenger(SEED).noise_seed(client) for client in range(3)}
     assert len(set(seeds.values())) == 3
     assert {(client, seed) for client, seed, _ in told} == set(seeds.items())
@@ -262,7 +262,7 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
 def test_what_does_not_fit_in_memory_is_drawn_again(
     told: Told, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = _HeldTensors(20_000)  # one shard of 20 records takes 12,000 bytes
+    small = _TensorCache(20_000)  # one shard of 20 records takes 12,000 bytes
     monkeypatch.setattr("fl_audit.federation.randomised_records._HELD", small)
     plan = carts_plan(small_plan, training={"rounds": 3})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
@@ -271,7 +271,7 @@ def test_what_does_not_fit_in_memory_is_drawn_again(
 
 
 def test_tensors_that_were_not_asked_for_longest_go_first() -> None:
-    held = _HeldTensors(100)
+    held = _TensorCache(100)
     for number in range(3):
         held.hold((number,), torch.zeros(30, dtype=torch.uint8))
     assert held.find((0,)) is not None

@@ -17,13 +17,13 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
-from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.membership import MembershipScheme
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.insider_queries import TargetQueries
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.of_run import noise_along
+from fl_audit.verdict.stored_measurements import noise_along
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
@@ -137,7 +137,7 @@ def _write_people(path: Path) -> None:
 
 def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
     plan = plan_of(privacy={"reconstruction": 0.4, "candidates": 10}, **DIGITS)
-    parties = Parties(strategy=HalvedNoise)
+    parties = PartyApps(strategy=HalvedNoise)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=parties, with_report=False)
     assert contents.summary["verdict"] == "violated"
     assert contents.summary["reconstruction"]["success"][0]["low"] > 0.4
@@ -151,7 +151,7 @@ def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_
     """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
     found = {}
-    for name, parties in (("kept", HONEST), ("halved", Parties(strategy=HalvedNoise))):
+    for name, parties in (("kept", HONEST), ("halved", PartyApps(strategy=HalvedNoise))):
         contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / name, Engine.LOCAL, parties=parties)
         told = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
         found[name] = contents.summary["verdict"], told["noise-along-record"], told["candidates"]

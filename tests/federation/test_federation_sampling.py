@@ -22,7 +22,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import Parties, rebuild_report, run_audit
+from fl_audit.experiments.runs.run import PartyApps, rebuild_report, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
 from fl_audit.protocol import Key, Record, pack_participation, unpack_participation
@@ -155,7 +155,7 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
         told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
         return call_next(message, context)
 
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])), with_report=False)
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=build_app([note])), with_report=False)
     rate, shards = plan.public.mechanism.sampling_rate, load_federation(plan.public).shards
     for client, shard in enumerate(shards):
         draws = [

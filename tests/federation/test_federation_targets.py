@@ -16,25 +16,25 @@ from test_federation_engines import assert_same
 from fl_audit.audits.membership.judging import target_scores
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.rates import membership_rates
-from fl_audit.clients.data_owner import Task, contribute_members
+from fl_audit.clients.data_owner import ClientTask, contribute_members
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.attacks import SCORE, by_target
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.server.evaluator import EarlyStopping, ReleaseEvaluator
 from fl_audit.server.results import WHITE_BOX, TargetOutputs
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.of_run import noise_along
+from fl_audit.verdict.stored_measurements import noise_along
 
 _CONFIDENCE = 0.999
 
@@ -48,12 +48,12 @@ _BY_HEART: dict[str, Any] = {
 }
 
 
-def _is_in(contents: RunContents) -> np.ndarray:
+def _is_in(contents: ReportContents) -> np.ndarray:
     assert contents.run.tables.targets is not None
     return by_target(contents.run.tables.targets, "is_in").astype(bool)
 
 
-def _scores(contents: RunContents, attack: str) -> np.ndarray:
+def _scores(contents: ReportContents, attack: str) -> np.ndarray:
     assert contents.run.tables.targets is not None
     return by_target(contents.run.tables.targets, f"{SCORE}{attack}")
 
@@ -72,7 +72,7 @@ def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, 
         if sample is not None:
             is_in[:, shard] &= sample
         own = membership.of_targets(federation.targets_of(client))
-        total += contribute_members(federation, client, Task(models, RoundContext(1), sample), own).total
+        total += contribute_members(federation, client, ClientTask(models, RoundContext(1), sample), own).total
     for trial in trials:
         held = federation.training.take(np.flatnonzero(is_in[trial]))
         expected[trial] = federation.model.clipped_sum(models[[trial]], held.features, held.labels, 1.0)[0]
@@ -87,7 +87,7 @@ def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
     membership = Membership(np.array([[True], [False]]))
     for client in range(3):
         own = membership if client in federation.targets else Membership(np.empty((2, 0), dtype=np.bool_))
-        added = contribute_members(federation, client, Task(models, RoundContext(1)), own).total.norm(dim=1) > 0
+        added = contribute_members(federation, client, ClientTask(models, RoundContext(1)), own).total.norm(dim=1) > 0
         assert added.tolist() == [True, client not in federation.targets]
 
 
@@ -301,7 +301,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
     plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
     verdicts, ratios = {}, []
     for strategy in (DPStrategy, HalvedNoise):
-        parties, directory = Parties(strategy=strategy), tmp_path / strategy.__name__
+        parties, directory = PartyApps(strategy=strategy), tmp_path / strategy.__name__
         found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
         verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
@@ -442,7 +442,7 @@ def test_clients_in_another_process_give_the_same_targets(
     plan = small_plan(privacy=_GUARANTEE, training={"expected-batch": 30, "rounds": 2}, audit=audit)
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
     apart = run_audit(
-        plan, tmp_path / "apart", Engine.LOCAL, parties=Parties(client_app=app_elsewhere), with_report=False
+        plan, tmp_path / "apart", Engine.LOCAL, parties=PartyApps(client_app=app_elsewhere), with_report=False
     )
     assert_same(local, apart)
     assert local.run.tables.targets is not None

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import fl_audit.clients.data_owner
 import fl_audit.strategies.contributors
-from fl_audit.clients.data_owner import Task, contribute_as_victim, contribute_members
+from fl_audit.clients.data_owner import ClientTask, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
@@ -26,14 +26,14 @@ from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import played
-from fl_audit.federation.contributions import Contributed, RoundContext
+from fl_audit.federation.contributions import RoundContext, TrialContributions
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.verdict.of_run import measured_in
+from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict import run_family
 
 Changes = dict[str, dict[str, Any]]
@@ -108,7 +108,7 @@ def test_contributions_equal_a_direct_computation(table: Path, rate: float | Non
             is_in[:, units] &= drawn
             part = federation.by_record(client, drawn)
         own = membership.of_targets(federation.targets_of(client))
-        total += contribute_members(federation, client, Task(models, RoundContext(1), part), own).total
+        total += contribute_members(federation, client, ClientTask(models, RoundContext(1), part), own).total
     for trial in trials:
         expected = direct_sums(federation, models[trial], np.flatnonzero(is_in[trial])).sum(0)
         assert (total[trial].double() - expected).norm() < 1e-6 * max(1, federation.units)
@@ -118,7 +118,7 @@ def test_the_victim_adds_all_records_of_the_differing_user_or_none(table: Path) 
     federation = load_federation(plan_of(table).public)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = SeededChallenger(3).membership(range(2))
-    found, sensitivity = contribute_as_victim(federation, Task(models, RoundContext(1)), membership)
+    found, sensitivity = contribute_as_victim(federation, ClientTask(models, RoundContext(1)), membership)
     others = [one for one in federation.units_of(federation.victim) if one != federation.target]
     assert federation.differing.count > 1
     for trial, bit in enumerate(membership.bits):
@@ -183,7 +183,7 @@ def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, t
     assert match.difference < 1e-6
 
 
-Contribute = Callable[..., Contributed]
+Contribute = Callable[..., TrialContributions]
 HONEST: Contribute = fl_audit.clients.data_owner.contributed
 PAIR = fl_audit.clients.data_owner.differing_contributions
 
@@ -198,35 +198,35 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
         models: Tensor,
         moment: RoundContext,
         taking_part: Tensor | None = None,
-    ) -> Contributed:
+    ) -> TrialContributions:
         assert examples.user is not None
         given = models, examples.features, examples.labels, whose(examples.user)
-        return Contributed(clipped_user_sum(federation.model, *given, 1.0, None, taking_part).total)
+        return TrialContributions(clipped_user_sum(federation.model, *given, 1.0, None, taking_part).total)
 
     return contributed
 
 
-def _first_records(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
+def _first_records(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
     assert examples.user is not None
     _, first = np.unique(examples.user.numpy(), return_index=True)
     part = more[2] if len(more) > 2 else None
     return HONEST(federation, client, examples.take(first), *more[:2], part if part is None else part[:, first])
 
 
-def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
+def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
     """Count every record of a user, and not the user."""
     assert examples.user is not None
     found = HONEST(federation, client, examples, *more)
-    return Contributed(found.total * (len(examples.user) / len(examples.user.unique())))
+    return TrialContributions(found.total * (len(examples.user) / len(examples.user.unique())))
 
 
-def _sampled_by_record(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
+def _sampled_by_record(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
     models, moment = more[:2]
     drawn = torch.from_numpy(np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4)
     return HONEST(federation, client, examples, models, moment, drawn)
 
 
-def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
+def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
     """Take a user with each of its records: those with many take part too often."""
     assert examples.user is not None
     models, moment = more[:2]
@@ -236,12 +236,12 @@ def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examp
     return HONEST(federation, client, examples, models, moment, torch.from_numpy(drawn))
 
 
-def _pair(change: Callable[..., tuple[Contributed, Contributed]]) -> Any:
+def _pair(change: Callable[..., tuple[TrialContributions, TrialContributions]]) -> Any:
     """Change what the differing user adds and what it adds where it is out, given one of its records, and the rest."""
 
     def contributions(
         federation: LoadedFederation, models: Tensor, moment: RoundContext, told: Any = None
-    ) -> tuple[Contributed, Contributed]:
+    ) -> tuple[TrialContributions, TrialContributions]:
         parts = np.split(np.arange(federation.differing.count), [1])
         given = [
             HONEST(federation, federation.victim, federation.differing.take(part), models, moment) for part in parts
@@ -271,7 +271,7 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
     ),
     "the user is there twice": (
         "differing_contributions",
-        _pair(lambda present, absent, one, rest: (Contributed(2 * present.total), absent)), {},
+        _pair(lambda present, absent, one, rest: (TrialContributions(2 * present.total), absent)), {},
     ),
     "the records of the user are clipped one by one": (
         "differing_contributions",

@@ -10,9 +10,9 @@ from small_audits import MakePlan, small_settings
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.strategies.dp_strategy import DPStrategy
 
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -28,21 +28,21 @@ SECTIONS: dict[str, dict[str, Any]] = {
 pytestmark = pytest.mark.xdist_group("verdict")
 
 
-def play(directory: Path, strategy: type[DPStrategy] = DPStrategy, **changes: dict[str, Any]) -> RunContents:
+def play(directory: Path, strategy: type[DPStrategy] = DPStrategy, **changes: dict[str, Any]) -> ReportContents:
     settings = {name: values | changes.get(name, {}) for name, values in SECTIONS.items()}
     plan = resolve(parse_config(small_settings(**settings)))
-    return run_audit(plan, directory / "run", Engine.LOCAL, parties=Parties(strategy=strategy), with_report=False)
+    return run_audit(plan, directory / "run", Engine.LOCAL, parties=PartyApps(strategy=strategy), with_report=False)
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> RunContents:
+def honest(tmp_path_factory: pytest.TempPathFactory) -> ReportContents:
     return play(tmp_path_factory.mktemp("honest"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("strategy", "verdict"), [(DPStrategy, "consistent"), (HalvedNoise, "violated")])
 def test_two_thousand_trials_tell_an_honest_server_from_one_that_halves_its_noise(
-    strategy: type[DPStrategy], verdict: str, honest: RunContents, tmp_path: Path
+    strategy: type[DPStrategy], verdict: str, honest: ReportContents, tmp_path: Path
 ) -> None:
     contents = honest if strategy is DPStrategy else play(tmp_path, strategy)
     found = contents.summary["empirical_epsilon"]
@@ -65,7 +65,7 @@ def test_one_trial_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_global_sensitivity_gives_the_insider_less_as_the_sensitivities_predict(
-    honest: RunContents, tmp_path: Path
+    honest: ReportContents, tmp_path: Path
 ) -> None:
     """The spread of 1000 trials has a standard error of 2.2 %."""
     changes: dict[str, Any] = {"privacy": {"sensitivity": "global"}, "audit": {"trials": 1000}}

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fl_audit.errors import InputError
-from fl_audit.learning.frozen_cores import VggCore, core_shape, find_weights, load_core
+from fl_audit.learning.frozen_backbones import VggCore, core_shape, find_weights, load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 

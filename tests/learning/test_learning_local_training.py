@@ -16,8 +16,8 @@ from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning import chain_training
-from fl_audit.learning.chain_training import dense_chain
+from fl_audit.learning import dense_chain_training
+from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
@@ -93,7 +93,7 @@ def test_updates_are_those_of_a_torch_loop(name: str, trials: int) -> None:
 def test_stretches_of_any_length_give_the_same(name: str, stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, features, labels = _setting(name, 3, 11)
     assert model.chain is not None
-    monkeypatch.setattr(chain_training, "_STRETCH", stretch)
+    monkeypatch.setattr(dense_chain_training, "_STRETCH", stretch)
     for schedule in (LocalSchedule(0.1, batch=4, epochs=3), LocalSchedule(0.1, batch=2, steps=3)):
         batches = _batches(11, schedule)
         found = local_updates(model, models, features, labels, schedule, batches)

@@ -8,7 +8,7 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from learning.test_learning_stacked_model import NETS
 from torch import Tensor
 
-from fl_audit.learning import chain_training, sampling, stacked_model
+from fl_audit.learning import dense_chain_training, sampling, stacked_model
 from fl_audit.learning.local_training import LocalSchedule, local_updates
 from fl_audit.learning.sampling import BatchWorkload
 from fl_audit.learning.stacked_model import StackedModel
@@ -110,7 +110,7 @@ def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, trials: int
 @pytest.mark.parametrize("stretch", [1, 4, 7, 100])
 def test_stretches_of_own_records_give_the_same(stretch: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, bits, labels = _setting("dense-128", 5, 11)
-    monkeypatch.setattr(chain_training, "_STRETCH", stretch)
+    monkeypatch.setattr(dense_chain_training, "_STRETCH", stretch)
     monkeypatch.setattr(model, "trials_per_pass", lambda examples: together)
     schedule = LocalSchedule(0.1, batch=4, epochs=3)
     batches = training._batches(11, schedule)

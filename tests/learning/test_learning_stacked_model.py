@@ -10,7 +10,7 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
-from fl_audit.learning import stacked_model
+from fl_audit.learning import layers, stacked_model
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
@@ -314,3 +314,26 @@ def test_trials_do_not_see_one_another() -> None:
     spoilt = model.clipped_sum(models, features, labels, 1.0)
     assert torch.equal(spoilt[[0, 2]], total[[0, 2]])
     assert bool(spoilt[1].isnan().any())
+
+
+@pytest.mark.parametrize(("scale", "fast"), [(1.0, True), (1.001, False)])
+def test_a_unit_at_the_kink_of_a_relu_hides_no_stacked_layers(
+    scale: float, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = nn.Sequential(nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 3))
+    source = torch.Generator().manual_seed(1)
+    records, flat = torch.rand(3, 4, generator=source), 0.5 * torch.randn(2051, generator=source)
+    nn.utils.vector_to_parameters(flat, net.parameters())
+    # One unit lies just below 0 for a record, in the first of the models with which layers are tried.
+    drawn = torch.randn(2, 2051, generator=stacked_model._seeded())
+    row = (flat + 0.1 * drawn[0]).double()
+    reached = float(records[0].double() @ row[:4] + row[1024])
+    nn.utils.vector_to_parameters(flat - (reached + 3e-7) * F.one_hot(torch.tensor(1024), 2051), net.parameters())
+    applied = layers.applied
+
+    def rounded(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+        found = applied(inputs, weights, biases) * scale
+        return found + 1e-6 if found.dtype == torch.float32 else found
+
+    monkeypatch.setattr(layers, "applied", rounded)
+    assert StackedModel(net, (4,), records).fast is fast

@@ -29,16 +29,16 @@ from flwr.serverapp.strategy import (
 )
 from flwr.simulation import run_simulation
 
-from fl_audit.audits.canaries.directions import canary_coin, canary_direction
+from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.live_page import live_lines
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryNote, fingerprint, opened, whole_rounds
+from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryReply, fingerprint, opened, whole_rounds
 from fl_audit.clients.canary import Canary, canary_mod, watching_mod
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.local_engine import run_locally
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.grids import make_messages_for
 from fl_audit.strategies.live.observer import watched
 
@@ -100,7 +100,9 @@ def played(strategy: Any, rounds: int, app: ClientApp) -> None:
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("noise_multiplier", [1.0, 0.1])
 def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier: float, tmp_path: Path) -> None:
-    watch = TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 60), 1e-3)
+    watch = TrainingObserver(
+        tmp_path / "kept", DIRECTIONS, CANARIES, StatedReleases("add-remove-client", 1.0, 60), 1e-3
+    )
     played(watched(private(noise_multiplier), watch), 60, client_app(tmp_path / "models"))
     numbers = measure_live(watch.directory, COINS)
     found = numbers.finding
@@ -121,7 +123,7 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
 
 def test_who_watches_inside_of_what_adds_the_noise_calls_nothing_violated(tmp_path: Path) -> None:
     """An observation there has no noise, and is not what clients are sent."""
-    watch = TrainingObserver(tmp_path, DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 20), 1e-3)
+    watch = TrainingObserver(tmp_path, DIRECTIONS, CANARIES, StatedReleases("add-remove-client", 1.0, 20), 1e-3)
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     inside = DifferentialPrivacyServerSideFixedClipping(watched(averaged, watch), 1.0, 1.0, CLIENTS)
     played(inside, 20, client_app())
@@ -334,7 +336,7 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
 def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> None:
     watch, model = TrainingObserver(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
     for number, present in ((1, (0, 1)), (3, (1, 0)), (4, (0,))):
-        watch.note(number, model, [one + number for one in model], map(CanaryNote, present))
+        watch.note(number, model, [one + number for one in model], map(CanaryReply, present))
     rounds, every = whole_rounds(tmp_path, 2)
     assert ([one.number for one in rounds], [one.number for one in every]) == ([1, 3], [1, 3, 4])
     last = tmp_path / "round-000004.json"
@@ -361,12 +363,12 @@ def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_no
 def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Path) -> None:
     watch, model = TrainingObserver(tmp_path, DIRECTIONS, 1), [np.zeros(9)]
     for number in (1, 2, 3, 1, 2, 2):
-        watch.note(number, model, [one + 1 for one in model], [CanaryNote(0)])
+        watch.note(number, model, [one + 1 for one in model], [CanaryReply(0)])
     assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 2]
     aside = {path.name: len(list(path.iterdir())) for path in tmp_path.glob("earlier-*")}
     assert aside == {"earlier-1": 3, "earlier-2": 1}
     shutil.rmtree(tmp_path / "earlier-1")
-    watch.note(1, model, [one + 1 for one in model], [CanaryNote(0)])
+    watch.note(1, model, [one + 1 for one in model], [CanaryReply(0)])
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["earlier-2", "earlier-3", "round-000001.json"]
 
 

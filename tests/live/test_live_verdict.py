@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl_audit.audits.canaries.directions import canary_coin, canary_direction
+from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.audits.canaries.live_audit import declared_looks, measure_live
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 from fl_audit.audits.canaries.observer_store import TrainingObserver, seed_in
-from fl_audit.audits.canaries.stored_rounds import CanaryNote
+from fl_audit.audits.canaries.stored_rounds import CanaryReply
 from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
-from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.statistics.shift import detectable_shift
-from fl_audit.verdict.family import FAMILY_LEVEL
+from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.statistics.shift_bound import detectable_shift
+from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 from tests.validation.canary_clients import Training
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
@@ -34,7 +34,7 @@ def train(
     are_seen: bool = True,
 ) -> Path:
     """Keep rounds of unit sensitivity with so much of the claimed noise; others send one and the same update."""
-    terms = TrainingTerms("add-remove-client", 1.0, claimed or rounds)
+    terms = StatedReleases("add-remove-client", 1.0, claimed or rounds)
     watch, draw = TrainingObserver(place, DIRECTIONS, canaries, terms, DELTA), np.random.default_rng(seed)
     model = np.zeros(SIZE)
     for number in range(1, rounds + 1):
@@ -42,7 +42,7 @@ def train(
         release[0] += others
         for one in range(canaries):
             release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
-        present = map(CanaryNote, range(canaries))
+        present = map(CanaryReply, range(canaries))
         watch.note(number, [model], [model + release], present, others if are_seen else None)
         model = model + release
     np.save(place / "model.npy", model)
@@ -109,10 +109,10 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
     early = measure_live(place, COINS)
     assert (early.verdict, early.is_over, early.last) == ("violated", False, 12)
     # Rounds with far more noise follow: the bound falls below the guarantee, the verdict stands.
-    terms, model = TrainingTerms("add-remove-client", 1.0, 100), np.load(place / "model.npy")
+    terms, model = StatedReleases("add-remove-client", 1.0, 100), np.load(place / "model.npy")
     for number in range(13, 80):
         far = model + 100 * np.random.default_rng(number).normal(size=SIZE)
-        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).note(number, [model], [far], map(CanaryNote, (0, 1)))
+        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).note(number, [model], [far], map(CanaryReply, (0, 1)))
         model = far
     late = measure_live(place, COINS)
     assert late.finding.mu_lower < 1
@@ -145,7 +145,7 @@ def test_a_later_round_than_claimed_leaves_open_how_many_there_were(tmp_path: Pa
 
 def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_count(tmp_path: Path) -> None:
     """Twice the canary stands out of honest noise as one does of half the noise."""
-    place, terms = train(tmp_path, 20, 1.0, canaries=3, claimed=60), TrainingTerms("add-remove-client", 1.0, 60)
+    place, terms = train(tmp_path, 20, 1.0, canaries=3, claimed=60), StatedReleases("add-remove-client", 1.0, 60)
     draw, model = np.random.default_rng(1), np.load(place / "model.npy")
     for number in range(21, 61):
         release = draw.normal(size=SIZE)
@@ -153,7 +153,7 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
             release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
         TrainingObserver(place, DIRECTIONS, 3, terms, DELTA).note(
-            number, [model], [model + release], map(CanaryNote, present)
+            number, [model], [model + release], map(CanaryReply, present)
         )
         model = model + release
     numbers = measure_live(place, COINS)
@@ -172,7 +172,7 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
 def test_a_guarantee_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
     added: float, verdict: str, tmp_path: Path
 ) -> None:
-    terms = TrainingTerms("add-remove-client", 2.0, 60)
+    terms = StatedReleases("add-remove-client", 2.0, 60)
     train(tmp_path, 60, added, canaries=64)
     guarantee = json.loads((tmp_path / "guarantee.json").read_text()) | terms.to_json() | {"delta": 0.96}
     (tmp_path / "guarantee.json").write_text(json.dumps(guarantee))
@@ -275,11 +275,11 @@ def test_coins_out_of_range_are_not_repeated() -> None:
 
 def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="noise multiplier is 0"):
-        TrainingTerms("add-remove-client", 0.0, 3)
+        StatedReleases("add-remove-client", 0.0, 3)
     with pytest.raises(InputError, match="rounds is 0"):
-        TrainingTerms("add-remove-client", 1.0, 0)
+        StatedReleases("add-remove-client", 1.0, 0)
     with pytest.raises(InputError, match="sampling rate is 2"):
-        TrainingTerms("add-remove-client", 1.0, 3, 2.0)
+        StatedReleases("add-remove-client", 1.0, 3, 2.0)
     with pytest.raises(InputError, match="delta is 0"):
         TrainingObserver(tmp_path, 1, 1, delta=0.0)
     train(tmp_path, 5, 1.0)

@@ -19,7 +19,7 @@ from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 
 DELTA = 1e-3

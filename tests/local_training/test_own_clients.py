@@ -10,10 +10,10 @@ from fl_audit.learning.private_training import PrivateSteps, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.local_training.assessment import assess
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import RecordedTraining, Sampling
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay import FollowedTraining
+from fl_audit.local_training.training_facts import RecordedTraining, Sampling
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 

@@ -10,11 +10,11 @@ from torch.utils.data import TensorDataset
 
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import WhatLeft
 from fl_audit.local_training.patches import recorded
-from fl_audit.local_training.pitfalls import ABOUT, Found, Pitfall, Weight
+from fl_audit.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.local_training.training_facts import TrainingOutputs
+from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
 
@@ -45,9 +45,9 @@ def _held(pitfall: Pitfall, example: Example) -> None:
     assert pitfall in _names(found)
     broken = {one.weight for one in found.found}
     expected = {
-        Weight.BREAKS: Verdict.VIOLATED, Weight.DOUBT: Verdict.INCONCLUSIVE, Weight.NOTE: Verdict.CONSISTENT,
+        Severity.BREAKS: Verdict.VIOLATED, Severity.DOUBT: Verdict.INCONCLUSIVE, Severity.NOTE: Verdict.CONSISTENT,
     }  # fmt: skip
-    worst = next(weight for weight in Weight if weight in broken)
+    worst = next(weight for weight in Severity if weight in broken)
     assert found.verdict is expected[worst]
 
 
@@ -100,7 +100,7 @@ def _small_data(seed: int, records: int = 98) -> TensorDataset:
     return TensorDataset(inputs, torch.randint(3, (records,), generator=source))
 
 
-def _accused(seeds: range) -> list[tuple[int, tuple[Found, ...]]]:
+def _accused(seeds: range) -> list[tuple[int, tuple[FoundPitfall, ...]]]:
     found = []
     for seed in seeds:
         came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(seed), TrainingOptions(1, 2))
@@ -155,7 +155,7 @@ def test_an_accountant_that_goes_on_is_not_accused() -> None:
     assert assess("app", Evidence(tuple(trainings), 3)).found == ()
 
 
-def _client(seed: int | None, left: WhatLeft, client: int):
+def _client(seed: int | None, left: TrainingOutputs, client: int):
     recorder = Recorder()
     with recorded(recorder):
         if seed is not None:
@@ -166,12 +166,14 @@ def _client(seed: int | None, left: WhatLeft, client: int):
 
 def test_what_two_clients_share_and_send_is_named() -> None:
     state = torch.get_rng_state()
-    lefts = [WhatLeft({"num-examples": 98, "train_loss": 2.0 + client}, {"loss": 1.5 + client}) for client in range(2)]
+    lefts = [
+        TrainingOutputs({"num-examples": 98, "train_loss": 2.0 + client}, {"loss": 1.5 + client}) for client in range(2)
+    ]
     shared = Evidence(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
     torch.set_rng_state(state)
     names = _names(assess("app", shared))
     assert names >= FEDERATED
-    public = [WhatLeft({"num-examples": 1, "noise": 1.0}, {}) for _ in range(2)]
+    public = [TrainingOutputs({"num-examples": 1, "noise": 1.0}, {}) for _ in range(2)]
     apart = Evidence(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
     assert _names(assess("app", apart)) == set()
 

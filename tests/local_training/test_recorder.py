@@ -13,7 +13,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fl_audit.errors import InputError
 from fl_audit.local_training.composition import composed
-from fl_audit.local_training.facts import Batch, Noise, PrivateStep, RecordedTraining, Sampling
 from fl_audit.local_training.neighbours import (
     crafted_record,
     is_sized,
@@ -24,7 +23,8 @@ from fl_audit.local_training.neighbours import (
 )
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.training_function import arguments_of
+from fl_audit.local_training.training_facts import Batch, Noise, PrivateStep, RecordedTraining, Sampling
+from fl_audit.local_training.training_function_audit import arguments_of
 
 
 def _data() -> TensorDataset:

@@ -9,7 +9,7 @@ from fl_audit.experiments.black_box.page import write_assessment
 from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.assessment import assess, assessment_json, headline, screen
 from fl_audit.local_training.evidence import Evidence
-from fl_audit.local_training.facts import RecordedTraining
+from fl_audit.local_training.training_facts import RecordedTraining
 from fl_audit.verdict.verdict import Verdict
 
 MODULE = """

@@ -5,8 +5,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, logit, ndtr
 
 from fl_audit.privacy.accounting import PrivacyProfile
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 from fl_audit.privacy.pld import FINEST, MISPLACED_MASS, LossCurve, LossCurves, loss_curves
-from fl_audit.privacy.scores import Sensitivities
 
 
 def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sensitivities) -> float:

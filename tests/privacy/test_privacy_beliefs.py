@@ -21,8 +21,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import GaussianRelease, RandomizedResponse, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gdp_delta
+from fl_audit.privacy.identifiability_bounds import (
+    Sensitivities,
+    gaussian_belief_bound,
+    gaussian_log_odds_bound,
+    mu_from_belief,
+)
 from fl_audit.privacy.pld import loss_curves
-from fl_audit.privacy.scores import Sensitivities, gaussian_belief_bound, gaussian_log_odds_bound, mu_from_belief
 
 FIXED, ADAPTIVE = Sensitivities.FIXED, Sensitivities.ADAPTIVE
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplie
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))

@@ -24,7 +24,7 @@ from fl_audit.privacy.events import (
     gaussian_rounds,
 )
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 
 
 def claim_of(*events: ReleaseEvent, adjacency: Adjacency = Adjacency.REPLACE_RECORD) -> Claim:

@@ -8,7 +8,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gdp_fit import gdp_fit
-from fl_audit.privacy.groups import group_epsilon
+from fl_audit.privacy.group_privacy import group_epsilon
 
 ADD = Adjacency.ADD_REMOVE_RECORD
 

@@ -17,23 +17,23 @@ from dp_accounting.pld import PLDAccountant
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from fl_audit.clients.budget import REFUSED, budget_mod
+from fl_audit.clients.budget_guard import REFUSED, budget_mod
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.stated_releases import StatedReleases
 
 DELTA = 1e-5
 
 
 def line(
     name: str, noise: float = 2.0, rounds: int = 30, rate: float = 1.0, adjacency: str = "add-remove-record"
-) -> LedgerLine:
-    return LedgerLine(name, TrainingTerms(adjacency, noise, rounds, rate))
+) -> LedgerTraining:
+    return LedgerTraining(name, StatedReleases(adjacency, noise, rounds, rate))
 
 
-def history(seed: int) -> list[LedgerLine]:
+def history(seed: int) -> list[LedgerTraining]:
     """Return one to six trainings, sampled or not."""
     draw, lines = np.random.default_rng(seed), []
     for one in range(int(draw.integers(1, 7))):
@@ -43,7 +43,7 @@ def history(seed: int) -> list[LedgerLine]:
     return lines
 
 
-def of_dp_accounting(lines: list[LedgerLine]) -> float:
+def of_dp_accounting(lines: list[LedgerTraining]) -> float:
     accountant = PLDAccountant(value_discretization_interval=1e-4)
     for one in lines:
         event: Any = GaussianDpEvent(one.terms.noise_multiplier)
@@ -106,14 +106,14 @@ def test_a_training_over_the_budget_is_not_added(tmp_path: Path) -> None:
 
 def test_a_sensitivity_below_what_clipping_lets_pass_is_counted_in_its_effect() -> None:
     noise = math.sqrt(2 * math.log(1.25 / DELTA)) / 10
-    terms = TrainingTerms("add-remove-client", noise, 1)
-    wrong = LedgerLine("hospital", terms, sensitivity=1e-4, clipping_norm=1.0)
+    terms = StatedReleases("add-remove-client", noise, 1)
+    wrong = LedgerTraining("hospital", terms, sensitivity=1e-4, clipping_norm=1.0)
     assert spent((wrong,), DELTA).epsilon == pytest.approx(2.13e8, rel=0.01)
-    assert spent((LedgerLine("hospital", terms),), DELTA).epsilon == pytest.approx(10, abs=0.5)
-    replaced = LedgerLine("r", TrainingTerms("replace-client", 1.0, 1), sensitivity=1.0, clipping_norm=1.0)
+    assert spent((LedgerTraining("hospital", terms),), DELTA).epsilon == pytest.approx(10, abs=0.5)
+    replaced = LedgerTraining("r", StatedReleases("replace-client", 1.0, 1), sensitivity=1.0, clipping_norm=1.0)
     assert replaced.noise_multiplier == 0.5
     with pytest.raises(InputError, match="sensitivity without clipping norm"):
-        LedgerLine("half", terms, sensitivity=1.0)
+        LedgerTraining("half", terms, sensitivity=1.0)
 
 
 def test_the_command_adds_refuses_and_says_what_is_wrong(
@@ -161,8 +161,8 @@ def asked(run: int, kind: str = "train") -> tuple[Message, Context]:
 
 
 def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None:
-    path, terms = tmp_path / "ledger", TrainingTerms("add-remove-client", 5.0, 3)
-    mod = budget_mod(path, terms, budget=1.2 * spent((LedgerLine("", terms),), DELTA).epsilon, delta=DELTA)
+    path, terms = tmp_path / "ledger", StatedReleases("add-remove-client", 5.0, 3)
+    mod = budget_mod(path, terms, budget=1.2 * spent((LedgerTraining("", terms),), DELTA).epsilon, delta=DELTA)
     trained: list[int] = []
 
     def train(message: Message, context: Context) -> Message:
@@ -182,7 +182,7 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
 def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_no_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, terms = tmp_path / "ledger", TrainingTerms("add-remove-client", 5.0, 3)
+    path, terms = tmp_path / "ledger", StatedReleases("add-remove-client", 5.0, 3)
     mod, (message, context), at_once = budget_mod(path, terms, 99.0, DELTA), asked(7), threading.Barrier(8)
 
     def one(_: int) -> bool:
@@ -207,7 +207,7 @@ def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
     heavy = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "filelock")
     add_to_ledger(tmp_path / "ledger", line("a"))
     code = (
-        "import sys, pathlib, fl_audit.clients.budget; from fl_audit.privacy.ledger import read_ledger\n"
+        "import sys, pathlib, fl_audit.clients.budget_guard; from fl_audit.privacy.ledger import read_ledger\n"
         f"read_ledger(pathlib.Path({str(tmp_path / 'ledger')!r}))\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )

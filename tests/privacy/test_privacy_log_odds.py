@@ -22,14 +22,14 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
     gaussian_rounds,
 )
-from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_distribution
+from fl_audit.privacy.log_odds import NormalLogOdds, TrueHypothesis, log_odds_distribution
 
 ALARM = 1e-4
 ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT
 
 
 def simulated(
-    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: Truth, runs: int
+    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: TrueHypothesis, runs: int
 ) -> NDArray[np.float64]:
     """Log-odds of the mechanism: noise N(0, 1), contributions of the unit of D and of D', coins of participation."""
     rng = np.random.default_rng(runs + rounds)
@@ -37,7 +37,7 @@ def simulated(
     total = np.zeros(runs)
     for _ in range(rounds):
         coins = rng.random(runs) < q
-        released = coins * (of_d if truth is Truth.PRESENT else of_d_prime) + rng.standard_normal(runs)
+        released = coins * (of_d if truth is TrueHypothesis.PRESENT else of_d_prime) + rng.standard_normal(runs)
         if seen:
             total += coins * (norm.logpdf(released, of_d) - norm.logpdf(released, of_d_prime))
         else:
@@ -53,10 +53,10 @@ def simulated(
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
-@pytest.mark.parametrize("truth", list(Truth))
+@pytest.mark.parametrize("truth", list(TrueHypothesis))
 @pytest.mark.parametrize(("z", "q", "rounds"), [(1.0, 0.2, 6), (0.7, 0.6, 1), (5.0, 0.05, 30)])
 def test_simulated_log_odds_follow_the_distribution(
-    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: Truth
+    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: TrueHypothesis
 ) -> None:
     found = simulated(z, q, rounds, seen, adjacency, truth, 10_000)
     distribution = log_odds_distribution(gaussian_rounds(z, rounds, q, seen), adjacency, truth)
@@ -71,31 +71,33 @@ def test_simulated_log_odds_follow_the_distribution(
 def test_the_wrong_distribution_is_noticed() -> None:
     """The two directions differ under secret sampling of a unit that comes or goes; so do seen and secret coins."""
     z, q, rounds = 1.0, 0.2, 6
-    found = simulated(z, q, rounds, False, ADD_REMOVE, Truth.PRESENT, 10_000)
+    found = simulated(z, q, rounds, False, ADD_REMOVE, TrueHypothesis.PRESENT, 10_000)
     wrong = [
-        log_odds_distribution(gaussian_rounds(z, rounds, q), ADD_REMOVE, Truth.ABSENT),
-        log_odds_distribution(gaussian_rounds(z, rounds, q), REPLACE, Truth.PRESENT),
-        log_odds_distribution(gaussian_rounds(z, rounds, q, seen=True), ADD_REMOVE, Truth.PRESENT),
-        log_odds_distribution(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, Truth.PRESENT),
+        log_odds_distribution(gaussian_rounds(z, rounds, q), ADD_REMOVE, TrueHypothesis.ABSENT),
+        log_odds_distribution(gaussian_rounds(z, rounds, q), REPLACE, TrueHypothesis.PRESENT),
+        log_odds_distribution(gaussian_rounds(z, rounds, q, seen=True), ADD_REMOVE, TrueHypothesis.PRESENT),
+        log_odds_distribution(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, TrueHypothesis.PRESENT),
     ]
     for distribution in wrong:
         assert kstest(distribution.uniforms(found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
-    mirrored = -distribution_values(ADD_REMOVE, Truth.ABSENT)
-    assert np.max(np.abs(mirrored[::-1] - distribution_values(ADD_REMOVE, Truth.PRESENT))) > 0.1
+    mirrored = -distribution_values(ADD_REMOVE, TrueHypothesis.ABSENT)
+    assert np.max(np.abs(mirrored[::-1] - distribution_values(ADD_REMOVE, TrueHypothesis.PRESENT))) > 0.1
     np.testing.assert_allclose(
-        -distribution_values(REPLACE, Truth.ABSENT)[::-1], distribution_values(REPLACE, Truth.PRESENT), atol=0.01
+        -distribution_values(REPLACE, TrueHypothesis.ABSENT)[::-1],
+        distribution_values(REPLACE, TrueHypothesis.PRESENT),
+        atol=0.01,
     )
 
 
-def distribution_values(adjacency: Adjacency, truth: Truth) -> NDArray[np.float64]:
+def distribution_values(adjacency: Adjacency, truth: TrueHypothesis) -> NDArray[np.float64]:
     return log_odds_distribution(gaussian_rounds(1.0, 6, 0.2), adjacency, truth).quantile(np.linspace(0.05, 0.95, 7))
 
 
-@pytest.mark.parametrize("truth", list(Truth))
-def test_gaussian_rounds_are_normal(truth: Truth) -> None:
+@pytest.mark.parametrize("truth", list(TrueHypothesis))
+def test_gaussian_rounds_are_normal(truth: TrueHypothesis) -> None:
     distribution = log_odds_distribution((GaussianRelease(3.0, 6.0, 3), GaussianRelease(1.0, 2.0)), REPLACE, truth)
     assert distribution == NormalLogOdds(1.0, truth)
-    exact = norm(0.5 if truth is Truth.PRESENT else -0.5, 1.0)
+    exact = norm(0.5 if truth is TrueHypothesis.PRESENT else -0.5, 1.0)
     points = np.linspace(-3, 3, 7)
     np.testing.assert_allclose(distribution.cdf(points), exact.cdf(points), rtol=1e-13)
     np.testing.assert_allclose(distribution.quantile(exact.cdf(points)), points, atol=1e-12)
@@ -106,9 +108,9 @@ def test_gaussian_rounds_are_normal(truth: Truth) -> None:
     )
 
 
-@pytest.mark.parametrize("truth", list(Truth))
+@pytest.mark.parametrize("truth", list(TrueHypothesis))
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.1), (0.5, 0.5), (10.0, 0.9)])
-def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> None:
+def test_one_secret_release_in_closed_form(z: float, q: float, truth: TrueHypothesis) -> None:
     """L increases with the release x, so P(L <= loss) is a normal probability of the x of that loss."""
     distribution, mu = log_odds_distribution((SampledGaussianRelease(z, q),), ADD_REMOVE, truth), 1 / z
     x = np.linspace(-3, 3 + mu, 13)
@@ -117,7 +119,7 @@ def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> 
     def exact(shift: float) -> NDArray[np.float64]:
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = np.log(np.maximum(np.expm1(loss + shift) / q + 1, 0.0)) / mu + mu / 2
-        sampled = q * norm.cdf(moved, mu) if truth is Truth.PRESENT else q * norm.cdf(moved)
+        sampled = q * norm.cdf(moved, mu) if truth is TrueHypothesis.PRESENT else q * norm.cdf(moved)
         return np.asarray((1 - q) * norm.cdf(moved) + sampled)
 
     assert np.all(exact(-distribution.error) - 1e-11 <= distribution.cdf(loss))
@@ -125,7 +127,7 @@ def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> 
     np.testing.assert_allclose(distribution.cdf(loss[4:]), exact(0.0)[4:], atol=4e-3)
 
     def weighed(u: float) -> float:
-        sampled = norm.pdf(u, mu) if truth is Truth.PRESENT else norm.pdf(u)
+        sampled = norm.pdf(u, mu) if truth is TrueHypothesis.PRESENT else norm.pdf(u)
         return float(((1 - q) * norm.pdf(u) + q * sampled) * np.log1p(q * np.expm1(mu * u - mu * mu / 2)))
 
     mean = quad(weighed, -9, 9 + mu, epsabs=1e-13, limit=200)[0]
@@ -136,7 +138,7 @@ def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> 
 def test_seen_participation_is_a_mixture_of_normals(z: float, q: float, count: int) -> None:
     times = np.arange(1, count + 1)
     weights, atom = binom.pmf(times, count, q), (1 - q) ** count
-    for sign, truth in ((1, Truth.PRESENT), (-1, Truth.ABSENT)):
+    for sign, truth in ((1, TrueHypothesis.PRESENT), (-1, TrueHypothesis.ABSENT)):
         distribution = log_odds_distribution(gaussian_rounds(z, count, q, seen=True), REPLACE, truth)
 
         def exact(points: NDArray[np.float64], mean_sign: int = sign) -> NDArray[np.float64]:
@@ -152,19 +154,19 @@ def test_seen_participation_is_a_mixture_of_normals(z: float, q: float, count: i
         assert distribution.mean == pytest.approx(exact_mean, abs=distribution.error**2)
 
 
-@pytest.mark.parametrize("truth", list(Truth))
-def test_randomized_response_keeps_its_atoms(truth: Truth) -> None:
+@pytest.mark.parametrize("truth", list(TrueHypothesis))
+def test_randomized_response_keeps_its_atoms(truth: TrueHypothesis) -> None:
     each, count = 0.5, 6
     events: tuple[ReleaseEvent, ...] = (RandomizedResponse(each, count),)
     rng, distribution = np.random.default_rng(2), log_odds_distribution(events, ADD_REMOVE, truth)
-    told = 1 / (1 + math.exp(-each if truth is Truth.PRESENT else each))
+    told = 1 / (1 + math.exp(-each if truth is TrueHypothesis.PRESENT else each))
     found = each * (2 * rng.binomial(count, told, 10_000) - count)
     assert kstest(distribution.uniforms(found, rng), "uniform").pvalue > ALARM
 
 
 def test_refusals() -> None:
     with pytest.raises(InputError, match="events are empty"):
-        log_odds_distribution((), ADD_REMOVE, Truth.PRESENT)
+        log_odds_distribution((), ADD_REMOVE, TrueHypothesis.PRESENT)
     for events in (gaussian_rounds(1.0, 2), gaussian_rounds(1.0, 2, 0.5)):
         with pytest.raises(InputError, match=r"^probability is 1.5: accepted are numbers from 0 to 1$"):
-            log_odds_distribution(events, ADD_REMOVE, Truth.PRESENT).quantile(1.5)
+            log_odds_distribution(events, ADD_REMOVE, TrueHypothesis.PRESENT).quantile(1.5)

@@ -10,8 +10,8 @@ import fl_audit as fa
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.errors import InputError
-from fl_audit.privacy.names import NoiseOver
-from fl_audit.privacy.terms import TrainingTerms, terms_of_json
+from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 
 RELATIONS = {
     Adjacency.REPLACE_RECORD: NeighboringRelation.REPLACE_ONE,
@@ -44,7 +44,7 @@ def test_both_readings_are_those_of_dp_accounting(noise: float, rounds: int, rat
 def test_a_multiplier_that_is_copied_is_not_understated() -> None:
     """2.6 times: z = 1, q = .01, 100 rounds, delta 1e-5, a record is replaced."""
     how = {"adjacency": "replace-record", "sampling_rate": 0.01}
-    own, copied = (fa.account(1.0, 100, 1e-5, noise_over=over, **how).epsilon for over in NoiseOver)
+    own, copied = (fa.account(1.0, 100, 1e-5, noise_over=over, **how).epsilon for over in MultiplierReference)
     assert (own, copied) == (pytest.approx(0.344, abs=5e-4), pytest.approx(0.895, abs=5e-4))
 
 
@@ -59,8 +59,8 @@ def test_what_is_calibrated_is_told_in_both_readings() -> None:
 
 
 def test_terms_and_claims_of_others_keep_noise_over_the_sensitivity() -> None:
-    terms = TrainingTerms("replace-client", 1.0, 3, noise_over="clipping-norm")
-    assert terms == TrainingTerms("replace-client", 0.5, 3)
+    terms = StatedReleases("replace-client", 1.0, 3, noise_over="clipping-norm")
+    assert terms == StatedReleases("replace-client", 0.5, 3)
     assert terms_of_json(json.loads(json.dumps(terms.to_json())), "here") == terms
     claim = StatedClaim("replace-client", noise_multiplier=1.0, noise_over="clipping-norm")
     assert claim == StatedClaim("replace-client", noise_multiplier=0.5)

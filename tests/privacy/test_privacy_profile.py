@@ -22,7 +22,7 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 FIXED, ADAPTIVE = Sensitivities.FIXED, Sensitivities.ADAPTIVE

@@ -9,8 +9,7 @@ from scipy.stats import norm
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
-from fl_audit.privacy.renyi import _rdp_mu
-from fl_audit.privacy.scores import (
+from fl_audit.privacy.identifiability_bounds import (
     Sensitivities,
     epsilon_from_advantage,
     epsilon_from_belief,
@@ -23,6 +22,7 @@ from fl_audit.privacy.scores import (
     rho_beta,
     rho_beta_rdp,
 )
+from fl_audit.privacy.renyi import _rdp_mu
 
 
 @pytest.mark.parametrize(

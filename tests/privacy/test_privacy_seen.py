@@ -26,9 +26,9 @@ from fl_audit.privacy.events import (
 )
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
-from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
 
 SETTINGS = [(1.0, 0.3, 1), (2.0, 0.1, 8), (0.5, 0.7, 3), (4.0, 0.02, 30), (30.0, 0.5, 12)]

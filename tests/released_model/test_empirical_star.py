@@ -15,7 +15,7 @@ from fl_audit.released_model.empirical_star import (
     loss_attacks,
     within_cut,
 )
-from fl_audit.released_model.intervals import empirical_interval
+from fl_audit.released_model.star_intervals import empirical_interval
 
 LOSSES = st.lists(st.integers(0, 12), min_size=1, max_size=30)
 

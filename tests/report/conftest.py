@@ -17,7 +17,7 @@ from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.observed_rounds import View
+from fl_audit.federation.observed_rounds import InsiderView
 from fl_audit.federation.run_tables import RunTables, Timing
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
@@ -31,25 +31,25 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
 )
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
-from fl_audit.mechanisms.noises.noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.registry import participation_at
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 from fl_audit.privacy.matrices import StrategyKind
-from fl_audit.privacy.scores import Sensitivities
 from fl_audit.released_model.epsilon_star import StarSettings
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.verdict.residuals import Residuals, stride_sizes
 
-MakeContents = Callable[..., RunContents]
+MakeContents = Callable[..., ReportContents]
 
 DELTA = 0.00123
 CLIPPING_NORM = 3.0
@@ -68,7 +68,7 @@ def make_run() -> Callable[..., FinishedRun]:
 
 
 @lru_cache(maxsize=32)
-def synthetic_contents(**shape: Any) -> RunContents:
+def synthetic_contents(**shape: Any) -> ReportContents:
     """Return what the report of a made-up run is drawn from, the same value each time; see `synthetic_run`."""
     return report_contents(synthetic_run(**shape))
 
@@ -268,7 +268,7 @@ def synthetic_federation(
         model=model,
         mechanism=mechanism,
         rounds=rounds,
-        view=View.UPDATE,
+        view=InsiderView.UPDATE,
         with_insider=with_insider,
         threat_model=threat_model,
         insiders=insiders,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.guarantee_settings import combinations
 from tests.validation.guarantees import CombinationRow, _audits_of, verdict_of
@@ -13,7 +13,7 @@ from tests.validation.guarantees import CombinationRow, _audits_of, verdict_of
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("noise", "violated"), [(1.0, range(1)), (0.5, range(10, 11))])
 def test_a_run_falls_into_audits_of_its_trials(
-    noise: float, violated: range, make_contents: Callable[..., RunContents]
+    noise: float, violated: range, make_contents: Callable[..., ReportContents]
 ) -> None:
     run = make_contents(trials=205, noise=noise).run
     parts = list(_audits_of(run, 20))

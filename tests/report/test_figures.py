@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from fl_audit.audits.common.findings_guarantee import OtherGuarantees
+from fl_audit.audits.common.findings_guarantee import AlternativesInput
 from fl_audit.audits.common.sections_released_model import guarantee_fits
 from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TradeoffFinding
 from fl_audit.audits.membership.findings_attacks import MembershipFinding
@@ -21,17 +21,17 @@ from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import style
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
 from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
+from fl_audit.verdict.stored_measurements import measured_in
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def pictures_of(contents: RunContents) -> dict[str, tuple]:
+def pictures_of(contents: ReportContents) -> dict[str, tuple]:
     """Return the pictures of a run by name, each with its numbers."""
     return {
         section.name: (section.picture, numbers)
@@ -40,7 +40,7 @@ def pictures_of(contents: RunContents) -> dict[str, tuple]:
     }
 
 
-def figures_of(contents: RunContents) -> dict[str, Figure]:
+def figures_of(contents: ReportContents) -> dict[str, Figure]:
     """Return every figure of a run by name, undrawn yet."""
     return {name: picture.figure(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
 
@@ -62,11 +62,11 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
         assert told["mean_sensitivity"] == pytest.approx(share.mean())
 
 
-def captions_of(contents: RunContents) -> dict[str, str]:
+def captions_of(contents: ReportContents) -> dict[str, str]:
     return {name: picture.caption(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
 
 
-def figure_of(contents: RunContents, name: str) -> Figure:
+def figure_of(contents: ReportContents, name: str) -> Figure:
     """Return one figure of a run by name."""
     picture, numbers = pictures_of(contents)[name]
     return picture.figure(numbers, contents)
@@ -98,7 +98,7 @@ def test_every_figure_is_drawn_as_png(make_contents, shape):
     assert all(picture.caption and picture.title for picture in pictures)
 
 
-def has_tradeoff(contents: RunContents) -> bool:
+def has_tradeoff(contents: ReportContents) -> bool:
     return min(contents.run.bits.sum(), (~contents.run.bits).sum()) >= FEWEST
 
 
@@ -258,7 +258,7 @@ def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_
 
 def test_other_guarantees_are_those_that_calibration_gives(make_contents):
     contents = make_contents(trials=30, rounds=3)
-    each = contents.find(OtherGuarantees).each
+    each = contents.find(AlternativesInput).each
     assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
     assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
@@ -270,4 +270,4 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
     low, high = axes.get_ylim()
     assert low < here < high
-    assert here < min(one.noise_multiplier for one in contents.find(OtherGuarantees).each)
+    assert here < min(one.noise_multiplier for one in contents.find(AlternativesInput).each)

@@ -16,14 +16,14 @@ from fl_audit.audits.identifiability.findings_insider import InsidersFinding
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import measured, report_contents
-from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.report.formatting import unit_words
 from fl_audit.report.mechanism_messages import contribution_text, multiplied_text
 from fl_audit.report.style import to_png
-from fl_audit.verdict.family import TestName
-from fl_audit.verdict.messages_of_tests import title_of
-from fl_audit.verdict.of_run import measured_in
+from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.stored_measurements import measured_in
+from fl_audit.verdict.verdict_messages import title_of
 
 
 def opening_of(contents):

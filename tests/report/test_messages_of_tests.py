@@ -15,11 +15,11 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
-from fl_audit.verdict.family import OF_NOISE, OF_OPENED, Missing, TestName, TestResult
-from fl_audit.verdict.messages_of_tests import MISSING_WORDS, TEST_WORDS, ToldTest, broken_tests, title_of
+from fl_audit.verdict.multiple_testing import OF_NOISE, OF_OPENED, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.sections_noise import excess_text
 from fl_audit.verdict.sections_verdict import _detection_text
 from fl_audit.verdict.verdict import Judgement, judge, judge_scores, run_family
+from fl_audit.verdict.verdict_messages import MISSING_WORDS, TEST_WORDS, TestMessage, broken_tests, title_of
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
 from tests.validation.opened_breaches import measured_of
@@ -47,7 +47,7 @@ def found() -> tuple[TestResult, ...]:
 def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[TestResult, ...]) -> None:
     assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
     for test in found:
-        told = ToldTest(test, WORDS)
+        told = TestMessage(test, WORDS)
         said = [told.words.measured, told.words.claimed, told.words.breach, told.sentence]
         said += [] if test.name is TestName.SCORES else [told.words.limit]
         assert all(said), test.name
@@ -57,7 +57,7 @@ def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[Test
 
 def test_every_name_and_reason_has_words() -> None:
     assert all(title_of(name, WORDS) for name in TestName)
-    assert all(MISSING_WORDS[reason].endswith(".") for reason in Missing)
+    assert all(MISSING_WORDS[reason].endswith(".") for reason in NotTestedReason)
 
 
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
@@ -85,8 +85,8 @@ def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
     test = TestResult(name, 1.0, 1.0, 1.0, 1.0, math.inf)
     fields = {field for text in vars(TEST_WORDS[name]).values() for _, field, *_ in Formatter().parse(text) if field}
     other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "at_place"}
-    assert ToldTest(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == "nothing"
-    assert ToldTest(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == ""
+    assert TestMessage(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == "nothing"
+    assert TestMessage(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == ""
 
 
 def test_the_limit_of_detection_is_told_in_trials() -> None:

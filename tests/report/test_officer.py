@@ -4,7 +4,7 @@ from pathlib import Path
 
 from small_audits import small_settings
 
-from fl_audit.audits.common.sections_officer import PUBLISHED, TO_FILL_IN
+from fl_audit.audits.common.sections_data_protection_officer import PUBLISHED, TO_FILL_IN
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve

@@ -16,7 +16,7 @@ from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import measured, report_contents
 from fl_audit.experiments.cli.compare import _MARKS
 from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
-from fl_audit.report.finding import Row, RunContents
+from fl_audit.report.finding import ReportContents, Row
 from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.verdict.noise_estimate import estimate_noise
 from fl_audit.verdict.noise_scale import SquareSum
@@ -41,7 +41,7 @@ SHAPES = {
 }
 
 
-def rows_of(contents: RunContents) -> list[Row]:
+def rows_of(contents: ReportContents) -> list[Row]:
     """Return every number of every section."""
     return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
 

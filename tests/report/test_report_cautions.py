@@ -13,10 +13,10 @@ from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 
-def changed(contents: RunContents, untrained: float = 0.5, **facts: object) -> RunContents:
+def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:
     """Return the contents with other facts, and another Epsilon* of untrained models."""
     tables = contents.run.tables
     releases = tables.releases.assign(
@@ -26,7 +26,7 @@ def changed(contents: RunContents, untrained: float = 0.5, **facts: object) -> R
     return report_contents(run)
 
 
-def shown(contents: RunContents) -> str:
+def shown(contents: ReportContents) -> str:
     screen = StringIO()
     Console(file=screen, width=300).print(summary_table(contents))
     return " ".join(screen.getvalue().split())  # a caption is broken into lines as wide as the table

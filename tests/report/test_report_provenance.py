@@ -8,10 +8,10 @@ from fl_audit.audits.common.sections_mechanism import NOT_NOTED, provenance_line
 from fl_audit.audits.page.report_page import papers_of, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.provenance import command_text
-from fl_audit.federation.run_tables import Provenance, Session
+from fl_audit.federation.run_tables import Provenance, RunSession
 
 SEED = 0x9E3779B97F4A7C15
-FIRST = Session(
+FIRST = RunSession(
     "2026-11-05T10:00:00+00:00", "fl-audit demo --out a", "0123456789ab",
     {"Python": "3.11.7", "fl_audit": "0.1.0", "flwr": "1.42.0", "torch": "2.13.0"}, {"cores": "2"},
 )  # fmt: skip

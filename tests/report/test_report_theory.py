@@ -7,11 +7,11 @@ from scipy.special import expit, logit
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.identifiability.llr_distribution import _log_odds_density, belief_band, belief_density, belief_grid
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.log_odds import NormalLogOdds, Truth, bound_in_other, log_odds_distribution
+from fl_audit.privacy.log_odds import NormalLogOdds, TrueHypothesis, bound_in_other, log_odds_distribution
 
 
 def normal_distributions(mu):
-    return {bit: NormalLogOdds(mu, truth) for bit, truth in ((1, Truth.PRESENT), (0, Truth.ABSENT))}
+    return {bit: NormalLogOdds(mu, truth) for bit, truth in ((1, TrueHypothesis.PRESENT), (0, TrueHypothesis.ABSENT))}
 
 
 @pytest.mark.parametrize(("mu", "prior", "share"), [(0.55, 0.5, 0.5), (0.02, 0.5, 0.3), (3.0, 0.1, 0.7)])
@@ -24,7 +24,7 @@ def test_belief_density_integrates_to_one(mu, prior, share):
 
 def test_the_density_of_a_sampled_distribution_is_that_of_its_log_odds():
     events = gaussian_rounds(1.0, 8, 0.3)
-    truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
+    truths = {1: TrueHypothesis.PRESENT, 0: TrueHypothesis.ABSENT}
     distributions = {
         bit: log_odds_distribution(events, Adjacency.ADD_REMOVE_RECORD, truth, fine=False)
         for bit, truth in truths.items()

@@ -9,13 +9,13 @@ from test_report_cautions import shown
 from fl_audit.audits.common.findings_released_model import StarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
-from fl_audit.released_model.fits_of_trials import FIT
-from fl_audit.report.finding import RunContents
+from fl_audit.released_model.normal_fit_tests import FIT
+from fl_audit.report.finding import ReportContents
 
 TRIALS = 40
 
 
-def played(contents: RunContents, *, rejected: int | None, counted: float = 0.3, **audit: object) -> RunContents:
+def played(contents: ReportContents, *, rejected: int | None, counted: float = 0.3, **audit: object) -> ReportContents:
     """Return the contents of a run whose fit was rejected in so many trials, or was not tested."""
     tables, facts = contents.run.tables, contents.facts
     trials, releases = tables.trials, tables.releases
@@ -27,7 +27,7 @@ def played(contents: RunContents, *, rejected: int | None, counted: float = 0.3,
     return report_contents(replace(contents.run, tables=replace(tables, trials=trials, releases=releases), facts=facts))
 
 
-def texts(contents: RunContents) -> list[str]:
+def texts(contents: ReportContents) -> list[str]:
     (note,) = [one["note"] for one in contents.summary["findings"] if one["name"].startswith("Epsilon*")]
     return [note, shown(contents), render_html(contents, [])]
 

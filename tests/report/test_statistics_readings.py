@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fl_audit.report.finding import Row
 from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.levels import READING_LEVEL
 from fl_audit.statistics.readings import read, widened
+from fl_audit.statistics.significance_levels import READING_LEVEL
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
 CLAIMS, SIDES = st.floats(0.01, 1), st.booleans()

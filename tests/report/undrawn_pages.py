@@ -2,10 +2,10 @@
 
 from fl_audit.audits.page.report_page import DrawnPicture
 from fl_audit.audits.sections import measured
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 
-def undrawn(contents: RunContents) -> list[DrawnPicture]:
+def undrawn(contents: ReportContents) -> list[DrawnPicture]:
     """Return the figures of a run with their words, and without their pictures."""
     return [
         DrawnPicture(section.name, b"\x89PNG", picture.title, picture.caption(numbers, contents))

@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.audits.membership import shadow
+from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import reproduce, run_scheduling
@@ -42,8 +42,8 @@ from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_it
 from fl_audit.experiments.reproductions.bernau2019.models import small_faces
 from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import (
+    DataSetRuns,
     MembershipFindings,
-    PlayedData,
     _areas,
     _reduced,
     joined,
@@ -54,16 +54,16 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     CANDIDATES,
     INSIDER,
     WHITE_BOX,
+    DataSetSize,
     MembershipData,
     MembershipSetting,
-    Method,
-    Size,
-    TrialPart,
+    PrivacyMethod,
+    ShadowTrials,
     settings_of,
 )
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -137,29 +137,33 @@ def test_tables_without_runs() -> None:
 @pytest.mark.few_cases(5)
 @pytest.mark.parametrize("data", ALL, ids=lambda data: data.key)
 def test_every_run_can_be_configured(data: MembershipData) -> None:
-    for extent in Extent:
+    for extent in ComputeExtent:
         size = data.size(extent)
         if size is None:
             assert settings_of(data, extent) == ()
             continue
         chosen = settings_of(data, extent)
-        parts = [TrialPart(one, number) for one in chosen for number in (0, 1)]
+        parts = [ShadowTrials(one, number) for one in chosen for number in (0, 1)]
         assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = parse_config(values_of(TrialPart(setting), extent, None))
+            config = parse_config(values_of(ShadowTrials(setting), extent, None))
             assert config.audit.targets == config.data.records
-            assert config.privacy.private == (setting.method is Method.CENTRAL)
-            assert (config.privacy.local_randomizer is not None) == (setting.method is Method.LOCAL)
+            assert config.privacy.private == (setting.method is PrivacyMethod.CENTRAL)
+            assert (config.privacy.local_randomizer is not None) == (setting.method is PrivacyMethod.LOCAL)
             assert config.privacy.delta == pytest.approx(2 / size.records)
 
 
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
     faces = CANDIDATES[MembershipStudy.LFW][0][0]
-    config = parse_config(values_of(TrialPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None))
+    config = parse_config(
+        values_of(ShadowTrials(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
+    )
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = parse_config(values_of(TrialPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None))
+    config = parse_config(
+        values_of(ShadowTrials(MembershipSetting(faces, PrivacyMethod.LOCAL, 0.1)), ComputeExtent.FULL, None)
+    )
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
@@ -185,7 +189,7 @@ def made_up(
     setting: MembershipSetting, auc: float, accuracy: float, trials: int = 40, spread: float = 0.01
 ) -> MembershipFindings:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    part = TrialPart(setting)
+    part = ShadowTrials(setting)
     random = np.random.default_rng(zlib.crc32(part.name.encode()))
     is_in = random.random((trials, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
@@ -197,7 +201,7 @@ def made_up(
     epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
     sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
     by_trial = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(trials, 3.0)}
-    config = parse_config(values_of(part, Extent.FULL, None))
+    config = parse_config(values_of(part, ComputeExtent.FULL, None))
     return _reduced(part, config, epsilon, Membership(is_in), scores, sure, by_trial)
 
 
@@ -211,7 +215,7 @@ def test_areas_are_those_of_scikit_learn() -> None:
 def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
     original, private = (
         made_up(MembershipSetting(SKEWED), 0.8, 0.9),
-        made_up(MembershipSetting(SKEWED, Method.LOCAL, 1.0), 0.6, 0.5),
+        made_up(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0), 0.6, 0.5),
     )
     found = phi(original, private, BLACK_BOX)
     areas = [run.areas_of_trials[BLACK_BOX].mean() for run in (original, private)]
@@ -232,17 +236,17 @@ def test_resamples_of_auc_are_stretched() -> None:
     assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
 
 
-def _ladder(method: Method, shift: float) -> list[MembershipFindings]:
+def _ladder(method: PrivacyMethod, shift: float) -> list[MembershipFindings]:
     return [
         made_up(MembershipSetting(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
-        for step, level in enumerate((0.1, 0.5, 1.0) if method is Method.LOCAL else (0.5, 2.0, 4.0), start=1)
+        for step, level in enumerate((0.1, 0.5, 1.0) if method is PrivacyMethod.LOCAL else (0.5, 2.0, 4.0), start=1)
     ]
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05])
 def test_difference_at_like_accuracy(shift: float) -> None:
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
-    runs = (original, *_ladder(Method.CENTRAL, 0.0), *_ladder(Method.LOCAL, shift))
+    runs = (original, *_ladder(PrivacyMethod.CENTRAL, 0.0), *_ladder(PrivacyMethod.LOCAL, shift))
     drawn = curve(runs, BLACK_BOX, np.random.default_rng(0))
     found = drawn.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
     # The intervals of two seeds at 95 %: one in ten such pairs would fail by chance, and these seeds do not.
@@ -251,7 +255,7 @@ def test_difference_at_like_accuracy(shift: float) -> None:
 
 
 def test_gain_is_the_mean_difference_of_the_same_models() -> None:
-    runs = _ladder(Method.LOCAL, 0.0)
+    runs = _ladder(PrivacyMethod.LOCAL, 0.0)
     found, _ = gain(runs, WHITE_BOX, BLACK_BOX)
     differences = [run.areas_of_trials[WHITE_BOX] - run.areas_of_trials[BLACK_BOX] for run in runs]
     assert found.value == pytest.approx(np.mean(differences))
@@ -259,7 +263,9 @@ def test_gain_is_the_mean_difference_of_the_same_models() -> None:
 
 
 def test_models_that_are_surest_at_one_level_are_found() -> None:
-    ladder = _ladder(Method.LOCAL, 0.0)  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
+    ladder = _ladder(
+        PrivacyMethod.LOCAL, 0.0
+    )  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
     found = _surest(ladder, 0.95)
     assert found is not None
     assert found.high < 0  # at epsilon_i = 1 they are least sure
@@ -289,7 +295,11 @@ def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Inte
 def test_claims_find_what_was_put_in() -> None:
     played = played_of(
         SKEWED,
-        [made_up(MembershipSetting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.15)],
+        [
+            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+            *_ladder(PrivacyMethod.LOCAL, 0.0),
+            *_ladder(PrivacyMethod.CENTRAL, 0.15),
+        ],
     )
     claims = {claim.statement: claim for claim in claims_of([played]) if "white" not in claim.quantity}
     better = claims["local DP trades strictly better with 10 and 20 classes"]
@@ -302,7 +312,11 @@ def test_claims_find_what_was_put_in() -> None:
 def test_the_figure_shows_every_run() -> None:
     played = played_of(
         SKEWED,
-        [made_up(MembershipSetting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.0)],
+        [
+            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+            *_ladder(PrivacyMethod.LOCAL, 0.0),
+            *_ladder(PrivacyMethod.CENTRAL, 0.0),
+        ],
     )
     made = figure_of(MembershipStudy.SKEWED, [played])
     panels = made.figure.get_axes()
@@ -311,7 +325,7 @@ def test_the_figure_shows_every_run() -> None:
     # ROC curves: the original model and three levels on each side, beside the diagonal.
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
     by = made.frame.set_index(["setting", "quantity"])
-    published = by.loc[(MembershipSetting(SKEWED, Method.LOCAL, 0.1).label, "training accuracy"), "published"]
+    published = by.loc[(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
     assert published == TABLE_3[MembershipStudy.SKEWED, 10].local[-1] == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
 
@@ -397,7 +411,7 @@ def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- a slice of the runs
 
-_TINY = Size(64, 2, 2, test_records=40, population_records=20, levels=(2,))
+_TINY = DataSetSize(64, 2, 2, test_records=40, population_records=20, levels=(2,))
 
 
 @pytest.fixture
@@ -406,7 +420,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paper, "find_data", lambda *_: ((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
-    monkeypatch.setattr(shadow, "_EPOCHS", 2)
+    monkeypatch.setattr(shokri_attack, "_EPOCHS", 2)
     monkeypatch.setattr(run_scheduling, "cores", lambda: 1)
 
 
@@ -414,7 +428,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_slice")
 def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     said: list[str] = []
-    context = Context(tmp_path, extent=Extent.QUICK, announce=said.append)
+    context = ItemContext(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
     *_, page = reproduce.reproduce("bernau2019-fig7", context)
     assert said == ["Texas is gone"]
     frame = pd.read_csv(tmp_path / "fig7.csv")
@@ -423,7 +437,10 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     by = frame.set_index(["setting", "quantity"])["measured"]
     label = f"{SKEWED.title}, LDP, epsilon_i 1"
     trials = pd.read_parquet(
-        tmp_path / "runs-quick" / TrialPart(MembershipSetting(SKEWED, Method.LOCAL, 1.0)).name / "trials.parquet"
+        tmp_path
+        / "runs-quick"
+        / ShadowTrials(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)).name
+        / "trials.parquet"
     )
     assert by[label, "test accuracy"] == pytest.approx(trials["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
@@ -437,7 +454,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
 
 
 def test_parts_are_counted_together() -> None:
-    setting = MembershipSetting(SKEWED, Method.LOCAL, 1.0)
+    setting = MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)
     one, other = made_up(setting, 0.8, 0.9), made_up(setting, 0.6, 0.5, trials=20)
     both = joined([one, other])
     assert (both.trials, both.parts) == (60, 2)
@@ -493,9 +510,9 @@ def _around(setting: MembershipSetting, auc: float, accuracy: float) -> Membersh
     return replace(found, areas_of_trials=areas, test_accuracy=accuracy + even / 10)
 
 
-def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> PlayedData:
+def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> DataSetRuns:
     """Return runs on Skewed Purchases with these AUCs and test accuracies, alike under both kinds of privacy."""
-    named = [(Method.LOCAL, (3.0, 1.0, 0.1)), (Method.CENTRAL, (0.5, 4.0, 16.0))]
+    named = [(PrivacyMethod.LOCAL, (3.0, 1.0, 0.1)), (PrivacyMethod.CENTRAL, (0.5, 4.0, 16.0))]
     made = [_around(MembershipSetting(SKEWED), *original)] + [
         _around(MembershipSetting(SKEWED, method, level), *numbers)
         for method, own in named for level, numbers in zip(own, levels, strict=False)
@@ -556,7 +573,7 @@ def test_levels_at_which_nothing_is_left_say_nothing_of_phi(level: tuple[float, 
 
 def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
     random, covered = np.random.default_rng(3), 0
-    runs = [_around(MembershipSetting(SKEWED, Method.LOCAL, level), 0.6, 0.5) for level in (3.0, 1.0, 0.1)]
+    runs = [_around(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, level), 0.6, 0.5) for level in (3.0, 1.0, 0.1)]
 
     def differences(trials: int, spread: float) -> Floats:
         # The trials are each other's shadows: a mean is as uncertain as twice their variance says.
@@ -610,9 +627,9 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(planning, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings})
     monkeypatch.setattr(planning, "cores", lambda: 1)
     monkeypatch.setattr(planning, "MOST_OPEN", 2)
-    context = Context(tmp_path, minutes=5.0)
+    context = ItemContext(tmp_path, minutes=5.0)
     (found,) = planning.play([SKEWED], context, adding=True)
-    settings = settings_of(SKEWED, Extent.FULL)
+    settings = settings_of(SKEWED, ComputeExtent.FULL)
     assert len(played[0]) == len(settings)
     assert len(settings) < len(played[1]) <= len(played[2]) <= 300
     plans = json.loads((tmp_path / "runs" / planning.PLAN).read_text())
@@ -625,7 +642,7 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_insider_learns_most_of_made_up_runs() -> None:
-    run = made_up(MembershipSetting(SKEWED, Method.CENTRAL, 2.0), 0.6, 0.5)
+    run = made_up(MembershipSetting(SKEWED, PrivacyMethod.CENTRAL, 2.0), 0.6, 0.5)
     watched = replace(run, areas_of_trials={**run.areas_of_trials, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
     own = played_of(SKEWED, [original, watched])

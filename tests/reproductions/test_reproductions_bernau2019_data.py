@@ -13,7 +13,7 @@ from fl_audit.data.partition import select_records
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2019 import skewed
-from fl_audit.experiments.reproductions.bernau2019.faces import LFW_FILES
+from fl_audit.experiments.reproductions.bernau2019.labeled_faces import LFW_FILES
 from fl_audit.experiments.reproductions.bernau2019.skewed import FEATURES, SKEWED_CLASSES, skewed_purchases
 
 PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)

@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TAB
 from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
 from fl_audit.experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
-from fl_audit.privacy.scores import gaussian_advantage
+from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.report.style import new_figure
 
 

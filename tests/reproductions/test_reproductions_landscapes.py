@@ -16,8 +16,7 @@ from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import ClaimVerdict
-from fl_audit.experiments.reproductions.negoescu2023 import fits, landscapes
-from fl_audit.experiments.reproductions.negoescu2023.fits import _chosen_points, _training_scores, label_of
+from fl_audit.experiments.reproductions.negoescu2023 import landscapes, mixture_fits
 from fl_audit.experiments.reproductions.negoescu2023.landscapes import (
     Landscape,
     _claims,
@@ -26,6 +25,7 @@ from fl_audit.experiments.reproductions.negoescu2023.landscapes import (
     _remarks,
     available_study,
 )
+from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
 from fl_audit.experiments.reproductions.negoescu2023.studies import (
     ADULT,
     LOCATION,
@@ -33,7 +33,7 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     EpsilonStarStudy,
     EpsilonStarTask,
 )
-from fl_audit.experiments.reproductions.papers import Context, Extent, NoDataError
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
@@ -68,7 +68,7 @@ def test_the_settings_are_those_of_the_paper() -> None:
 
 def test_the_quick_form_has_the_same_kinds_of_points() -> None:
     for study in (ADULT, LOCATION):
-        quick = study.in_form(Extent.QUICK)
+        quick = study.in_form(ComputeExtent.QUICK)
         assert len(quick.private(None)) == 2
         assert set(quick.baseline_epochs) <= set(study.baseline_epochs)
 
@@ -80,7 +80,7 @@ def test_looked_at_are_the_extremes() -> None:
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="purchase100 and location30 not found"):
-        available_study(EpsilonStarTask.PURCHASE, Context(tmp_path, data_dir=tmp_path))
+        available_study(EpsilonStarTask.PURCHASE, ItemContext(tmp_path, data_dir=tmp_path))
 
 
 def landscape(
@@ -189,10 +189,10 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         landscapes, "CANDIDATES", {EpsilonStarTask.ADULT: (TINY_ADULT,), EpsilonStarTask.PURCHASE: (TINY_MANY,)}
     )
-    monkeypatch.setattr(fits, "SIZES", {Extent.FULL: (100,)})
-    monkeypatch.setattr(fits, "COMPONENTS", {Extent.FULL: (1, 2)})
+    monkeypatch.setattr(mixture_fits, "SIZES", {ComputeExtent.FULL: (100,)})
+    monkeypatch.setattr(mixture_fits, "COMPONENTS", {ComputeExtent.FULL: (1, 2)})
     told: list[str] = []
-    context = Context(tmp_path, announce=told.append)
+    context = ItemContext(tmp_path, announce=told.append)
     first = landscapes.figure_1(context)
     assert told == ["Purchase-100 is not there: Digits in place of Purchase-100"]
     assert first.data == ("Digits in place of Purchase-100",)
@@ -208,7 +208,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     many = pd.read_parquet(tmp_path / "runs" / "landscape-digits" / "models.parquet")
     apart = many.loc[many["training.epochs"] == 50, "epsilon_star"].mean() - longest["epsilon_star"].mean()
     assert second.claims[-1].found.value == pytest.approx(apart)
-    third = fits.figure_6(context)
+    third = mixture_fits.figure_6(context)
     assert len(third.frame) == 4 * 2
     assert len(third.claims) == 4
     assert third.frame["measured"].between(0, 1).all()

@@ -11,8 +11,8 @@ from scipy import stats
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.names import item_names
 from fl_audit.experiments.reproductions.negoescu2023 import paper
+from fl_audit.experiments.reproductions.negoescu2023.log_ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER
-from fl_audit.experiments.reproductions.negoescu2023.ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     PARAMETRIC,
@@ -21,20 +21,27 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
+from fl_audit.experiments.reproductions.papers import (
+    COLUMNS,
+    ComputeExtent,
+    ItemContext,
+    ItemResult,
+    NoDataError,
+    PaperResults,
+)
 from fl_audit.experiments.reproductions.reproduce import chosen_items, reproduce
 from fl_audit.experiments.reproductions.statistics import t_interval
 from fl_audit.released_model.empirical_star import epsilon_star_of_rates
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("negoescu")
-ServerRound = tuple[MadeItems, Path]
+ServerRound = tuple[PaperResults, Path]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ServerRound:
     nothing = tmp_path_factory.mktemp("no-data")
-    context = Context(tmp_path_factory.mktemp("negoescu"), nothing, Extent.QUICK)
+    context = ItemContext(tmp_path_factory.mktemp("negoescu"), nothing, ComputeExtent.QUICK)
     return reproduce("negoescu2023", context)[1:]
 
 
@@ -148,16 +155,16 @@ def test_t_interval_is_that_of_scipy() -> None:
 
 
 def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(context: Context) -> ItemResult:
+    def build(context: ItemContext) -> ItemResult:
         raise NoDataError(f"nothing under {context.runs.name}")
 
     lacking = paper._Figure("fig1", "Figure 1. It needs data", build)
     monkeypatch.setattr(paper, "_FIGURES", (lacking,))
-    made = PAPER.make((lacking,), Context(tmp_path, extent=Extent.QUICK))
+    made = PAPER.make((lacking,), ItemContext(tmp_path, extent=ComputeExtent.QUICK))
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
     later = replace(PAPER, items=(lacking,))
     monkeypatch.setattr("fl_audit.experiments.reproductions.reproduce.PAPERS", (later,))
     with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
-        reproduce("negoescu2023", Context(tmp_path / "out"))
+        reproduce("negoescu2023", ItemContext(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fl_audit.experiments.reproductions.page import _opening, _rows, differences_html
-from fl_audit.experiments.reproductions.papers import Context, Item, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.papers import ItemContext, ItemResult, ItemRow, PaperItem, table
 from fl_audit.experiments.reproductions.reproduce import reproduce
 
 
@@ -38,13 +38,13 @@ def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
 
 @pytest.mark.long
 def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
-    page = reproduce("bernau2019-table2", Context(tmp_path))[2].read_text(encoding="utf-8")
+    page = reproduce("bernau2019-table2", ItemContext(tmp_path))[2].read_text(encoding="utf-8")
     assert '<p class="opening">9 of 10 printed numbers' in page
     assert "central DP" not in page.partition("<h2>")[0]
 
 
 def test_a_column_without_a_number_is_left_out() -> None:
-    item = Item("table3", "Table 3")
+    item = PaperItem("table3", "Table 3")
     html = _rows(item, result(COMPUTED, WRONG))
     for shown in ("Setting", "Quantity", "Published", "Theory"):
         assert f">{shown}</th>" in html

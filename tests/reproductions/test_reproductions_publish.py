@@ -36,11 +36,11 @@ from fl_audit.experiments.reproductions.claims import (
 from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theorem_2
-from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
-from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.privacy.scores import gaussian_advantage, rho_alpha
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
 from fl_audit.report.style import new_figure
 from fl_audit.statistics.intervals import Interval
 
@@ -50,8 +50,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "papers"
 @pytest.fixture(scope="module")
 def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("finished")
-    reproduce("bernau2021-table3", Context(place / "a", extent=Extent.QUICK))
-    reproduce("bernau2019-table2", Context(place / "b"))
+    reproduce("bernau2021-table3", ItemContext(place / "a", extent=ComputeExtent.QUICK))
+    reproduce("bernau2019-table2", ItemContext(place / "b"))
     return place
 
 
@@ -125,8 +125,8 @@ def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monke
 
 @pytest.mark.long
 def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
-    for extent in Extent:
-        reproduce("bernau2021-table3", Context(tmp_path / "runs" / extent, extent=extent))
+    for extent in ComputeExtent:
+        reproduce("bernau2021-table3", ItemContext(tmp_path / "runs" / extent, extent=extent))
     publish.publish(tmp_path / "runs", tmp_path / "docs")
     assert "Full form" in (tmp_path / "docs" / "bernau2021.md").read_text(encoding="utf-8")
 
@@ -248,7 +248,7 @@ def test_claims_that_do_not_hold_were_looked_at_twice() -> None:
     made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
     missing = [
         (claim["statement"], claim["where"]) for records in made.values() for record in records
-        if record["extent"] == Extent.FULL and record["item"] == "claims" for claim in record["claims"]
+        if record["extent"] == ComputeExtent.FULL and record["item"] == "claims" for claim in record["claims"]
         if claim["verdict"] == ClaimVerdict.FAILS and not claim.get("second_look")
     ]  # fmt: skip
     assert missing == []
@@ -293,7 +293,7 @@ def test_theory_of_the_query_and_of_local_noise_is_computed_again() -> None:
 
 def test_the_truth_of_the_simulation_is_computed_again() -> None:
     made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))["negoescu2023"]
-    extent = Extent(next(record["extent"] for record in made if record["item"] == "fig5"))
+    extent = ComputeExtent(next(record["extent"] for record in made if record["item"] == "fig5"))
     settings, shown = SETTINGS[extent], _published("negoescu2023", "fig5")["theory"]
     for apart in settings.separations:
         distribution = f"separation {apart:g}" if apart else "identical distributions"

@@ -15,17 +15,17 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     CANDIDATES,
     WHITE_BOX,
     MembershipSetting,
-    Method,
+    PrivacyMethod,
 )
 from fl_audit.experiments.reproductions.bernau2019.skewed import skewed_purchases
 from fl_audit.experiments.reproductions.bernau2019.textual_claims import LITTLE_MORE, entropy_gap, trade_sentence
+from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import exponent
 from fl_audit.experiments.reproductions.bernau2021.claims import counted_advantage, exceedance
-from fl_audit.experiments.reproductions.bernau2021.complexities import exponent
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
 from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, InsiderSetting
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.negoescu2023.fits import of_one_component
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import of_one_component
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.statistics.intervals import Interval
 
 ALIKE = "local and central DP trade privacy for accuracy alike"
@@ -46,7 +46,7 @@ def test_local_and_central_dp_are_compared_where_section_6_does_and_as_it_does()
 
 
 def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:
-    settings_ = [MembershipSetting(SKEWED), MembershipSetting(SKEWED, Method.LOCAL, 3.0)]
+    settings_ = [MembershipSetting(SKEWED), MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 3.0)]
     for gain, verdict in ((0.0, ClaimVerdict.UNTESTED), (0.04, ClaimVerdict.HOLDS)):
         runs = [_around(one, 0.6, 0.5) for one in settings_]
         found = [replace(one, areas_of_trials=one.areas_of_trials | {WHITE_BOX: one.areas_of_trials[BLACK_BOX] + gain})

@@ -23,11 +23,11 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     values_of,
 )
 from fl_audit.experiments.reproductions.names import item_names
-from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.reproductions.reproduce import chosen_items
 from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -68,7 +68,7 @@ def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
     ],
 )
 def test_configurations_are_those_of_the_paper(data, records, delta, model, measure) -> None:  # type: ignore[no-untyped-def]
-    config = parse_config(values_of(InsiderSetting(data, LS, B), Extent.FULL, None)).as_dict()
+    config = parse_config(values_of(InsiderSetting(data, LS, B), ComputeExtent.FULL, None)).as_dict()
     assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
     assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
     assert config["training"] | {"momentum": 0} == {
@@ -93,9 +93,9 @@ def test_which_runs_an_item_needs() -> None:
     assert (len(main), len(audit), len(neighbours)) == (12, 24, 16)
     assert len(main & audit) == 6
     assert len(main & neighbours) == 6
-    assert {_trials_of(one, Extent.FULL) for one in audit - main} == {250}
-    assert {_trials_of(one, Extent.FULL) for one in neighbours - main} == {100}
-    assert {_trials_of(one, Extent.FULL) for one in main} == {1000}
+    assert {_trials_of(one, ComputeExtent.FULL) for one in audit - main} == {250}
+    assert {_trials_of(one, ComputeExtent.FULL) for one in neighbours - main} == {100}
+    assert {_trials_of(one, ComputeExtent.FULL) for one in main} == {1000}
     assert sorted({one.belief for one in audit if one.data is MNIST}) == [0.52, 0.75, 0.9, 0.99]
     assert sorted({one.belief for one in audit if one.data is ADULT}) == [0.53, 0.75, 0.9, 0.99]
     assert {one.relation for one in audit} == {B}
@@ -111,7 +111,7 @@ def test_neighbours_of_figure_4() -> None:
     """Three of either kind where a record of MNIST is replaced, which is what the paper drew; else the extremes."""
     third = InsiderSetting(MNIST, LS, B, 0.9, "least-dissimilar", 3)
     assert third in neighbour_settings(ALL)
-    audit = parse_config(values_of(third, Extent.FULL, None)).audit
+    audit = parse_config(values_of(third, ComputeExtent.FULL, None)).audit
     assert (audit.neighbour, audit.neighbour_rank) == ("least-dissimilar", 3)
     further = {(one.data, one.relation) for one in neighbour_settings(ALL) if one.rank > 1}
     assert further == {(MNIST, B)}
@@ -119,7 +119,7 @@ def test_neighbours_of_figure_4() -> None:
 
 def test_the_quick_form_changes_little() -> None:
     for setting in (*main_settings(ALL), *audit_settings(ALL)):
-        full, quick = (parse_config(values_of(setting, extent, None)).as_dict() for extent in Extent)
+        full, quick = (parse_config(values_of(setting, extent, None)).as_dict() for extent in ComputeExtent)
         assert quick["audit"]["trials"] < full["audit"]["trials"] / 8 + 30
         for section, key in (("audit", "trials"), ("audit", "dissimilarity"), ("data", "test-records")):
             del full[section][key], quick[section][key]

@@ -13,7 +13,7 @@ from review.apps import write_app
 from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.clients import OfClients, look_into_clients
+from fl_audit.strategies.review.clients import ClientInspection, look_into_clients
 from fl_audit.strategies.review.strategy_capture import catch
 from fl_audit.verdict.verdict import Verdict
 
@@ -73,7 +73,9 @@ KEPT = (
 )
 
 
-def _looked(directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **parts: str) -> OfClients:
+def _looked(
+    directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **parts: str
+) -> ClientInspection:
     usual = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
     app = read_app(write_app(directory / name, name, SERVER, dedent(CLIENT).format(**(usual | parts))))
     return look_into_clients(app, catch(app, 3, StandIns(app.directory)), 3, data, seconds)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from apps import with_strategy, write_app
 
-from fl_audit.experiments.black_box.isolated_process import Told, run_isolated
+from fl_audit.experiments.black_box.isolated_process import ProcessResult, run_isolated
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held_apart
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
@@ -143,7 +143,7 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 @pytest.mark.long
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
-    told = Told({"result": {}, "lines": [], "report": None}, "was ended by signal 9")
+    told = ProcessResult({"result": {}, "lines": [], "report": None}, "was ended by signal 9")
     monkeypatch.setattr("fl_audit.experiments.black_box.isolated_process.run_isolated", lambda *_, **__: told)
     found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
     assert "was ended by signal 9" in found["result"]["stopped_early"]

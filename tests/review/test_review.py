@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import isolated_process
 from fl_audit.experiments.black_box.review_process import reviewed
@@ -35,11 +35,11 @@ from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
+from fl_audit.strategies.review.client_seats import ClientSeatGrid
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
 from fl_audit.strategies.review.review import Review, _stated, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
-from fl_audit.strategies.review.seating import ClientSeatGrid
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
@@ -479,7 +479,7 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
 ) -> None:
     """A third of the noise shows in the plainest trials already: 93 % are told, and 69 % may be."""
     if not in_full:
-        small = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
+        small = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
         for name in ("_FEWER", "_FEWEST"):
             monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
         monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])

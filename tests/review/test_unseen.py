@@ -12,7 +12,7 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.strategies.black_box.scenarios import BY_NAME
@@ -20,7 +20,7 @@ from fl_audit.strategies.review.app import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel
-from fl_audit.strategies.review.records import of_records
+from fl_audit.strategies.review.record_privacy_mentions import of_records
 from fl_audit.strategies.review.review import Review, _claimed, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.user_modules import collision_words
@@ -168,7 +168,7 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
 def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
+    small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
     for name in ("_FEWER", "_FEWEST"):
         monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
     monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])

@@ -58,7 +58,7 @@ def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     images = draw.integers(0, 256, (24, 32, 32)).astype(np.uint8)
     np.savez(directory / "lfw.npz", x=images, y=np.arange(24) % 2, people=np.array(["one", "two"]))
     return {
-        "name": "fl_audit.experiments.reproductions.bernau2019.faces:lfw",
+        "name": "fl_audit.experiments.reproductions.bernau2019.labeled_faces:lfw",
         "data-dir": str(directory),
         "records": 12,
         "test-records": 4,

@@ -17,12 +17,12 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 QUICK = {"epsilon-star": False, "membership": False}
 
 
-def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: dict[str, object]) -> RunContents:
+def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: dict[str, object]) -> ReportContents:
     changes["audit"] = QUICK | changes.get("audit", {})
     plan = plan_of(training={"rounds": 2, **changes.pop("training", {})}, **changes)
     return run_audit(plan, directory, Engine.LOCAL, resume=resume, with_report=False)

@@ -13,7 +13,7 @@ from fl_audit.arrays import Floats
 from fl_audit.statistics import lower_bounds
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.statistics.split import ScorePart, ScoreSplit, split_scores
+from fl_audit.statistics.score_split import ScorePart, ScoreSplit, split_scores
 from tests.validation.known_mechanisms import MECHANISMS, KnownMechanism, gaussian, subsampled_gaussian
 
 RUNS = 160

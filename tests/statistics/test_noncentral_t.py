@@ -3,7 +3,7 @@ import pytest
 from scipy.special import gammainc, ndtr
 from scipy.stats import nct, t
 
-from fl_audit.statistics.shift import _noncentral_t_cdf, noncentral_t_quantile, noncentrality_at
+from fl_audit.statistics.shift_bound import _noncentral_t_cdf, noncentral_t_quantile, noncentrality_at
 
 
 @pytest.mark.parametrize("degrees", [2, 5, 30, 998, 99_998])

@@ -8,7 +8,7 @@ from scipy.stats import binom, ttest_ind
 
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.shift import detectable_shift, gaussian_shift, gaussian_slope
+from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, gaussian_slope
 
 
 def log_odds(rng: np.random.Generator, mu: float, n1: int, n0: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -11,7 +11,7 @@ from scipy.stats import binom, chi2
 
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.statistics.split import ScoreSplit, number_that_chooses, split_scores
+from fl_audit.statistics.score_split import ScoreSplit, number_that_chooses, split_scores
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = tuple(method for method in BoundMethod if method is not BoundMethod.GAUSSIAN_SHIFT)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_audit.errors import InputError
-from fl_audit.statistics.tradeoff import convex_frontier
+from fl_audit.statistics.pareto_front import convex_frontier
 
 points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=8)
 

@@ -28,8 +28,8 @@ from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.experiments.sweeps.landscape import landscape_figure
 from fl_audit.experiments.sweeps.page import chance_text, fit_text, points_html, sweep_page
 from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
-from fl_audit.experiments.sweeps.tables import UNTRAINED, Utility, choose_utility, models_table, points_table
-from fl_audit.released_model.fits_of_trials import FIT
+from fl_audit.experiments.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
+from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.formatting import number_text
 from fl_audit.report.style import to_png
 from fl_audit.strategies.errors import FederationError
@@ -97,7 +97,7 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
-    assert found.utility is Utility.AUROC
+    assert found.utility is UtilityColumn.AUROC
     page = sweep_page(found, "A sweep")
     assert "privacy.epsilon = 8.0" in page
     assert "training.learning-rate = 0.5" in page
@@ -198,12 +198,12 @@ def test_frontier_and_ranges_of_points() -> None:
             for index in range(2)
         ]
     )  # fmt: skip
-    table = points_table(models, given, Utility.ACCURACY).set_index("point")
+    table = points_table(models, given, UtilityColumn.ACCURACY).set_index("point")
     assert table.loc["epsilon=1.0", ["utility", "utility_low", "utility_high"]].tolist() == [0.6, 0.5, 0.7]
     assert table["on_frontier"].tolist() == [True, False, False]
-    assert choose_utility(models, None) is Utility.ACCURACY
+    assert choose_utility(models, None) is UtilityColumn.ACCURACY
     with pytest.raises(InputError, match="two classes"):
-        choose_utility(models, Utility.AUROC)
+        choose_utility(models, UtilityColumn.AUROC)
 
 
 def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
@@ -225,17 +225,17 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
     both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
     found = [run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
     models = models_table(both, tmp_path)
-    table = points_table(models, both, Utility.ACCURACY)
+    table = points_table(models, both, UtilityColumn.ACCURACY)
     rates = found[0].summary["attacks"]["by_name"]["loss"]
     assert table["attack"].fillna("none").tolist() == ["loss", "none"]
     assert table["attack_auc"][0] == rates["auc"]["value"]
     assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
-    page = points_html(Sweep(models, table, Utility.ACCURACY, Figure()))
+    page = points_html(Sweep(models, table, UtilityColumn.ACCURACY, Figure()))
     assert "Strongest attack" in page
     # What chance reaches stands beside Epsilon*, as in the report of a run.
     untrained = [one.summary["epsilon_star"]["untrained_mean"] for one in found]
     assert models.groupby("point", sort=False)[UNTRAINED].first().tolist() == untrained
-    chance = chance_text(Sweep(models, table, Utility.ACCURACY, Figure()))
+    chance = chance_text(Sweep(models, table, UtilityColumn.ACCURACY, Figure()))
     assert all(number_text(one, 3) in chance for one in untrained)
     assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
@@ -245,7 +245,7 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
 
     def said(**columns: object) -> str:
         models = pd.DataFrame({"point": ["one"] * 4, "epsilon_star": 1.0} | columns)
-        return fit_text(Sweep(models, models, Utility.ACCURACY, Figure()))
+        return fit_text(Sweep(models, models, UtilityColumn.ACCURACY, Figure()))
 
     assert "rejects these in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
     assert "count losses where it rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
@@ -259,20 +259,20 @@ def test_unbounded_models_are_not_drawn() -> None:
         {"point": ["epsilon=1.0"] * 2, "private": True, "epsilon": 1.0, "test_accuracy": [0.5, 0.6],
          "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0, "epsilon_star_cut": 1e-6}
     )  # fmt: skip
-    table = points_table(models, points(1.0)[:1], Utility.ACCURACY)
+    table = points_table(models, points(1.0)[:1], UtilityColumn.ACCURACY)
     assert not table["on_frontier"].any()
-    to_png(landscape_figure(table, models, Utility.ACCURACY, "cost in $ and $$"))
+    to_png(landscape_figure(table, models, UtilityColumn.ACCURACY, "cost in $ and $$"))
 
 
 @pytest.mark.parametrize(
     ("utility", "out", "said"),
     [
-        (Utility.AUROC, "new", "utility auroc needs 2 classes, digits has 10"),
+        (UtilityColumn.AUROC, "new", "utility auroc needs 2 classes, digits has 10"),
         (None, "file/new", "cannot be written to"),
     ],
 )
 def test_what_cannot_work_is_refused_before_training(
-    utility: Utility | None, out: str, said: str, tmp_path: Path
+    utility: UtilityColumn | None, out: str, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=said):

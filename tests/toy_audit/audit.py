@@ -3,7 +3,7 @@
 from typing import Any
 
 from fl_audit.audits.audit import ReleaseQuery
-from fl_audit.audits.common.of_targets import TargetsAudit
+from fl_audit.audits.common.targets_audit import TargetsAudit
 
 
 class FirstTargetAudit(TargetsAudit):

@@ -4,13 +4,13 @@ import numpy as np
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.audit import ClaimedRun
-from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_targets, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.of_run import noise_along
 from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.stored_measurements import noise_along
 from fl_audit.verdict.verdict import Judgement, judge_scores
 
 

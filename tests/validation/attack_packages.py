@@ -28,10 +28,10 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.audits.membership.confidence import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.rmia import RmiaForm, RmiaRule, rmia_scores
-from fl_audit.audits.membership.shadow import AttackModel, ShadowRule, shadow_scores
+from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
+from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.shokri_attack import AttackModel, ShadowSettings, shadow_scores
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
@@ -141,13 +141,13 @@ def _lira(form: LiraForm = LiraForm.ONLINE, spread: LiraSpread = LiraSpread.EACH
     return lambda trained: lira_scores(trained.confidences, trained.membership, form, spread)
 
 
-def _rmia(rule: RmiaRule) -> Scores:
+def _rmia(rule: RmiaSettings) -> Scores:
     return lambda trained: rmia_scores(trained.log_p, trained.population_log_p, trained.membership, rule)
 
 
 def _shadow(model: AttackModel) -> Scores:
     def scores(trained: Trained) -> Floats:
-        answers, rule = log_probabilities(trained.logits), ShadowRule(model)
+        answers, rule = log_probabilities(trained.logits), ShadowSettings(model)
         return shadow_scores(answers, trained.labels, trained.membership, rule, trained.shadows)
 
     return scores
@@ -197,8 +197,8 @@ PACKAGES = (
             _NAME_SHARED, "lira median shared", _SHARED, "theirs takes medians for means, and the divisor is another",
             _changed_lira(median=True, shared=True),
         ),
-        _must_equal("RMIA, online", "rmia online", _rmia(RmiaRule(RmiaForm.ONLINE))),
-        _must_equal("RMIA, offline, a = 1", "rmia offline", _rmia(RmiaRule(slope=1.0))),
+        _must_equal("RMIA, online", "rmia online", _rmia(RmiaSettings(RmiaForm.ONLINE))),
+        _must_equal("RMIA, offline, a = 1", "rmia offline", _rmia(RmiaSettings(slope=1.0))),
     )),
     Package("privacy-tests", "TensorFlow Privacy", PRIVACY_TESTS_SCRIPT, (
         *_MEAN,

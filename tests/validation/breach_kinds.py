@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 from scipy.stats import qmc
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.verdict.family import TestName as T
+from fl_audit.verdict.multiple_testing import TestName as T
 from tests.validation.signal_breaches import (
     Altered,
     TargetRound,

@@ -11,12 +11,12 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
-from fl_audit.verdict.family import TestName, TestResult
-from fl_audit.verdict.messages_of_tests import ToldTest
+from fl_audit.verdict.multiple_testing import TestName, TestResult
 from fl_audit.verdict.noise_estimate import epsilon_limit
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.signal import limit_of_run
 from fl_audit.verdict.verdict import run_family, verdict_on
+from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.breach_kinds import Breach
 from tests.validation.breach_truths import DELTA, MULTIPLIER, ROUNDS, claimed, true_epsilon
 from tests.validation.opened_breaches import OpenedBreach
@@ -86,7 +86,7 @@ def _limit(line: Line) -> str:
     if not line.by:
         return ""
     made: tuple[TestResult, ...] = run_family(line.measured, (TestName(line.by),))[0]
-    return ToldTest(made[0], _WORDS).words.limit if made else ""
+    return TestMessage(made[0], _WORDS).words.limit if made else ""
 
 
 _TITLES = ("breach", "claimed", "true", "verdict", "made-up runs", "real runs", "test", "would have been found",

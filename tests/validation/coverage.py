@@ -63,7 +63,7 @@ class Statement:
 def _of_bound(method: BoundMethod) -> Statement:
     functions: tuple[str, ...] = (f"{_BOUNDS}lower_bounds.epsilon_lower_bound", f"{_BOUNDS}lower_bounds.bound_limit")
     if method is BoundMethod.GAUSSIAN_SHIFT:
-        functions += ("fl_audit.statistics.shift.gaussian_shift",)
+        functions += ("fl_audit.statistics.shift_bound.gaussian_shift",)
     name = f"epsilon at least, {method}"
     is_claimed = method is not BoundMethod.BAYES
     return Statement(name, partial(scores.lower_bounds, method), functions, is_claimed, 1.0 if is_claimed else 0.2)
@@ -123,7 +123,7 @@ STATEMENTS = (
     ),
     Statement("one run, epsilon by cosines", scores.cosines,
               (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding")),
-    Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift.gaussian_slope",)),
+    Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift_bound.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses,
               ("fl_audit.audits.reconstruction.reconstruction.epsilon_of_hits",)),
     Statement("one target of every trial", scores.single_targets, (f"{_MEMBERS}attack_results.epsilon_of_one_target",)),

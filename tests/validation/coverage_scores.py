@@ -20,14 +20,14 @@ from fl_audit.audits.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.audits.reconstruction.reconstruction import epsilon_of_hits
 from fl_audit.federation.membership import Membership
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.released_model.intervals import empirical_interval
 from fl_audit.released_model.mechanism_star import mechanism_lower_bound
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
+from fl_audit.released_model.star_intervals import empirical_interval
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.statistics.roc import area_under_curve, tradeoff_band
-from fl_audit.statistics.shift import gaussian_slope
+from fl_audit.statistics.shift_bound import gaussian_slope
 from tests.validation import known_mechanisms as known
 from tests.validation import membership_releases as releases
 from tests.validation.coverage_distributions import CONFIDENCE, Plays, PrintedStatement, at_least, over

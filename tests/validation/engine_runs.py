@@ -19,7 +19,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
-from fl_audit.experiments.runs.run import HONEST, Parties
+from fl_audit.experiments.runs.run import HONEST, PartyApps
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
@@ -28,8 +28,8 @@ from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.run_measurements import NoiseMeasurements
+from fl_audit.verdict.stored_measurements import measured_in
 from tests.validation.breach_kinds import Breach, NoiseRound
 from tests.validation.signal_breaches import TargetRound
 
@@ -132,7 +132,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
         yield breach_plan(int(rng.integers(2**32)), **merged)
 
 
-def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> NoiseMeasurements:
+def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasurements:
     """Play a temporary run, in one thread, and return the insider's measurements.
 
     Parameters
@@ -146,11 +146,13 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> NoiseMeasurement
     return measured_in(played(plan, parties).run)
 
 
-def parties_of(breach: Breach) -> Parties:
+def parties_of(breach: Breach) -> PartyApps:
     """Return the parties of a real federation with a breach."""
     if breach.unclipped or breach.clip != 1:
         # A server refuses what is longer than clipped records can add up to, as without any clipping it soon is.
-        return Parties(client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
+        return PartyApps(
+            client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped)
+        )
 
     class Broken(DPStrategy):
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
@@ -172,7 +174,7 @@ def parties_of(breach: Breach) -> Parties:
                 drawn = drawn - (drawn * unit).sum(dim=1, keepdim=True) * unit
             return total.mul_(breach.scale).add_(drawn.float())
 
-    return Parties(strategy=Broken)
+    return PartyApps(strategy=Broken)
 
 
 def _target_of(public: Federation, models: Tensor, members: Flags, number: int, key: int) -> TargetRound:

@@ -11,20 +11,20 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import QUICK, Budget
+from fl_audit.audits.black_box.claim_audit import QUICK, TrialBudget
 from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.findings import findings, result_json
 from fl_audit.audits.black_box.transcript import Transcripts
-from fl_audit.audits.canaries.directions import canary_coin, canary_direction
+from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.stored_rounds import CanaryNote
+from fl_audit.audits.canaries.stored_rounds import CanaryReply
 from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.scenarios import FIXES, WORDS
 from fl_audit.strategies.black_box.trial_runner import audit_system
@@ -131,7 +131,7 @@ def _made_up_results(_: Path) -> Any:
         tensors = (("weight", slice(0, 2)), ("bias", slice(2, 3)))
         return Transcripts(steps, steps, direction, zeros, zeros, every, every, numbers, (), ~every, tensors), bits
 
-    claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), Budget(200, (600,), (1.0,), 1, 1, 1)
+    claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), TrialBudget(200, (600,), (1.0,), 1, 1, 1)
     result = audit_claim(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
     return result_json(result, findings(result, WORDS, FIXES))
 
@@ -163,12 +163,12 @@ def _review(directory: Path) -> Any:
 def _live(directory: Path) -> Any:
     """Judge the canaries of 20 rounds of a synthetic training with a tenth of the noise."""
     size, directions, coins = 650, 11, 12
-    watch = TrainingObserver(directory, directions, 1, TrainingTerms("add-remove-client", 1.0, 20), 1e-5)
+    watch = TrainingObserver(directory, directions, 1, StatedReleases("add-remove-client", 1.0, 20), 1e-5)
     draw, model = np.random.default_rng(0), np.zeros(size)
     for number in range(1, 21):
         release = 0.1 * draw.normal(size=size)
         release += canary_coin(coins, number, 0) * canary_direction(directions, number, 0, size)
-        watch.note(number, [model], [model + release], [CanaryNote(0)], 0)
+        watch.note(number, [model], [model + release], [CanaryReply(0)], 0)
         model = model + release
     return json.loads(json.dumps(measure_live(directory, coins).to_json()))
 

@@ -13,15 +13,15 @@ from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreFind
 from fl_audit.audits.identifiability.likelihood_estimates import advantage_from_beliefs
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
-from fl_audit.privacy.log_odds import Truth, log_odds_distribution
-from fl_audit.report.finding import RunContents
+from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
+from fl_audit.report.finding import ReportContents
 from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares
-from fl_audit.verdict.of_run import measured_in
+from fl_audit.verdict.stored_measurements import measured_in
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
@@ -121,7 +121,7 @@ class Scored(_Shown):
 Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
-def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
+def evidence_of(plan: AuditPlan, contents: ReportContents) -> Evidence:
     """Return the evidence of a run.
 
     Parameters
@@ -134,7 +134,7 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
     return _found(plan, contents.run) if plan.public.mechanism.has_exact_llr else _scored(plan, contents)
 
 
-def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
+def _scored(plan: AuditPlan, contents: ReportContents) -> Scored:
     assert plan.guarantee is not None, "every combination guarantees something"
     scores, kept, run = contents.find(ScoreFinding), contents.find(ClientGuarantees), contents.run
     assert scores is not None, "the trials are enough that some are with the record and some without"
@@ -228,6 +228,6 @@ def _distribution_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacenc
     draw = np.random.default_rng(_GENERATOR_SEED)
     parts = [
         log_odds_distribution(events, adjacency, truth).uniforms(run.log_odds[given], draw)
-        for truth, given in ((Truth.PRESENT, run.bits), (Truth.ABSENT, ~run.bits))
+        for truth, given in ((TrueHypothesis.PRESENT, run.bits), (TrueHypothesis.ABSENT, ~run.bits))
     ]
     return float(kstest(np.concatenate(parts), "uniform").pvalue)

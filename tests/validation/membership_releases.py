@@ -15,9 +15,9 @@ from fl_audit.audits.membership.attribute import attribute_guesses, sampled_dist
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.loss import active_scores, loss_scores
 from fl_audit.audits.membership.rates import MembershipRates, membership_rates
-from fl_audit.audits.membership.rmia import RmiaForm, RmiaRule, rmia_scores
-from fl_audit.audits.membership.shadow import AttackModel, ShadowRule, shadow_scores
-from fl_audit.audits.membership.white_box import WhiteBoxRule, known_halves, white_box_scores
+from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
+from fl_audit.audits.membership.shokri_attack import AttackModel, ShadowSettings, shadow_scores
+from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.errors import InputError
 from fl_audit.federation.membership import Membership
@@ -150,7 +150,7 @@ def _lira_of_queries(release: CoinAnswers, shadows: Flags | None) -> Floats:
     return lira_scores(release.confidences[..., np.newaxis] + noise, release.membership, shadows=shadows)
 
 
-def _rmia(rule: RmiaRule) -> Attack:
+def _rmia(rule: RmiaSettings) -> Attack:
     return lambda release, shadows: rmia_scores(
         -release.losses, -np.logaddexp(0, -release.population), release.membership, rule, shadows
     )
@@ -159,7 +159,7 @@ def _rmia(rule: RmiaRule) -> Attack:
 def _shadow(model: AttackModel) -> Attack:
     def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
         coins = release.membership
-        return shadow_scores(release.log_p, np.zeros(coins.targets, np.int64), coins, ShadowRule(model), shadows)
+        return shadow_scores(release.log_p, np.zeros(coins.targets, np.int64), coins, ShadowSettings(model), shadows)
 
     return attack
 
@@ -176,7 +176,7 @@ def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
         labels=np.zeros(coins.targets, dtype=np.int64),
     )
     known = known_halves(coins.trials, coins.targets, np.random.default_rng(0))
-    return white_box_scores(features, coins, known, WhiteBoxRule(steps=_STEPS))
+    return white_box_scores(features, coins, known, WhiteBoxSettings(steps=_STEPS))
 
 
 def _attribute_by_distribution(release: CoinAnswers, shadows: Flags | None) -> Floats:
@@ -207,9 +207,9 @@ ATTACKS: dict[str, Attack] = {
     f"LiRA, online, {_QUERIES} queries": _lira_of_queries,
     "LiRA, offline": _lira(LiraForm.OFFLINE, LiraSpread.EACH),
     "LiRA, offline, shared spread": _lira(LiraForm.OFFLINE, LiraSpread.SHARED),
-    "RMIA, online": _rmia(RmiaRule(RmiaForm.ONLINE)),
-    "RMIA, offline": _rmia(RmiaRule(RmiaForm.OFFLINE)),
-    "RMIA, offline, gamma 2": _rmia(RmiaRule(RmiaForm.OFFLINE, gamma=2.0)),
+    "RMIA, online": _rmia(RmiaSettings(RmiaForm.ONLINE)),
+    "RMIA, offline": _rmia(RmiaSettings(RmiaForm.OFFLINE)),
+    "RMIA, offline, gamma 2": _rmia(RmiaSettings(RmiaForm.OFFLINE, gamma=2.0)),
     "shadow, logistic": _shadow(AttackModel.LOGISTIC),
     "shadow, trees": _shadow(AttackModel.TREES),
     "shadow, network": _shadow(AttackModel.NETWORK),

@@ -30,7 +30,7 @@ from fl_audit.audits.canaries.tradeoff import Guesses
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.statistics.shift import gaussian_shift
+from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
 
 RUNS, QUICK_RUNS = 5000, 300

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from fl_audit.array_packing import pack
 from fl_audit.arrays import Flags, Floats
-from fl_audit.experiments.runs.run import Parties
+from fl_audit.experiments.runs.run import PartyApps
 from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.contributors import Received
+from fl_audit.strategies.contributors import RoundResult
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.family import TestName as T
+from fl_audit.verdict.multiple_testing import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.engine_runs import breach_plan, measured_run
 from tests.validation.synthetic_noise import NoiseSetting, play
@@ -52,7 +52,7 @@ class OpenedBreach:
     def real(self, number: int) -> NoiseMeasurements:
         """Play a real run."""
         assert self.strategy is not None, "not every breach has a real form"
-        return measured_run(breach_plan(number + 1, **self.mechanism), Parties(strategy=self.strategy))
+        return measured_run(breach_plan(number + 1, **self.mechanism), PartyApps(strategy=self.strategy))
 
 
 def measured_of(
@@ -268,7 +268,7 @@ def _with_bits(factor: float, again: bool = False) -> type[DPStrategy]:
 
 
 class _StepBySecret(DPStrategy):
-    def _release(self, batch: TrialBatch, server_round: int, read: Received) -> Array:
+    def _release(self, batch: TrialBatch, server_round: int, read: RoundResult) -> Array:
         super()._release(batch, server_round, read)
         transcript = self.transcripts[batch.name]
         made = transcript.made
@@ -290,7 +290,7 @@ class _LastBitOfRelease(DPStrategy):
 
 
 class _NormOfTrueBits(DPStrategy):
-    def _side_information(self, batch: TrialBatch, server_round: int, read: Received) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
         norms = self.transcripts[batch.name].norms
         side = super()._side_information(batch, server_round, read)
         mechanism = self.public.mechanism

@@ -32,7 +32,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import Reading, finding_text
 from tests.validation.engine_runs import honest_plans
 
@@ -141,7 +141,7 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
         yield name, resolve(parse_config(sections))
 
 
-def texts_of(contents: RunContents) -> dict[str, str]:
+def texts_of(contents: ReportContents) -> dict[str, str]:
     """Return all printed texts of a run, by their places."""
     console = Console(width=400, record=True, file=io.StringIO())
     console.print(summary_table(contents))
@@ -178,7 +178,7 @@ def contradicts(entry: Mapping[str, Any]) -> str:
     return "" if any(said.startswith(word) and holds for word, holds in supported.items()) else text
 
 
-def problems_of(contents: RunContents) -> list[str]:
+def problems_of(contents: ReportContents) -> list[str]:
     """Return faults in the words of an honest run: readings without support, broken, and words of earlier versions.
 
     Parameters

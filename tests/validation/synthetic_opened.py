@@ -12,8 +12,14 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.statistics.lattice import Counted
-from fl_audit.verdict.opened import RESIDUAL, LastBits, Opened, Samples, Shares
+from fl_audit.statistics.exact_counts import RepeatedBinomials
+from fl_audit.verdict.revealed_values import (
+    RESIDUAL,
+    LastBitCounts,
+    NoiseShareProducts,
+    RevealedParticipation,
+    RevealedValues,
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,10 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
     )  # fmt: skip
 
 
-def opened_of(drawn: OpenedDraws) -> Opened:
+def opened_of(drawn: OpenedDraws) -> RevealedValues:
     """Return the challenger's opened values of such draws; the insider is client 1, and knows only its own share."""
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, drawn.setting.rounds, drawn.setting.rate), 1e-2)
-    honest = Opened(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
+    honest = RevealedValues(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
     return replace(
         honest,
         samples=_samples(drawn),
@@ -83,7 +89,7 @@ def opened_of(drawn: OpenedDraws) -> Opened:
     )
 
 
-def _samples(drawn: OpenedDraws) -> Samples:
+def _samples(drawn: OpenedDraws) -> RevealedParticipation:
     taken, setting = drawn.taken[:, :, 1:], drawn.setting
     target, units = drawn.taken[:, :, 0], setting.units - 1
     overlaps = np.zeros(target.shape, dtype=np.int64)
@@ -97,26 +103,26 @@ def _samples(drawn: OpenedDraws) -> Samples:
         _counted(taken[at : at + setting.batch].sum(axis=0), len(taken[at : at + setting.batch]), setting.rate)
         for at in range(0, setting.trials, setting.batch)
     )
-    return Samples(
+    return RevealedParticipation(
         setting.rate, units, taken.sum(axis=2), overlaps, np.array(digests, dtype=np.float64).reshape(target.shape),
         target, of_units, np.arange(1, units + 1), _counted(taken.sum(axis=1), setting.rounds, setting.rate), crowds,
     )  # fmt: skip
 
 
-def _counted(values: Integers, trials: int, rate: float) -> Counted:
-    return Counted(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
+def _counted(values: Integers, trials: int, rate: float) -> RepeatedBinomials:
+    return RepeatedBinomials(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
 
 
-def _shares(drawn: OpenedDraws) -> Shares:
+def _shares(drawn: OpenedDraws) -> NoiseShareProducts:
     """Return products of all shares, and of the sum of those that the insider, client 1, does not know."""
     others = [one for one in range(drawn.setting.clients) if one != 1]
     rows = np.stack([drawn.shares[others].sum(axis=0), *drawn.shares]).reshape(drawn.setting.clients + 1, -1)
-    return Shares(np.arange(RESIDUAL, drawn.setting.clients), rows @ rows.T, rows.shape[1], (1,))
+    return NoiseShareProducts(np.arange(RESIDUAL, drawn.setting.clients), rows @ rows.T, rows.shape[1], (1,))
 
 
-def _last_bits(drawn: OpenedDraws) -> LastBits:
+def _last_bits(drawn: OpenedDraws) -> LastBitCounts:
     sides = [drawn.last_bits[drawn.members], drawn.last_bits[~drawn.members]]
-    return LastBits(
+    return LastBitCounts(
         np.array([int(side.sum()) for side in sides]),
         np.array([side.size for side in sides]),
         np.stack([side.sum(axis=(0, 1)) for side in sides], axis=1),

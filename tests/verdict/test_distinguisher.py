@@ -17,7 +17,7 @@ from scipy.stats import binom, mannwhitneyu
 from fl_audit.verdict import distinguisher as module
 from fl_audit.verdict import trial_features
 from fl_audit.verdict.distinguisher import distinguisher
-from fl_audit.verdict.family import Missing, NotOffered, TestName, TestResult
+from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestNotApplicableError, TestResult
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.trial_features import direction_features, sample_features
 
@@ -108,10 +108,12 @@ def test_trials_in_which_rounding_hides_the_noise_are_left_out_with_their_secret
     assert {column.size for column in sample_features(hidden).values()} == {90}
 
 
-@pytest.mark.parametrize(("with_d", "reason"), [(60, Missing.ONE_SIDE), (41, Missing.TOO_FEW), (19, Missing.TOO_FEW)])
-def test_it_needs_twenty_trials_of_either_side(with_d: int, reason: Missing) -> None:
+@pytest.mark.parametrize(
+    ("with_d", "reason"), [(60, NotTestedReason.ONE_SIDE), (41, NotTestedReason.TOO_FEW), (19, NotTestedReason.TOO_FEW)]
+)
+def test_it_needs_twenty_trials_of_either_side(with_d: int, reason: NotTestedReason) -> None:
     measured = play("", np.random.default_rng(6), trials=60, rounds=2)
-    with pytest.raises(NotOffered, match=reason):
+    with pytest.raises(TestNotApplicableError, match=reason):
         distinguisher(replace(measured, members=np.arange(60) < with_d))
     assert isinstance(distinguisher(replace(measured, members=np.arange(60) < 40)), TestResult)
 
@@ -119,7 +121,7 @@ def test_it_needs_twenty_trials_of_either_side(with_d: int, reason: Missing) -> 
 def test_without_any_noise_measured_it_is_not_offered() -> None:
     measured = play("", np.random.default_rng(6), trials=60, rounds=2)
     silent = replace(measured, sensitivity=np.zeros((60, 2)), residuals=None)
-    with pytest.raises(NotOffered, match=Missing.NOT_MEASURED):
+    with pytest.raises(TestNotApplicableError, match=NotTestedReason.NOT_MEASURED):
         distinguisher(silent)
 
 

@@ -13,13 +13,20 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
 from fl_audit.report.formatting import unit_words
-from fl_audit.statistics.lattice import CountDistribution, Counted, binomial_p, dispersion, sum_tails, table_p
-from fl_audit.verdict.family import OF_OPENED, Missing, NotOffered, TestName
-from fl_audit.verdict.messages_of_tests import ToldTest
-from fl_audit.verdict.opened import Opened, Samples
+from fl_audit.statistics.exact_counts import (
+    CountDistribution,
+    RepeatedBinomials,
+    binomial_p,
+    dispersion,
+    sum_tails,
+    table_p,
+)
+from fl_audit.verdict.multiple_testing import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.participation import epsilon_at_rate, epsilon_without_doubt
+from fl_audit.verdict.revealed_values import RevealedParticipation, RevealedValues
 from fl_audit.verdict.run_measurements import OPENED_TESTS
 from fl_audit.verdict.verdict import run_family
+from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of
 from tests.validation.synthetic_opened import OpenedSetting, draw, opened_of
 
@@ -83,7 +90,7 @@ def test_a_table_of_two_rows_is_hypergeometric() -> None:
 
 def test_counts_that_are_all_alike_spread_too_little() -> None:
     often = np.bincount(np.full(300, 20), minlength=101)
-    found = dispersion([Counted(100, 0.2, often)])
+    found = dispersion([RepeatedBinomials(100, 0.2, often)])
     assert found.ratio == 0
     assert found.lower < 1e-11
     assert found.upper == 1.0
@@ -103,7 +110,7 @@ def test_a_breach_of_what_is_opened_is_found(breach: OpenedBreach) -> None:
         return
     assert {test.name for test in broken} & set(breach.tests)
     for test in broken:
-        assert ToldTest(test, WORDS).sentence.endswith(".")
+        assert TestMessage(test, WORDS).sentence.endswith(".")
 
 
 def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
@@ -113,7 +120,7 @@ def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
     assert test.name is TestName.SAMPLE_SIZES
     assert test.more["claimed"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
     assert test.more["epsilon"] == pytest.approx(epsilon_without_doubt(claim), rel=1e-9)
-    said = ToldTest(test, WORDS).sentence
+    said = TestMessage(test, WORDS).sentence
     assert "epsilon is 3.35 then, where 1.19 is claimed with Poisson amplification" in said
 
 
@@ -136,25 +143,25 @@ def test_another_rate_gives_the_epsilon_of_that_rate() -> None:
 
 
 def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
-    nothing = Opened(np.array([True, False]), is_kept=True)
+    nothing = RevealedValues(np.array([True, False]), is_kept=True)
     reasons = {
-        TestName.SAMPLE_SIZES: Missing.NOT_SAMPLED,
-        TestName.SHARE_PAIRS: Missing.NO_SHARES,
-        TestName.BIT_NOISE: Missing.NO_BITS,
-        TestName.EXACT_STEPS: Missing.NOT_OPENED,
+        TestName.SAMPLE_SIZES: NotTestedReason.NOT_SAMPLED,
+        TestName.SHARE_PAIRS: NotTestedReason.NO_SHARES,
+        TestName.BIT_NOISE: NotTestedReason.NO_BITS,
+        TestName.EXACT_STEPS: NotTestedReason.NOT_OPENED,
     }
     for name, reason in reasons.items():
-        with pytest.raises(NotOffered) as raised:
+        with pytest.raises(TestNotApplicableError) as raised:
             OPENED_TESTS[name](nothing)
         assert raised.value.reason is reason
-    with pytest.raises(NotOffered) as raised:
+    with pytest.raises(TestNotApplicableError) as raised:
         OPENED_TESTS[TestName.SHARE_PAIRS](replace(nothing, has_shares=True))
-    assert raised.value.reason is Missing.UNOPENED_SHARES
+    assert raised.value.reason is NotTestedReason.UNOPENED_SHARES
 
 
 def test_samples_whose_shapes_disagree_are_refused() -> None:
     opened = opened_of(draw(np.random.default_rng(0), SMALL)).samples
-    assert isinstance(opened, Samples)
+    assert isinstance(opened, RevealedParticipation)
     with pytest.raises(InputError, match="overlaps of samples have shape"):
         replace(opened, overlaps=opened.overlaps[:1])
 

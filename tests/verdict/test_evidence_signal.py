@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binom, kstest
 
 from fl_audit.arrays import Floats
-from fl_audit.verdict.family import BESIDE_SCORES, FAMILY_LEVEL, TestName
-from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.multiple_testing import BESIDE_SCORES, FAMILY_LEVEL, TestName
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.signal import drift_along as drift_of_targets
 from fl_audit.verdict.signal import limit_along, limit_of_run, noise_trial_of, signal_of, signal_trial_of
@@ -69,7 +69,7 @@ def test_noise_along_the_target_that_cancels_over_rounds_is_found() -> None:
 def test_noise_of_targets_that_cancels_over_rounds_is_found_from_sums() -> None:
     rng = np.random.default_rng(11)
     squares, count = rng.chisquare(10, 60), np.full(60, 10)
-    along = NoiseAlong(squares, count, np.ones(60, bool), np.zeros(60), np.ones(60))
+    along = NoiseAlongTarget(squares, count, np.ones(60, bool), np.zeros(60), np.ones(60))
     assert noise_trial_of(along).violated
     assert not noise_trial_of(replace(along, sums=math.sqrt(10) * rng.standard_normal(60))).violated
 
@@ -121,7 +121,7 @@ def test_the_power_against_a_count_in_few_trainings_is_about_what_is_said() -> N
     for _ in range(runs):
         noise = rng.standard_normal((trials, 10)) + np.where(rng.random((trials, 1)) < 0.04, 3.5 / math.sqrt(10), 0.0)
         squares, ones = np.square(noise).sum(axis=1), np.ones(trials)
-        along = NoiseAlong(squares, np.full(trials, 10), ones > 0, noise.sum(axis=1), ones)
+        along = NoiseAlongTarget(squares, np.full(trials, 10), ones > 0, noise.sum(axis=1), ones)
         found += signal_trial_of(along).violated
     assert said - 0.1 < found / runs < said + 0.2
 
@@ -132,10 +132,10 @@ def test_targets_of_membership_are_tested_together_and_each_by_itself() -> None:
     noise, members = rng.standard_normal((trials, 5)), rng.random(trials) < 0.5
     lengths = np.where(members, 5 * 0.5, 0.0)
 
-    def along(times: float, of_targets: Floats) -> NoiseAlong:
+    def along(times: float, of_targets: Floats) -> NoiseAlongTarget:
         shifted = noise + np.where(members, (times - 1) * 0.5, 0.0)[:, None]
         squares = np.square(shifted).sum(axis=1)
-        return NoiseAlong(squares, np.full(trials, 5), members, shifted.sum(axis=1), lengths, of_targets)
+        return NoiseAlongTarget(squares, np.full(trials, 5), members, shifted.sum(axis=1), lengths, of_targets)
 
     honest, one = along(1.0, np.zeros(20)), along(1.0, np.eye(20)[3] * 15)
     assert not signal_of(drift_of_targets(honest)).violated

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from fl_audit.errors import InputError
-from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED, Missing, NotOffered, TestName
+from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.noise_copies import (
     _cosine_at,
     _cosine_tail,
@@ -244,7 +244,7 @@ def test_low_bits_that_are_not_offered_say_so() -> None:
     honest = draw_measured(np.random.default_rng(9), 10, 10)
     assert honest.residuals is not None
     missing = dict(run_family(replace(honest, residuals=honest.residuals.without_low_bits()))[1])
-    assert missing[TestName.LOW_BITS] is Missing.ROUNDING
+    assert missing[TestName.LOW_BITS] is NotTestedReason.ROUNDING
 
 
 @pytest.mark.parametrize("step", [0.0, 1e-3, 0.05])
@@ -304,15 +304,15 @@ def test_a_sensitivity_above_the_claim_is_found_and_rounding_is_not() -> None:
 def test_what_cannot_be_tested_says_why() -> None:
     rng = np.random.default_rng(11)
     missing = dict(run_family(draw_measured(rng, 1, 1, silent=0.0))[1])
-    assert missing[TestName.SHARED_OVER_TRIALS] is Missing.ONE_TRIAL
-    assert missing[TestName.SERIAL_CORRELATION] is Missing.ONE_ROUND
-    assert missing[TestName.SECRET_TOTAL] is Missing.ONE_SIDE
-    assert missing[TestName.REPEATED_NOISE] is Missing.TOO_FEW
+    assert missing[TestName.SHARED_OVER_TRIALS] is NotTestedReason.ONE_TRIAL
+    assert missing[TestName.SERIAL_CORRELATION] is NotTestedReason.ONE_ROUND
+    assert missing[TestName.SECRET_TOTAL] is NotTestedReason.ONE_SIDE
+    assert missing[TestName.REPEATED_NOISE] is NotTestedReason.TOO_FEW
     tests, nothing = run_family(replace(draw_measured(rng, 4, 4, silent=1.0), residuals=None))
     assert [test.name for test in tests] == [TestName.SENSITIVITY]
     alone = {TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
     assert set(dict(nothing)) | {TestName.SENSITIVITY} | alone >= set(TestName) - {TestName.DISTINGUISHER}
-    assert dict(nothing)[TestName.NOISE_ALONG_RECORD] is Missing.NO_DIFFERENCE
+    assert dict(nothing)[TestName.NOISE_ALONG_RECORD] is NotTestedReason.NO_DIFFERENCE
 
 
 def test_no_noise_at_all_is_violated_without_a_fault() -> None:
@@ -327,7 +327,7 @@ def test_no_noise_at_all_is_violated_without_a_fault() -> None:
               TestName.NOISE_ROUND}  # fmt: skip
     assert scales <= {test.name for test in tests if test.violated}
     assert all(0 <= test.p_value <= 1 for test in tests)
-    assert dict(missing)[TestName.SHARED_OVER_TRIALS] is Missing.NO_NOISE
+    assert dict(missing)[TestName.SHARED_OVER_TRIALS] is NotTestedReason.NO_NOISE
 
 
 def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
@@ -404,7 +404,7 @@ def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) 
     for level in (0.01, 0.001):
         assert stats.binom.sf(np.sum(p_values < level) - 1, sets, level) > 1e-4
         assert stats.binom.cdf(np.sum(p_values < level), sets, level) > 1e-4
-    with pytest.raises(NotOffered, match="too-few"):
+    with pytest.raises(TestNotApplicableError, match="too-few"):
         joint_places(draw_measured(draw, 2, 10))
 
 
@@ -414,7 +414,7 @@ def test_what_was_not_measured_is_not_called_absent() -> None:
     assert honest.residuals is not None
     missing = dict(run_family(replace(honest, residuals=honest.residuals.of_sides()))[1])
     for name in (TestName.NOISE_TOTAL, TestName.NOISE_ROUND, TestName.DRIFT_ALONG_GRADIENTS, TestName.SECRET_TOTAL):
-        assert missing[name] is Missing.NOT_MEASURED, name
+        assert missing[name] is NotTestedReason.NOT_MEASURED, name
 
 
 def test_of_too_many_trials_some_are_sampled_and_blurred_ones_never(monkeypatch: pytest.MonkeyPatch) -> None:

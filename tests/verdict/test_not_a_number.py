@@ -10,8 +10,8 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.verdict.family import TestName, TestResult, of_looks
-from fl_audit.verdict.noise_scale import NoiseAlong, SquareSum
+from fl_audit.verdict.multiple_testing import TestName, TestResult, of_looks
+from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Verdict, judge, judge_scores, run_family
 
@@ -82,7 +82,7 @@ def test_no_result_has_a_p_value_that_is_none() -> None:
 def test_scores_and_their_noise_are_numbers(value: float) -> None:
     scores, rounds, members = np.linspace(-1, 1, 20), np.full(40, 3), np.arange(40) < 20
     with pytest.raises(InputError, match="a sum of squares of noise is"):
-        judge_scores(scores, scores, GUARANTEE, 0.95, NoiseAlong(np.append(np.ones(39), value), rounds, members))
+        judge_scores(scores, scores, GUARANTEE, 0.95, NoiseAlongTarget(np.append(np.ones(39), value), rounds, members))
     if np.isnan(value):
         with pytest.raises(InputError, match="score 0 of members is nan"):
             judge_scores(np.append(value, scores), scores, GUARANTEE, 0.95)

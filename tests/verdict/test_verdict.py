@@ -15,7 +15,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED, Missing, TestName
+from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName
 from fl_audit.verdict.noise_estimate import (
     breach_ratio,
     epsilon_limit,
@@ -23,7 +23,7 @@ from fl_audit.verdict.noise_estimate import (
     estimate_noise,
     ratio_interval,
 )
-from fl_audit.verdict.noise_scale import NoiseAlong, SquareSum, record_squares, total_squares
+from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum, record_squares, total_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores
 
@@ -78,7 +78,7 @@ def test_more_noise_is_consistent_and_says_what_it_costs() -> None:
 def test_what_the_result_says() -> None:
     result = verdict(draw_measured(np.random.default_rng(4), 100, 10, noise_multiplier=0.4), CLEAR)
     assert (result.verdict, result.level, result.confidence) == ("consistent", 0.001, 0.95)
-    assert result.not_offered == tuple((name, Missing.NOT_OPENED) for name in OF_OPENED)
+    assert result.not_offered == tuple((name, NotTestedReason.NOT_OPENED) for name in OF_OPENED)
     alone = (TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES, *OF_OPENED)
     assert [test.name for test in result.tests] == [name for name in TestName if name not in alone]
     assert result.broken == ()
@@ -217,7 +217,7 @@ def judged_targets(
     draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((trials, rounds))
     log_odds = (each * draws + np.where(is_in, 0.5, -0.5)[:, None] * each**2).sum(axis=1)
     lengths = np.where(is_in, rounds * each, 0.0)
-    along = NoiseAlong(np.sum(draws**2, axis=1), np.full(trials, rounds), is_in, draws.sum(axis=1), lengths)
+    along = NoiseAlongTarget(np.sum(draws**2, axis=1), np.full(trials, rounds), is_in, draws.sum(axis=1), lengths)
     return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, 0.95, along)
 
 
@@ -246,7 +246,7 @@ def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(
 def test_noise_that_could_not_be_measured_leaves_log_odds_open() -> None:
     found = judge_scores(np.zeros(50), np.zeros(50), GUARANTEE, 0.95, noise_along(np.zeros(100), 0))
     assert (found.verdict, found.trials_needed) == (Verdict.INCONCLUSIVE, None)
-    assert dict(found.not_offered)[TestName.NOISE_ALONG_RECORD] is Missing.NO_DIFFERENCE
+    assert dict(found.not_offered)[TestName.NOISE_ALONG_RECORD] is NotTestedReason.NO_DIFFERENCE
 
 
 def test_log_odds_of_a_guarantee_of_epsilon_zero_and_of_coins_that_fell_alike_are_judged_by_their_noise() -> None:
@@ -258,11 +258,11 @@ def test_log_odds_of_a_guarantee_of_epsilon_zero_and_of_coins_that_fell_alike_ar
         assert (found.verdict, found.conclusive) == (expected, True)
         alike = judge_scores(np.zeros(0), rng.random(200), kept, 0.95, noise_along(np.full(200, 5 * noise**2), 5))
         assert alike.verdict is expected
-        assert dict(alike.not_offered)[TestName.SECRET_ALONG_RECORD] is Missing.ONE_SIDE
+        assert dict(alike.not_offered)[TestName.SECRET_ALONG_RECORD] is NotTestedReason.ONE_SIDE
 
 
-def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlong:
-    return NoiseAlong(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
+def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlongTarget:
+    return NoiseAlongTarget(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.live.observer import watched
 
 app = ServerApp()
@@ -24,7 +24,7 @@ def main(grid: Grid, context: Context) -> None:
     out, answering = Path(str(config["out"])), int(config["answering"])
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=answering, min_available_nodes=answering)
     private = DifferentialPrivacyServerSideFixedClipping(averaged, noise * float(config["added"]), 1.0, hospitals)
-    terms = TrainingTerms("add-remove-client", noise, rounds)
+    terms = StatedReleases("add-remove-client", noise, rounds)
     canaries = int(config["canaries"])
     watch = TrainingObserver(out / "canaries", directions=11, canaries=max(canaries, 1), terms=terms, delta=1e-5)
     strategy = watched(private, watch) if canaries else private

@@ -12,14 +12,14 @@ import numpy as np
 from fl_audit.arrays import Floats
 from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
 from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
 from fl_audit.experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
     BLACK_BOX,
     WHITE_BOX,
     MembershipSetting,
-    Method,
+    PrivacyMethod,
 )
 from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
     ACHIEVES_MORE,
@@ -45,14 +45,14 @@ CONFIDENCE = 1 - 0.05 / LOOKS
 """Confidence of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
 
 
-def _claim(played: PlayedData, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
+def _claim(played: DataSetRuns, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
     """Return a claim about some runs of a data set, with the number of trials of the smallest of them."""
     names = tuple(dict.fromkeys(run.setting.name for run in runs))
     return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs),
                       runs=names)  # fmt: skip
 
 
-def _is_attacked(played: PlayedData, attack: str) -> PaperClaim:
+def _is_attacked(played: DataSetRuns, attack: str) -> PaperClaim:
     """Return the premise that an attack finds anything in the original model, which has no kind of privacy."""
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
@@ -61,7 +61,7 @@ def _is_attacked(played: PlayedData, attack: str) -> PaperClaim:
     )  # fmt: skip
 
 
-def _is_learned(played: PlayedData) -> PaperClaim:
+def _is_learned(played: DataSetRuns) -> PaperClaim:
     """Return the premise that the original model does better than guessing, so that there is accuracy to lose."""
     return _claim(
         played, [played.original], section="3", statement="the original model does better than guessing",
@@ -70,7 +70,7 @@ def _is_learned(played: PlayedData) -> PaperClaim:
     )  # fmt: skip
 
 
-def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
+def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 6 that attacks do no better than guessing."""
     for run, attack in product([run for run in played.private if run.setting.is_at_chance], played.attacks):
         yield _claim(
@@ -80,7 +80,7 @@ def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
+def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that white-box access increases the AUC, but only slightly."""
     if WHITE_BOX not in played.attacks:
         return
@@ -97,7 +97,7 @@ def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
     yield claim(statement=LITTLE_MORE, highest=WHITE_BOX_GAIN[1], premises=(more,))
 
 
-def trade(played: PlayedData) -> Iterator[PaperClaim]:
+def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 6 on the AUC under local and central DP at the same accuracy."""
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:
@@ -113,7 +113,7 @@ def trade(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def above_half_on_purchases(played: PlayedData) -> Iterator[PaperClaim]:
+def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claims that the AUC of either attack stays above 1/2 under less noise than section 5.2 names."""
     if played.data.study is not MembershipStudy.PURCHASES:
         return
@@ -129,14 +129,14 @@ def confidence_of_each(runs: int) -> float:
     return 1 - (1 - CONFIDENCE) / runs
 
 
-def baseline_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
+def baseline_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that the black-box attack never leaves the baseline on COLLAB."""
     if played.data.study is MembershipStudy.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
         yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
 
-def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
+def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claims on phi where the AUC reaches one half, as far as sections 5.1 and 5.4 print it."""
     for run in played.private:
         if run.setting.is_at_chance and run.setting == first_at_chance(played, run.setting.method):
@@ -147,7 +147,7 @@ def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
                 yield replace(claim, premises=premises, runs=(run.setting.name,))
 
 
-def first_at_chance(played: PlayedData, method: Method) -> MembershipSetting | None:
+def first_at_chance(played: DataSetRuns, method: PrivacyMethod) -> MembershipSetting | None:
     """Return the setting with the least noise at which section 6 has attacks at chance; None if it was not run.
 
     Parameters
@@ -160,24 +160,24 @@ def first_at_chance(played: PlayedData, method: Method) -> MembershipSetting | N
     return next((run.setting for run in played.of(method) if run.setting.is_at_chance), None)
 
 
-def _is_guessing(played: PlayedData, run: MembershipFindings) -> bool:
+def _is_guessing(played: DataSetRuns, run: MembershipFindings) -> bool:
     """Return whether a model's accuracy is no better than chance, within the margin."""
     return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
-def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
+def _is_spent(played: DataSetRuns, run: MembershipFindings) -> bool:
     """Return whether neither attack nor model is better than chance, so that phi is 1 for every kind of privacy."""
     area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
-def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
+def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
 
     Levels without attack success or accuracy are not informative (`_is_spent`). They are counted among those that hold
     together.
     """
-    for method in (Method.LOCAL, Method.CENTRAL):
+    for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         runs = played.of(method)
         if not runs:
             continue
@@ -206,27 +206,27 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def _mean_phi(played: PlayedData, ahead: int, auc: Floats, accuracy: Floats) -> float:
+def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) -> float:
     """Return the mean phi of the first runs after the original, less that of the others if there are any."""
     found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
 
 
 _HIGHER_PHI = {
-    MembershipStudy.TEXAS: Method.CENTRAL,
-    MembershipStudy.LFW: Method.CENTRAL,
-    MembershipStudy.PURCHASES: Method.LOCAL,
-    MembershipStudy.SKEWED: Method.LOCAL,
+    MembershipStudy.TEXAS: PrivacyMethod.CENTRAL,
+    MembershipStudy.LFW: PrivacyMethod.CENTRAL,
+    MembershipStudy.PURCHASES: PrivacyMethod.LOCAL,
+    MembershipStudy.SKEWED: PrivacyMethod.LOCAL,
 }
 """The kind of privacy with the higher phi, according to section 6."""
 
 
-def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
+def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that phi is higher, on average over levels, for the kind of privacy that the paper names."""
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:
         return
-    worse = Method.LOCAL if better is Method.CENTRAL else Method.CENTRAL
+    worse = PrivacyMethod.LOCAL if better is PrivacyMethod.CENTRAL else PrivacyMethod.CENTRAL
     runs = (played.original, *played.of(better), *played.of(worse))
     attack, statistic = played.of_phi, partial(_mean_phi, played, len(played.of(better)))
     drawn = tradeoffs.curve(runs, attack, _random("order", played, attack))
@@ -238,7 +238,7 @@ def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
     )  # fmt: skip
 
 
-def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
+def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
 
     Levels at which both kinds of privacy leave a model that guesses are not informative. They are counted among those
@@ -259,7 +259,7 @@ def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
     )  # fmt: skip
 
 
-def confidence_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
+def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that models are surer of themselves at epsilon_i = 1 than at all other levels."""
     found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
     if found is not None:
@@ -283,7 +283,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
     return end_by_end(min, [welch_interval(own.confidence, one.confidence, confidence) for one in others])
 
 
-def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
+def majority_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that test accuracy ends at the share of the largest class."""
     if played.data.study is not MembershipStudy.COLLAB:
         return
@@ -296,7 +296,7 @@ def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-TESTS: tuple[Callable[[PlayedData], Iterator[PaperClaim]], ...] = (
+TESTS: tuple[Callable[[DataSetRuns], Iterator[PaperClaim]], ...] = (
     at_chance, above_half_on_purchases, baseline_on_collab, white_over_black, trade, phi_above_one, phi_at_chance,
     order_of_phi, accuracy_on_skewed, confidence_on_skewed, majority_on_collab,
 )  # fmt: skip
@@ -314,12 +314,12 @@ UNTESTED = (
 """Statements that cannot be tested, with the reasons."""
 
 
-def claims_of(played: Sequence[PlayedData]) -> list[PaperClaim]:
+def claims_of(played: Sequence[DataSetRuns]) -> list[PaperClaim]:
     """Return all claims that runs can test, in the order of `TESTS` and of the data sets."""
     return [*closed_forms(), *(claim for test in TESTS for one in played for claim in test(one))]
 
 
-def claims_item(played: Sequence[PlayedData]) -> ItemResult:
+def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
     """Return all claims as a table with its picture."""
     return claims_of_text([*claims_of(played), *UNTESTED], [one.data.title for one in played])
 
@@ -350,5 +350,5 @@ def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
     return claims_table(claims, SECOND_LOOKS, (said, premises), titles)
 
 
-def _random(what: str, played: PlayedData, attack: str) -> np.random.Generator:
+def _random(what: str, played: DataSetRuns, attack: str) -> np.random.Generator:
     return resampling(f"{what} {played.data.key} {attack}")

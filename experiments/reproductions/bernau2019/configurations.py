@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from fl_audit.audits.membership.names import USUAL, Attack
-from fl_audit.audits.membership.shadows import FEWEST, fewest_on_a_side
+from fl_audit.audits.membership.shadow_sums import FEWEST, fewest_on_a_side
 from fl_audit.experiments.reproductions.bernau2019 import settings
-from fl_audit.experiments.reproductions.bernau2019.published import Recipe
-from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.bernau2019.published import Hyperparameters
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.strategies.challenger import SeededChallenger
 
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
@@ -22,7 +22,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two evaluations of the loss where no noise is added; Adam's moments start anew there."""
 
 
-def _seed_of(part: settings.TrialPart, size: settings.Size) -> int:
+def _seed_of(part: settings.ShadowTrials, size: settings.DataSetSize) -> int:
     """Return the seed of a run; it differs between settings and parts, so that no two share coins or noise.
 
     It is the first seed of the run's name whose coins give every target shadow models both with it and without it: with
@@ -40,14 +40,14 @@ def _first_seed(name: str, records: int, trials: int) -> int:
     return seed
 
 
-def all_values(extent: Extent) -> dict[str, Any]:
+def all_values(extent: ComputeExtent) -> dict[str, Any]:
     """Return the settings of the first part of every run, on every data set that may be used, by the run's name."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
-    parts = [settings.TrialPart(setting) for one in data for setting in settings.settings_of(one, extent)]
+    parts = [settings.ShadowTrials(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
 
 
-def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked.
 
     Parameters
@@ -63,7 +63,7 @@ def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting
     seed = _seed_of(part, size)
-    is_central = setting.method is settings.Method.CENTRAL
+    is_central = setting.method is settings.PrivacyMethod.CENTRAL
     training, evaluate_every = _with_noise(data.recipe, size) if is_central else _without_noise(data.recipe, size)
     return {
         "data": {
@@ -97,7 +97,7 @@ def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -
     }
 
 
-def _with_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
+def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
     """Return the training settings of central DP, one step a round, and the rounds between evaluations: an epoch.
 
     Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
@@ -114,7 +114,7 @@ def _with_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], in
     return training, max(1, round(size.records / batch))
 
 
-def _without_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
+def _without_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
     """Return the training settings without central DP: a plain training in one place, a few epochs a round."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
@@ -129,19 +129,19 @@ def _without_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any],
     return training, 1
 
 
-def _privacy(setting: settings.MembershipSetting, size: settings.Size) -> dict[str, Any]:
+def _privacy(setting: settings.MembershipSetting, size: settings.DataSetSize) -> dict[str, Any]:
     data = setting.data
     common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
     match setting.method:
-        case settings.Method.ORIGINAL:
+        case settings.PrivacyMethod.ORIGINAL:
             return common | {"private": False}
-        case settings.Method.CENTRAL:
+        case settings.PrivacyMethod.CENTRAL:
             return common | {
                 "noise-multiplier": setting.level,
                 "clipping-norm": data.recipe.clipping_norm,
                 "accountant": "rdp-classic",
             }
-        case settings.Method.LOCAL:
+        case settings.PrivacyMethod.LOCAL:
             local = {"private": False, "local-randomizer": str(data.local_randomizer), "record-epsilon": setting.level}
             if data.local_randomizer is settings.Randomizer.PIXELS:
                 # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).

@@ -14,9 +14,9 @@ from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIP
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
-from fl_audit.privacy.scores import truth_probability
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 
 SUPPOSED_MEMBERS = 8_000
@@ -62,7 +62,7 @@ class PrintedGuarantee(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: MembershipStudy, recipe: published.Recipe) -> int:
+def _members_of(study: MembershipStudy, recipe: published.Hyperparameters) -> int:
     """Return the number n of training records: stated by the paper, or for Skewed Purchases alone supposed."""
     if recipe.members is None:
         assert study is MembershipStudy.SKEWED, study

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.claims import CONFIDENCE
 from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
-from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, Method
+from fl_audit.experiments.reproductions.bernau2019.runs import BINS, DataSetRuns, MembershipFindings, most_epochs
+from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import (
@@ -27,7 +27,7 @@ from fl_audit.experiments.reproductions.plot_style import (
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 from fl_audit.statistics.intervals import Interval
 
-SIDES = (Method.CENTRAL, Method.LOCAL)
+SIDES = (PrivacyMethod.CENTRAL, PrivacyMethod.LOCAL)
 _LETTERS = {
     "accuracy": ("a", "e"), BLACK_BOX: ("b", "f"), WHITE_BOX: ("c", "g"), "phi": ("d", "h"),
     "roc": ("i", "j"), "trade-off": ("k", "k"),
@@ -47,8 +47,8 @@ _CLASS_LOOKS = (
 )
 """Forms of a data set with different numbers of classes, in the order in which they are drawn."""
 _METHOD_LOOKS = {
-    Method.CENTRAL: CurveLook("central DP", "#12426e", "#b9d0e6", "-", "o", ""),
-    Method.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
+    PrivacyMethod.CENTRAL: CurveLook("central DP", "#12426e", "#b9d0e6", "-", "o", ""),
+    PrivacyMethod.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 _LEVEL_LOOKS = (
     ("#1a1a1a", "-"), ("#12426e", "--"), ("#b35806", "-."), ("#1b7837", ":"), ("#762a83", "-"), ("#7f7f7f", "--"),
@@ -58,7 +58,7 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResult:
+def figure_of(study: MembershipStudy, played: Sequence[DataSetRuns]) -> ItemResult:
     """Return the figure of a data set, with central DP on the left and local DP on the right.
 
     Parameters
@@ -97,7 +97,7 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
     )
 
 
-def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
+def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
     """Yield the measurements on one data set: accuracies, epochs, every attack, phi."""
     for run in played.runs:
         train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
@@ -130,7 +130,7 @@ def _printed_accuracy(setting: settings.MembershipSetting) -> float:
     column = TABLE_3.get((setting.data.study, setting.data.classes))
     if column is None:
         return np.nan
-    return (column.local if setting.method is Method.LOCAL else column.central)[setting.position]
+    return (column.local if setting.method is PrivacyMethod.LOCAL else column.central)[setting.position]
 
 
 def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
@@ -145,7 +145,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 
 
 def _forms(
-    played: Sequence[PlayedData], method: Method
+    played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
     """Yield for each form of a data set its runs on one side, their positions, their style and the form's name."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
@@ -153,7 +153,7 @@ def _forms(
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
 
 
-def _accuracies(axes: Axes, played: Sequence[PlayedData], method: Method) -> None:
+def _accuracies(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> None:
     for runs, places, look, name in _forms(played, method):
         draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, name)
         axes.plot(
@@ -167,7 +167,7 @@ def _accuracies(axes: Axes, played: Sequence[PlayedData], method: Method) -> Non
     _finish(axes, "accuracy", method, "Accuracy: test, training (open)", played)
 
 
-def _areas(axes: Axes, played: Sequence[PlayedData], method: Method, attack: str) -> None:
+def _areas(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod, attack: str) -> None:
     if not any(attack in run.areas_of_trials for one in played for run in one.side(method)):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
@@ -181,13 +181,13 @@ def _areas(axes: Axes, played: Sequence[PlayedData], method: Method, attack: str
     _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", played)
 
 
-def _phis(axes: Axes, played: Sequence[PlayedData], method: Method) -> None:
+def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for (original, *private), places, look, name in _forms(played, method):
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_trials else BLACK_BOX
         if private:
             draw_measured(axes, places[1:], [phi(original, run, attack) for run in private], look, name)
-    printed = PHI_AT_CHANCE.get(played[0].data.study, (None, None))[method is Method.CENTRAL]
+    printed = PHI_AT_CHANCE.get(played[0].data.study, (None, None))[method is PrivacyMethod.CENTRAL]
     if printed is not None:
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
         axes.annotate(
@@ -198,7 +198,7 @@ def _phis(axes: Axes, played: Sequence[PlayedData], method: Method) -> None:
     _finish(axes, "phi", method, "phi", played)
 
 
-def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequence[PlayedData]) -> None:
+def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
     """Name a panel over epsilon; all such panels of a side have the same axis, also where phi is not defined."""
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
@@ -208,7 +208,7 @@ def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequenc
     finish_axes(axes, f"({letter}) {y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
 
 
-def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack: str) -> None:
+def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: PrivacyMethod, attack: str) -> None:
     letter = _LETTERS["roc"][SIDES.index(method)]
     if not any(attack in run.areas_of_trials for run in runs):
         empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
@@ -216,14 +216,14 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
         curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
-        name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
+        name = "no DP" if run.setting.method is PrivacyMethod.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
 
 
-def _tradeoff(axes: Axes, played: PlayedData, attack: str) -> None:
+def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     if not any(attack in run.areas_of_trials for run in played.runs):
         empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
@@ -262,7 +262,7 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
     finish_axes(axes, title, "Largest confidence", "Targets, %")
 
 
-def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:
+def _remarks(study: MembershipStudy, played: Sequence[DataSetRuns]) -> Iterator[str]:
     for one in played:
         size, trials = one.original.config, [run.trials for run in one.runs]
         alike = min(trials) == max(trials)
@@ -325,7 +325,7 @@ _ADVERSARY_LOOKS = {
 }
 
 
-def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
+def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
     """Return the AUC of each adversary by epsilon of central DP, on the same trials, and the differences."""
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
@@ -354,7 +354,7 @@ def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
     )
 
 
-def _draw_adversaries(axes: Axes, played: PlayedData) -> None:
+def _draw_adversaries(axes: Axes, played: DataSetRuns) -> None:
     central = [run for run in played.central if settings.INSIDER in run.areas_of_trials]
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for attack, look in _ADVERSARY_LOOKS.items():
@@ -365,7 +365,7 @@ def _draw_adversaries(axes: Axes, played: PlayedData) -> None:
     axes.set_xscale("log")
 
 
-def _adversary_rows(played: PlayedData) -> Iterator[ItemRow]:
+def _adversary_rows(played: DataSetRuns) -> Iterator[ItemRow]:
     for run in played.central:
         if settings.INSIDER not in run.areas_of_trials:
             continue

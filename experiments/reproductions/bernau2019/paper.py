@@ -14,10 +14,17 @@ from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_it
 from fl_audit.experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.rejudging import rejudge
-from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
-from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, TrialPart
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings, most_epochs
+from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrials
 from fl_audit.experiments.reproductions.claims import verdicts_said
-from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.reproductions.papers import (
+    ComputeExtent,
+    ItemContext,
+    ItemResult,
+    Paper,
+    PaperItem,
+    PaperResults,
+)
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.plurals import plural
@@ -32,10 +39,10 @@ _NO_FACES = (
 
 
 @dataclass(frozen=True)
-class MembershipItem(Item):
+class MembershipItem(PaperItem):
     """A table or figure, with the data sets whose runs it shows; without any it needs none."""
 
-    build: Callable[[Sequence[PlayedData]], ItemResult]
+    build: Callable[[Sequence[DataSetRuns]], ItemResult]
     studies: tuple[MembershipStudy, ...] = ()
 
     def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
@@ -62,7 +69,7 @@ _ITEMS = (
 )
 
 
-def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
+def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults:
     """Make items from runs that are carried out once for all of them."""
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
@@ -76,22 +83,22 @@ def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     makeable = [item for item in items if not item.studies or item.data_of(data)]
     others = [item for item in items if item not in makeable]
     results = tuple((item, _made(item, played, context)) for item in makeable)
-    return MadeItems(
+    return PaperResults(
         results,
         tuple(f"{item.title}: left out, {_why(item, found, context.extent)}" for item in others),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
-        (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
+        (QUICK_WARNING,) if context.extent is ComputeExtent.QUICK and runs else (),
         _played(runs),
         _opening(played, results),
     )
 
 
-def _made(item: MembershipItem, played: Sequence[PlayedData], context: Context) -> ItemResult:
+def _made(item: MembershipItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
     """Return an item with the duration of its runs."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
-    parts = {TrialPart(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
+    parts = {ShadowTrials(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
     spent = spent_on({context.runs / part.name: trials for part, trials in parts.items()})
     return replace(item.build(own), spent=spent)
 
@@ -108,11 +115,11 @@ PAPER = Paper(
 )
 
 
-def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent: Extent) -> str:
+def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent: ComputeExtent) -> str:
     return f"not played in the {extent} form" if item.data_of(found) else "its data are not there"
 
 
-def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
+def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
     """Return a sentence on the agreement with the paper, and on untestable claims; empty if counts suffice."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:

@@ -10,15 +10,15 @@ from fl_audit.arrays import Floats
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.claims import LOOKS, claims_of
-from fl_audit.experiments.reproductions.bernau2019.runs import PlayedData, play_parts, played_of
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, play_parts, played_of
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipData,
     MembershipSetting,
-    TrialPart,
+    ShadowTrials,
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import cores, seconds_of
 
 PLAN = "plan.json"
@@ -31,7 +31,7 @@ because some stay open with the trials that they seem to need.
 Parts = dict[str, int]  # number of parts of each setting, by its name
 
 
-def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[PlayedData]:
+def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> list[DataSetRuns]:
     """Carry out the planned runs that are not finished yet, and read the results of all settings.
 
     Every setting is played once. Then, in the full form, claims that are not decided are given the trials that they
@@ -57,7 +57,7 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
     """
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
     plans = _read(context.runs / PLAN) or [{setting.name: 1 for setting in settings}]
-    adding = adding and context.extent is Extent.FULL and bool(settings)
+    adding = adding and context.extent is ComputeExtent.FULL and bool(settings)
     played = _played(data, plans[0] if adding else plans[-1], context)
     for look in range(1, LOOKS if adding else 1):
         if look == len(plans):
@@ -132,16 +132,16 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
     return {run: ceil(count - 1e-9) for run, count in zip(claim.runs, own * times(high), strict=True)}
 
 
-def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> list[PlayedData]:
+def _played(data: Sequence[MembershipData], plan: Parts, context: ItemContext) -> list[DataSetRuns]:
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
-    parts = [TrialPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+    parts = [ShadowTrials(one, number) for one in settings for number in range(plan.get(one.name, 1))]
     runs = play_parts(parts, context)
     return [played_of(one, runs) for one in data]
 
 
-def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
+def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
     """Return the duration of the first part of each setting; 0 if it has not run yet."""
-    found = {one.name: seconds_of(context.runs / TrialPart(one).name) for one in settings}
+    found = {one.name: seconds_of(context.runs / ShadowTrials(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 
 

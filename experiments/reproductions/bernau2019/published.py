@@ -50,7 +50,7 @@ TABLE_2 = {
 }
 
 
-class Recipe(NamedTuple):
+class Hyperparameters(NamedTuple):
     """The hyper-parameters of a column of Table 3; those of local DP are the original ones.
 
     `members` is n, the number of training records of the target model, as in section 4; None where it is not stated.
@@ -66,17 +66,17 @@ class Recipe(NamedTuple):
     clipping_norm: float
 
 
-def _faces(members: int, central_rate: float) -> Recipe:
-    return Recipe(members, 0.001, central_rate, 32, 16, 30, 110, 3.0)
+def _faces(members: int, central_rate: float) -> Hyperparameters:
+    return Hyperparameters(members, 0.001, central_rate, 32, 16, 30, 110, 3.0)
 
 
-_TEXAS = Recipe(10_000, 0.01, 0.01, 128, 128, 200, 1000, 4.0)
-_PURCHASES = Recipe(8_000, 0.001, 0.01, 128, 128, 200, 200, 4.0)
-_SKEWED = Recipe(None, 0.001, 0.001, 100, 100, 200, 200, 4.0)
-RECIPES: dict[tuple[MembershipStudy, int], Recipe] = {
+_TEXAS = Hyperparameters(10_000, 0.01, 0.01, 128, 128, 200, 1000, 4.0)
+_PURCHASES = Hyperparameters(8_000, 0.001, 0.01, 128, 128, 200, 200, 4.0)
+_SKEWED = Hyperparameters(None, 0.001, 0.001, 100, 100, 200, 200, 4.0)
+RECIPES: dict[tuple[MembershipStudy, int], Hyperparameters] = {
     **{(MembershipStudy.TEXAS, classes): _TEXAS for classes in TABLE_2[MembershipStudy.TEXAS].classes},
     **{(MembershipStudy.PURCHASES, classes): _PURCHASES for classes in TABLE_2[MembershipStudy.PURCHASES].classes},
-    (MembershipStudy.COLLAB, 3): Recipe(2_500, 0.0001, 0.001, 50, 50, 300, 100, 3.0),
+    (MembershipStudy.COLLAB, 3): Hyperparameters(2_500, 0.0001, 0.001, 50, 50, 300, 100, 3.0),
     (MembershipStudy.LFW, 20): _faces(368, 0.001),
     (MembershipStudy.LFW, 50): _faces(544, 0.0008),
     (MembershipStudy.LFW, 100): _faces(720, 0.0008),

@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     MembershipData,
     MembershipSetting,
-    Method,
+    PrivacyMethod,
     settings_of,
 )
 from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
@@ -34,7 +34,7 @@ from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
-from fl_audit.experiments.reproductions.papers import Extent, ItemResult, ItemRow, Published
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, ItemRow, Published
 from fl_audit.experiments.reproductions.statistics import end_by_end
 from fl_audit.statistics.intervals import Interval
 
@@ -90,7 +90,7 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
     if figure is None or figure not in published.tables:
         return
     rows = {(row.setting, row.quantity): row for row in published.rows(figure)}
-    played = [one for one in settings_of(data, Extent.FULL) if (one.label, ATTACK_NAMES[BLACK_BOX]) in rows]
+    played = [one for one in settings_of(data, ComputeExtent.FULL) if (one.label, ATTACK_NAMES[BLACK_BOX]) in rows]
 
     def areas(attack: str, chosen: list[MembershipSetting]) -> list[Interval]:
         own = [rows[one.label, ATTACK_NAMES[attack]] for one in chosen]
@@ -103,9 +103,9 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
         yield black_box_baseline(data.title, areas(BLACK_BOX, played), trials(played))
     if data.study is MembershipStudy.PURCHASES:
         for attack, until in UNTIL_Z.items():
-            weaker = [one for one in played if one.method is Method.CENTRAL and one.level < until]
+            weaker = [one for one in played if one.method is PrivacyMethod.CENTRAL and one.level < until]
             yield above_half(attack, data.title, end_by_end(min, areas(attack, weaker)), trials(weaker))
-    for method in (Method.LOCAL, Method.CENTRAL):
+    for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         first = next((one for one in played if one.method is method and one.is_at_chance), None)
         row = None if first is None else rows.get((first.label, "phi, white-box"))
         if first is None or row is None:

@@ -18,8 +18,8 @@ from fl_audit.audits.membership.rates import RocCurve, _areas_between_trials, ro
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
-from fl_audit.experiments.reproductions.papers import Context
+from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, PrivacyMethod
+from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.config import RunConfig
@@ -35,7 +35,7 @@ _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves 
 
 
 @dataclass(frozen=True)
-class Called:
+class AttackConfidences:
     """The confidence of models in targets' true records, by the black-box attack's call: members, then others."""
 
     counts: Integers  # targets by the largest confidence, in `BINS`, (2, bins)
@@ -55,7 +55,7 @@ class MembershipFindings:
     test_accuracy: Floats  # share of the test records that the model of each trial classifies right, (trials,)
     chosen_epoch: Floats  # after how many passes each trial's model was taken, (trials,)
     confidence: Floats  # mean over targets of the model's largest confidence in their true records, (trials,)
-    called: Called | None  # None without the black-box attack
+    called: AttackConfidences | None  # None without the black-box attack
     # AUC of the loss in each trial of members against *test* records, as the paper asks, (trials,). None where test
     # records have the distribution of the targets, so that it makes no difference.
     areas_against_test: Floats | None = None
@@ -70,18 +70,18 @@ class MembershipFindings:
     def epsilon(self) -> float:
         """Epsilon of a record as in the paper: counted over values, or by its accountant; infinite without DP."""
         match self.setting.method:
-            case Method.ORIGINAL:
+            case PrivacyMethod.ORIGINAL:
                 return inf
-            case Method.LOCAL:
+            case PrivacyMethod.LOCAL:
                 return self.setting.data.values * self.setting.level
-            case Method.CENTRAL:
+            case PrivacyMethod.CENTRAL:
                 return float(self.summary["guarantee"]["epsilon"])
             case _:
                 assert_never(self.setting.method)
 
 
 @dataclass(frozen=True)
-class PlayedData:
+class DataSetRuns:
     """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
 
     data: settings.MembershipData
@@ -109,16 +109,16 @@ class PlayedData:
         """The attack from which phi is computed, the white-box one as in the paper."""
         return self.attacks[-1]
 
-    def of(self, method: Method) -> tuple[MembershipFindings, ...]:
+    def of(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
         """Return the runs under one kind of privacy."""
-        return self.local if method is Method.LOCAL else self.central
+        return self.local if method is PrivacyMethod.LOCAL else self.central
 
-    def side(self, method: Method) -> tuple[MembershipFindings, ...]:
+    def side(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
         """Return the original run and those under one kind of privacy."""
         return (self.original, *self.of(method))
 
 
-def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> PlayedData:
+def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> DataSetRuns:
     """Return the runs of one data set, those under either kind of privacy with falling epsilon.
 
     Parameters
@@ -129,8 +129,10 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
         Findings of the runs on all data sets, in any order.
     """
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
-    local, central = (tuple(run for run in own if run.setting.method is one) for one in (Method.LOCAL, Method.CENTRAL))
-    return PlayedData(data, own[0], local, central)
+    local, central = (
+        tuple(run for run in own if run.setting.method is one) for one in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
+    )
+    return DataSetRuns(data, own[0], local, central)
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
@@ -155,17 +157,17 @@ def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
 _BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
 
 
-def _called_together(parts: Sequence[Called]) -> Called | None:
+def _called_together(parts: Sequence[AttackConfidences]) -> AttackConfidences | None:
     if not parts:
         return None
     counts = np.sum([one.counts for one in parts], axis=0)
     sums = np.nansum([one.counts.sum(axis=1) * one.means for one in parts], axis=0)
     with np.errstate(invalid="ignore"):
-        return Called(counts, sums / counts.sum(axis=1))
+        return AttackConfidences(counts, sums / counts.sum(axis=1))
 
 
 def _reduced(
-    part: settings.TrialPart,
+    part: settings.ShadowTrials,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: Membership,
@@ -183,7 +185,7 @@ def _reduced(
     if BLACK_BOX in scores:
         of_members = scores[BLACK_BOX] > 0  # log-odds of membership
         kinds = [confidence[chosen] for chosen in (of_members, ~of_members)]
-        called = Called(
+        called = AttackConfidences(
             np.stack([np.histogram(values, BINS)[0] for values in kinds]),
             np.array([values.mean() if values.size else nan for values in kinds]),
         )
@@ -214,7 +216,7 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[settings.TrialPart], context: Context) -> list[MembershipFindings]:
+def play_parts(parts: Iterable[settings.ShadowTrials], context: ItemContext) -> list[MembershipFindings]:
     """Carry out the unfinished parts, and return the results of each setting, over all of its parts.
 
     Parameters
@@ -240,7 +242,7 @@ def play_parts(parts: Iterable[settings.TrialPart], context: Context) -> list[Me
     return [joined(found) for found in of.values()]
 
 
-def _read_part(part: settings.TrialPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def _read_part(part: settings.ShadowTrials, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read the results of a finished part."""
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
@@ -269,7 +271,7 @@ def _read_part(part: settings.TrialPart, config: RunConfig, run: RunDirectory) -
 
 
 def _areas_against_test(
-    part: settings.TrialPart,
+    part: settings.ShadowTrials,
     run: RunDirectory,
     federation: LoadedFederation,
     targets: pd.DataFrame,

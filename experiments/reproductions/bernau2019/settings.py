@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from fl_audit.experiments.reproductions.bernau2019 import published
 from fl_audit.experiments.reproductions.bernau2019.models import SMALL_FACES
 from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
-from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
@@ -27,7 +27,7 @@ REPETITIONS = 5
 """The paper repeats each experiment five times. Every trial is such a repetition, as all others are its shadows."""
 
 
-class Method(StrEnum):
+class PrivacyMethod(StrEnum):
     """A kind of privacy."""
 
     ORIGINAL = "original"
@@ -44,7 +44,7 @@ class Randomizer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Size:
+class DataSetSize:
     """The size of a data set in a form of the reproduction."""
 
     records: int  # targets, of which half are members on average
@@ -67,13 +67,13 @@ class MembershipData:
     model: str
     column: int  # the column of Table 3 whose hyper-parameters are used
     values: int  # values in a record, as the paper counts them for epsilon of local DP
-    full: Size  # size of the full form
-    quick: Size | None = None  # size of the quick form; None leaves the data set out of it
+    full: DataSetSize  # size of the full form
+    quick: DataSetSize | None = None  # size of the quick form; None leaves the data set out of it
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # more settings of `[data]`
     rates: tuple[float, float] | None = None  # learning rates without and with central DP, None for those of Table 3
 
     @property
-    def recipe(self) -> published.Recipe:
+    def recipe(self) -> published.Hyperparameters:
         """The hyper-parameters of Table 3, with learning rates of our own where the model is another."""
         recipe = RECIPES[self.study, self.column]
         return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
@@ -97,9 +97,9 @@ class MembershipData:
             case _:
                 assert_never(self.study)
 
-    def size(self, extent: Extent) -> Size | None:
+    def size(self, extent: ComputeExtent) -> DataSetSize | None:
         """Return the size of a form; None if it leaves the data set out."""
-        return self.full if extent is Extent.FULL else self.quick
+        return self.full if extent is ComputeExtent.FULL else self.quick
 
 
 _FEW = (0, 4)  # the levels of the quick form
@@ -111,24 +111,27 @@ def _skewed(classes: int) -> MembershipData:
     return MembershipData(
         MembershipStudy.SKEWED, f"{_HERE}.skewed:skewed_purchases", f"Skewed Purchases, {classes} classes", classes,
         "dense-128", classes, 600,
-        Size(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
-        Size(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
+        DataSetSize(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
+        DataSetSize(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
     )  # fmt: skip
 
 
 _PURCHASES_LOCATION = MembershipData(
-    MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(800, 48, 40),
-    Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
+    MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
+    DataSetSize(800, 48, 40),
+    DataSetSize(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
 )  # fmt: skip
 _TEXAS_LOCATION = MembershipData(
-    MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
+    MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
+    DataSetSize(800, 20, 24),
     rates=(0.001, 0.001),  # the rate of Table 3, .01, is Texas's with 6,169 features
 )  # fmt: skip
 COLLAB = MembershipData(
     MembershipStudy.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
-    Size(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
-    Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.003, 0.003),
+    DataSetSize(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
+    DataSetSize(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64},
+    rates=(0.003, 0.003),
 )  # fmt: skip
 
 
@@ -138,8 +141,10 @@ def _faces(people: int) -> MembershipData:
     return MembershipData(
         MembershipStudy.LFW, f"{_HERE}.faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
         people, 64 * 64,
-        Size(2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW),
-        Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
+        DataSetSize(
+            2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW
+        ),
+        DataSetSize(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
         # A small network from random weights needs larger steps than the last layer of a trained one.
         {"classes": people}, rates=(0.003, 0.003),
     )  # fmt: skip
@@ -148,7 +153,7 @@ def _faces(people: int) -> MembershipData:
 def _published(study: MembershipStudy, name: str, model: str, classes: int) -> MembershipData:
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
     assert recipe.members is not None, study
-    size = Size(2 * recipe.members, recipe.epochs, recipe.central_epochs)
+    size = DataSetSize(2 * recipe.members, recipe.epochs, recipe.central_epochs)
     return MembershipData(study, f"{_HERE}.class_counts:{name}", title, classes, model, classes, TABLE_2[study].values,
                           size, options={"classes": classes})  # fmt: skip
 
@@ -173,24 +178,24 @@ class MembershipSetting:
     """One run: a data set under one kind of privacy at one level."""
 
     data: MembershipData  # the data set
-    method: Method = Method.ORIGINAL  # the kind of privacy
+    method: PrivacyMethod = PrivacyMethod.ORIGINAL  # the kind of privacy
     level: float = 0.0  # epsilon_i of local DP, z of central DP, 0 of the original model
 
     @property
     def name(self) -> str:
         """Name of the run's directory."""
         method = str(self.method).lower()
-        return f"{self.data.key}-{method}" + ("" if self.method is Method.ORIGINAL else f"-{self.level:g}")
+        return f"{self.data.key}-{method}" + ("" if self.method is PrivacyMethod.ORIGINAL else f"-{self.level:g}")
 
     @property
     def label(self) -> str:
         """Name in tables."""
         match self.method:
-            case Method.ORIGINAL:
+            case PrivacyMethod.ORIGINAL:
                 return f"{self.data.title}, original"
-            case Method.LOCAL:
+            case PrivacyMethod.LOCAL:
                 return f"{self.data.title}, LDP, epsilon_i {self.level:g}"
-            case Method.CENTRAL:
+            case PrivacyMethod.CENTRAL:
                 return f"{self.data.title}, CDP, z {self.level:g}"
             case _:
                 assert_never(self.method)
@@ -199,11 +204,11 @@ class MembershipSetting:
     def position(self) -> int:
         """Its place in the paper's lists: 0 for the original model, then 1 to 5 with falling epsilon."""
         match self.method:
-            case Method.ORIGINAL:
+            case PrivacyMethod.ORIGINAL:
                 return 0
-            case Method.LOCAL:
+            case PrivacyMethod.LOCAL:
                 return 1 + published.record_epsilons(self.data.study).index(self.level)
-            case Method.CENTRAL:
+            case PrivacyMethod.CENTRAL:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
             case _:
                 assert_never(self.method)
@@ -212,11 +217,11 @@ class MembershipSetting:
     def is_at_chance(self) -> bool:
         """Whether section 6 has attacks on it no better than chance."""
         local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
-        return self.level in {Method.LOCAL: (local,), Method.CENTRAL: central}.get(self.method, ())
+        return self.level in {PrivacyMethod.LOCAL: (local,), PrivacyMethod.CENTRAL: central}.get(self.method, ())
 
 
 @dataclass(frozen=True)
-class TrialPart:
+class ShadowTrials:
     """A run: some trials of a setting, which are the shadow models of each other and of no others.
 
     All parts have equally many trials, and thereby equally strong attacks: their trials are alike and can be counted
@@ -237,7 +242,7 @@ class TrialPart:
         return f"{self.setting.label}, part {self.number + 1}"
 
 
-def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting, ...]:
+def settings_of(data: MembershipData, extent: ComputeExtent) -> tuple[MembershipSetting, ...]:
     """Return the runs on a data set: the original model, then local and central DP with falling epsilon.
 
     Parameters
@@ -251,7 +256,8 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
     if size is None:
         return ()
     local = (
-        MembershipSetting(data, Method.LOCAL, published.record_epsilons(data.study)[level]) for level in size.levels
+        MembershipSetting(data, PrivacyMethod.LOCAL, published.record_epsilons(data.study)[level])
+        for level in size.levels
     )
-    central = (MembershipSetting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
+    central = (MembershipSetting(data, PrivacyMethod.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
     return (MembershipSetting(data), *local, *central)

@@ -21,7 +21,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     WHITE_BOX,
     MembershipData,
     MembershipSetting,
-    Method,
+    PrivacyMethod,
 )
 from fl_audit.experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
 from fl_audit.experiments.reproductions.claims import PaperClaim, exact
@@ -39,7 +39,7 @@ ABOUT = 0.1
 _FEW_CLASSES = (10, 20)
 
 
-class TradeSentence(NamedTuple):
+class AucDifferenceClaim(NamedTuple):
     """The statement of section 6 on the AUC under local DP minus that under central DP at the same accuracy."""
 
     statement: str
@@ -47,15 +47,15 @@ class TradeSentence(NamedTuple):
     highest: float
 
 
-def trade_sentence(data: MembershipData) -> TradeSentence | None:
+def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
     """Return the statement of section 6 on local against central DP on a data set; None where it has none.
 
     Local DP trades strictly better "on the smaller classification tasks", Purchases and Skewed Purchases with 10 and 20
     classes; on Purchases with more classes, LFW and Texas both trade alike. Of COLLAB, and of Skewed Purchases with
     more classes, the section says nothing.
     """
-    alike_there = TradeSentence("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
-    better = TradeSentence("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
+    alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
+    better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
     match data.study:
         case MembershipStudy.TEXAS | MembershipStudy.LFW:
             return alike_there
@@ -117,7 +117,7 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
     trials
         Number of trials that were run at this setting.
     """
-    printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is Method.CENTRAL]
+    printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is PrivacyMethod.CENTRAL]
     if printed is None:
         return None
     section = "5.1" if setting.data.study is MembershipStudy.TEXAS else "5.4"

@@ -21,7 +21,7 @@ from fl_audit.experiments.reproductions.bernau2021.published import (
     TABLE_2,
     published_repetitions,
 )
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played
+from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
@@ -30,8 +30,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     audit_settings,
 )
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 from fl_audit.statistics.intervals import Interval
 
@@ -47,7 +47,7 @@ _MEMBERSHIP_LOOKS = {
 }
 
 
-def audit_of_epsilon(played: Played) -> ItemResult:
+def audit_of_epsilon(played: DataSetRuns) -> ItemResult:
     """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
     (data,), settings = played.data, audit_settings(played.data)
     return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)

@@ -26,7 +26,13 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.scores import Sensitivities, epsilon_from_belief, gaussian_belief_bound, rho_alpha, rho_beta
+from fl_audit.privacy.identifiability_bounds import (
+    Sensitivities,
+    epsilon_from_belief,
+    gaussian_belief_bound,
+    rho_alpha,
+    rho_beta,
+)
 from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage

@@ -6,13 +6,13 @@ from html import escape
 
 from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import table_1
 from fl_audit.experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
-from fl_audit.experiments.reproductions.bernau2021.complexities import table_1
 from fl_audit.experiments.reproductions.bernau2021.identification import figure_6, table_2
 from fl_audit.experiments.reproductions.bernau2021.rejudging import rejudge
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
+from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
@@ -22,7 +22,14 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     InsiderStudy,
 )
-from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.reproductions.papers import (
+    ComputeExtent,
+    ItemContext,
+    ItemResult,
+    Paper,
+    PaperItem,
+    PaperResults,
+)
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.plurals import plural
@@ -34,12 +41,12 @@ QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everythin
 
 
 @dataclass(frozen=True)
-class InsiderItem(Item):
+class InsiderItem(PaperItem):
     """A table or figure whose runs are also used by others."""
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
     # needed.
-    build: Callable[[Played], ItemResult]
+    build: Callable[[DataSetRuns], ItemResult]
     # Returns the settings that it needs to be run on given data sets.
     settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
     studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
@@ -72,7 +79,7 @@ _ITEMS = (
 )
 
 
-def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
+def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
     """Make items from runs that are carried out once for all of them."""
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
@@ -81,8 +88,8 @@ def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     makeable = tuple(item for item in items if not item.studies or item.data_of(found))
     runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)
     played = tuple(runs.values())
-    return MadeItems(
-        tuple((item, _made(item, Played(item.data_of(found), runs), context)) for item in makeable),
+    return PaperResults(
+        tuple((item, _made(item, DataSetRuns(item.data_of(found), runs), context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
         remarks,
         (", ".join(one.title for one in found) or "no data needed", plural(len(played), "run")),
@@ -91,7 +98,7 @@ def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     )
 
 
-def _made(item: InsiderItem, played: Played, context: Context) -> ItemResult:
+def _made(item: InsiderItem, played: DataSetRuns, context: ItemContext) -> ItemResult:
     """Return an item with the duration of its runs."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
@@ -110,10 +117,10 @@ PAPER = Paper(
 )
 
 
-def _warnings(runs: Sequence[InsiderFindings], extent: Extent) -> list[str]:
+def _warnings(runs: Sequence[InsiderFindings], extent: ComputeExtent) -> list[str]:
     if not runs:
         return []
-    quick = [f"{QUICK_WARNING} {_other_measures(runs)}".strip()] if extent is Extent.QUICK else []
+    quick = [f"{QUICK_WARNING} {_other_measures(runs)}".strip()] if extent is ComputeExtent.QUICK else []
     return [*quick, f"Settings marked LS: {AUDIT_DEVICE}"]
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 
 
-class Identified(NamedTuple):
+class PublishedAdvantage(NamedTuple):
     """An entry of Table 2: the advantage, and delta', the share of beliefs above rho_beta."""
 
     advantage: float
@@ -27,8 +27,8 @@ _ROWS = {
     InsiderStudy.PURCHASE: ((0.252, 0.0), (0.232, 0.0), (0.096, 0.0), (0.242, 0.001)),
     InsiderStudy.ADULT: ((0.166, 0.0), (0.224, 0.0), (0.126, 0.0), (0.178, 0.0)),
 }
-TABLE_2: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], Identified] = {
-    (study, *kind): Identified(round(advantage, 2), exceeded)
+TABLE_2: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], PublishedAdvantage] = {
+    (study, *kind): PublishedAdvantage(round(advantage, 2), exceeded)
     for study, row in _ROWS.items() for kind, (advantage, exceeded) in zip(_KINDS, row, strict=True)
 }  # fmt: skip
 TABLE_2_UNROUNDED: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], float] = {

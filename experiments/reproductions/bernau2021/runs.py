@@ -18,7 +18,7 @@ from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
-from fl_audit.experiments.reproductions.papers import Context
+from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.config import RunConfig
@@ -26,7 +26,7 @@ from fl_audit.experiments.runs.plan import data_spec
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
-from fl_audit.privacy.scores import gaussian_advantage
+from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class InsiderFindings:
 
 
 @dataclass(frozen=True)
-class Played:
+class DataSetRuns:
     """Data sets with the results of all runs."""
 
     data: Sequence[InsiderData]
@@ -93,7 +93,7 @@ class Played:
         return any(one.stands_in for one in self.data)
 
 
-def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSetting, InsiderFindings]:
+def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderFindings]:
     """Carry out the unfinished runs, and read the results of all.
 
     Parameters
@@ -152,7 +152,7 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-class _Search(NamedTuple):
+class _NeighbourOrder(NamedTuple):
     """The values that decide the order of neighbours; `farthest` is whether the most dissimilar one comes first."""
 
     data: DataSpec
@@ -164,11 +164,11 @@ class _Search(NamedTuple):
     farthest: bool
 
 
-def _question(config: RunConfig) -> tuple[_Search, int]:
+def _question(config: RunConfig) -> tuple[_NeighbourOrder, int]:
     """Return everything that the choice of the neighbour depends on, with the rank last."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
-    search = _Search(
+    search = _NeighbourOrder(
         data_spec(data), data.records, data.test_records, data.seed,
         config.privacy.adjacency, audit.dissimilarity, farthest,
     )  # fmt: skip
@@ -176,6 +176,6 @@ def _question(config: RunConfig) -> tuple[_Search, int]:
 
 
 @lru_cache(maxsize=32)
-def _ranked(search: _Search) -> tuple[NeighbourPair, ...]:
+def _ranked(search: _NeighbourOrder) -> tuple[NeighbourPair, ...]:
     split = select_records(load_source(search.data), search.records, search.test_records, search.seed)
     return ranked_neighbours(search.relation, split.inside, split.outside, search.dissimilarity, RANKS, search.farthest)

@@ -10,8 +10,8 @@ from typing import Any, assert_never
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
-from fl_audit.experiments.reproductions.papers import Extent
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.experiments.reproductions.papers import ComputeExtent
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 
 ROUNDS = 30
 CLIPPING_NORM = 3.0
@@ -137,15 +137,15 @@ class InsiderSetting:
         return zlib.crc32(self.name.encode())
 
 
-def _trials_of(setting: InsiderSetting, extent: Extent) -> int:
+def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
     """Return the number of trials; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
 
     For the other neighbours of Figure 4, for which the paper states no number, it is 100: 3,000 sensitivities of each.
     """
     match extent:
-        case Extent.FULL:
+        case ComputeExtent.FULL:
             main, other, neighbour = 1000, 250, 100
-        case Extent.QUICK:
+        case ComputeExtent.QUICK:
             main, other, neighbour = setting.data.quick
         case _:
             assert_never(extent)
@@ -154,13 +154,13 @@ def _trials_of(setting: InsiderSetting, extent: Extent) -> int:
     return main if setting.belief == MAIN_BELIEF else other
 
 
-def all_values(extent: Extent) -> dict[str, Any]:
+def all_values(extent: ComputeExtent) -> dict[str, Any]:
     """Return the settings of every run, on every data set that may be used, by the name of the run."""
     data = [one for group in CANDIDATES.values() for (one,) in group]
     return {one.name: values_of(one, extent, None) for one in all_settings(data)}
 
 
-def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
+def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | None) -> dict[str, Any]:
     """Return the values of the configuration of a setting, unchecked.
 
     Parameters
@@ -174,7 +174,7 @@ def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) ->
         Data directory; None means that of the environment.
     """
     data = setting.data
-    quick = extent is Extent.QUICK
+    quick = extent is ComputeExtent.QUICK
     place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
     ranked = {} if setting.is_standard_neighbour else {"neighbour-rank": setting.rank}
     return {

@@ -21,16 +21,26 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.papers import (
+    ComputeExtent,
+    ItemContext,
+    ItemResult,
+    ItemRow,
+    measured_row,
+    table,
+)
 from fl_audit.experiments.reproductions.plot_style import THEORY, legend_below
 from fl_audit.experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.report.style import INK, finish_axes, new_figure
 
-SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
+SETTINGS = {
+    ComputeExtent.FULL: SimulationSettings(),
+    ComputeExtent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10),
+}
 """Settings with the paper's ten repetitions. The sizes are ours, since its text has lost them."""
 MANY = {
-    Extent.FULL: SimulationSettings(sizes=(100, 1000, 10_000), repetitions=200),
-    Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
+    ComputeExtent.FULL: SimulationSettings(sizes=(100, 1000, 10_000), repetitions=200),
+    ComputeExtent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
 }
 """Settings with more repetitions than in the paper, on other samples, for the bias and the spread."""
 _SEED, _SEED_OF_MANY = 0, 1
@@ -44,7 +54,7 @@ _LOST = (
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulationPair:
     """Two simulations: one with the paper's ten repetitions, and one with more."""
 
     settings: SimulationSettings  # settings of the first simulation
@@ -69,14 +79,14 @@ class Simulated:
         )
 
 
-def _simulated(extent: Extent, separations: int | None = None) -> Simulated:
+def _simulated(extent: ComputeExtent, separations: int | None = None) -> SimulationPair:
     """Simulate the given number of first separations; None simulates all of them.
 
     It is always the first ones, since the random stream of a separation depends on its place.
     """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
-    return Simulated(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
+    return SimulationPair(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
 
 
 _BIASED = (
@@ -84,7 +94,7 @@ _BIASED = (
 )
 
 
-def figure_4(context: Context) -> ItemResult:
+def figure_4(context: ItemContext) -> ItemResult:
     """Return mean and standard deviation of the estimators over the number of losses, without a leak."""
     found = _simulated(context.extent, 1)
     figure = new_figure()
@@ -107,7 +117,7 @@ def figure_4(context: Context) -> ItemResult:
     )
 
 
-def figure_5(context: Context) -> ItemResult:
+def figure_5(context: ItemContext) -> ItemResult:
     """Return mean and standard deviation of the estimators beside the truth, over the separation of the
     distributions.
     """
@@ -140,7 +150,7 @@ def figure_5(context: Context) -> ItemResult:
     )
 
 
-def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
+def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
     """Yield the statements of section 8.1 without a leak, over the larger number of repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
@@ -156,7 +166,7 @@ def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
                         welch_interval(of[fewer, name], of[more, name]), 0.0)  # fmt: skip
 
 
-def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
+def _claims_of_figure_5(found: SimulationPair) -> Iterator[PaperClaim]:
     """Yield the statements of section 8.1 on separate distributions, over the larger number of repetitions.
 
     Repetitions of different separations are independent samples, so their means are taken together, one repetition of
@@ -200,7 +210,7 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
         )  # fmt: skip
 
 
-def _rows_of_ten(found: Simulated) -> list[ItemRow]:
+def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
     """Return the means, then the standard deviations, over the paper's number of repetitions."""
     means, spreads = [], []
     for (separation, size, name), cell in cells(found.ten).items():
@@ -221,7 +231,7 @@ def _rows_of_ten(found: Simulated) -> list[ItemRow]:
     return [*means, *spreads]
 
 
-def _rows_of_many(found: Simulated) -> list[ItemRow]:
+def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
     """Return bias, standard deviation and root mean squared error over the larger number of repetitions."""
     rows, errors = [], summary(found.more)
     for (separation, size, name), apart in _columns(found.more).items():
@@ -239,7 +249,7 @@ def _rows_of_many(found: Simulated) -> list[ItemRow]:
     return rows
 
 
-def _rows_of_sizes(found: Simulated) -> list[ItemRow]:
+def _rows_of_sizes(found: SimulationPair) -> list[ItemRow]:
     """Return root mean squared errors over all separations together, by the number of losses."""
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
@@ -249,7 +259,7 @@ def _rows_of_sizes(found: Simulated) -> list[ItemRow]:
     ]  # fmt: skip
 
 
-def _errors_of_size(found: Simulated, size: int) -> dict[str, float]:
+def _errors_of_size(found: SimulationPair, size: int) -> dict[str, float]:
     errors = summary(found.ten)
     return {
         name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))
@@ -261,7 +271,7 @@ def _distribution(separation: float) -> str:
     return f"separation {separation:g}" if separation else "identical distributions"
 
 
-def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
+def _remarks_of_figure_4(found: SimulationPair) -> tuple[str, ...]:
     errors = summary(found.ten)
     falls = []
     for name in _LOOKS:
@@ -274,7 +284,7 @@ def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
     )
 
 
-def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
+def _remarks_of_figure_5(found: SimulationPair) -> tuple[str, ...]:
     pairs = {size: _errors_of_size(found, size) for size in found.settings.sizes}
     nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
     named = ", ".join(
@@ -288,7 +298,7 @@ def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
     )
 
 
-def _remarks_on_bias(found: Simulated) -> tuple[str, ...]:
+def _remarks_on_bias(found: SimulationPair) -> tuple[str, ...]:
     """Return remarks on errors that larger samples do not cure: the bias due to the fit, and that due to the cut."""
     size = max(found.settings.sizes)
     wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
@@ -313,7 +323,7 @@ def _between(values: Sequence[float]) -> str:
     return f"{values[0]:.2f}" if len(values) == 1 else f"{min(values):.2f} to {max(values):.2f}"
 
 
-def _nearer_in_both(found: Simulated, column: str) -> str:
+def _nearer_in_both(found: SimulationPair, column: str) -> str:
     both = ((found.ten, found.settings), (found.more, found.many))
     return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in both)
 

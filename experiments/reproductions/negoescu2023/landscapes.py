@@ -16,7 +16,7 @@ from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verd
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
 from fl_audit.experiments.reproductions.papers import (
     CONFIDENCE,
-    Context,
+    ItemContext,
     ItemResult,
     ItemRow,
     NoDataError,
@@ -63,7 +63,7 @@ def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
     }
 
 
-def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy:
+def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarStudy:
     """Return the study of a task on the first of its data sets that is available.
 
     Parameters
@@ -89,7 +89,7 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
     raise NoDataError(f"{names} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
 
-def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
+def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
     """Return the landscape of a task, that of Adult compared with that of the many-class task if that is finished."""
     study = available_study(task, context)
     if study.stands_in:
@@ -122,7 +122,7 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
 figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure, EpsilonStarTask.ADULT)
 
 
-def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context) -> Landscape:
+def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemContext) -> Landscape:
     """Return the models of a study, divided into baselines and private models."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
@@ -130,7 +130,7 @@ def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Contex
     return Landscape(study, baselines, models[models["private"]], models)
 
 
-def _finished_landscape(task: EpsilonStarTask, context: Context) -> Landscape | None:
+def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> Landscape | None:
     """Return the landscape of a task if all of its points are finished in the same directory, otherwise None."""
     try:
         study = available_study(task, context)

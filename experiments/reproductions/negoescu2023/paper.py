@@ -5,27 +5,35 @@ from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
-from fl_audit.experiments.reproductions.negoescu2023 import estimators, fits, ratios
+from fl_audit.experiments.reproductions.negoescu2023 import estimators, log_ratios, mixture_fits
 from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
-from fl_audit.experiments.reproductions.negoescu2023.fits import figure_6
 from fl_audit.experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
-from fl_audit.experiments.reproductions.negoescu2023.ratios import figure_3
+from fl_audit.experiments.reproductions.negoescu2023.log_ratios import figure_3
+from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import figure_6
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
-from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, NoDataError, Paper
+from fl_audit.experiments.reproductions.papers import (
+    ComputeExtent,
+    ItemContext,
+    ItemResult,
+    NoDataError,
+    Paper,
+    PaperItem,
+    PaperResults,
+)
 from fl_audit.experiments.reproductions.run_scheduling import together
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 
 
 @dataclass(frozen=True)
-class _Figure(Item):
-    """A figure, made on its own; results that several figures need are shared through files under `Context.runs`."""
+class _Figure(PaperItem):
+    """A figure, made on its own; files under `ItemContext.runs` hold the results that several figures need."""
 
-    build: Callable[[Context], ItemResult]  # raises `NoDataError` if a data set is missing
+    build: Callable[[ItemContext], ItemResult]  # raises `NoDataError` if a data set is missing
 
 
-_CLAIMS = Item("claims", "Claims of the text")
+_CLAIMS = PaperItem("claims", "Claims of the text")
 _FIGURES = (
     _Figure("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
     _Figure("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
@@ -36,7 +44,7 @@ _FIGURES = (
 )
 
 
-def _make(items: Sequence[Item], context: Context) -> MadeItems:
+def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
     """Make items, each on its own, the claims from all figures; and add a warning to the quick form."""
     made: dict[str, ItemResult] = {}
     left_out: list[str] = []
@@ -51,11 +59,11 @@ def _make(items: Sequence[Item], context: Context) -> MadeItems:
         for item in _FIGURES if item.key in made and made[item.key].played
     )  # fmt: skip
     results = made | ({_CLAIMS.key: _claims_of(made)} if _CLAIMS in items else {})
-    return MadeItems(
+    return PaperResults(
         tuple((item, results[item.key]) for item in items if item.key in results),
         tuple(left_out),
         basis=(", ".join(data) or "no data needed",),
-        warnings=(QUICK_WARNING,) if context.extent is Extent.QUICK else (),
+        warnings=(QUICK_WARNING,) if context.extent is ComputeExtent.QUICK else (),
         played=f"<ul>\n{played}\n</ul>",
     )
 
@@ -68,14 +76,19 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
     return replace(claims_of_text(claims, tuple(data)), spent=spent)
 
 
-def _settings(extent: Extent) -> Iterator[Any]:
+def _settings(extent: ComputeExtent) -> Iterator[Any]:
     """Yield all settings of the sweeps and the simulations."""
     for studies in CANDIDATES.values():
         for study in studies:
             own = study.in_form(extent)
             yield asdict(own), own.values(None)
     yield asdict(estimators.SETTINGS[extent]), asdict(estimators.MANY[extent])
-    yield ratios.LOSSES[extent], ratios.SAMPLES[extent], fits.SIZES[extent], fits.COMPONENTS[extent]
+    yield (
+        log_ratios.LOSSES[extent],
+        log_ratios.SAMPLES[extent],
+        mixture_fits.SIZES[extent],
+        mixture_fits.COMPONENTS[extent],
+    )
 
 
 PAPER = Paper(

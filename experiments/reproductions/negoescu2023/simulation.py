@@ -98,7 +98,7 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Errors:
+class SimulationErrors:
     """Bias, standard deviation and root mean squared error of an estimator, in nats."""
 
     bias: float
@@ -112,7 +112,7 @@ def cells(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
     return {cast(Cell, key): group for key, group in groups}
 
 
-def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, Errors]:
+def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, SimulationErrors]:
     """Return the errors of every separation, size and estimator.
 
     Parameters
@@ -125,5 +125,7 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, Errors]:
     found = {}
     for key, cell in cells(table).items():
         errors = (cell["estimate"] - cell[truth]).to_numpy(dtype=np.float64)
-        found[key] = Errors(float(errors.mean()), float(errors.std(ddof=1)), math.sqrt(float(np.mean(errors**2))))
+        found[key] = SimulationErrors(
+            float(errors.mean()), float(errors.std(ddof=1)), math.sqrt(float(np.mean(errors**2)))
+        )
     return found

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, assert_never
 
-from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.released_model.methods import PARAMETRIC_CUT
 
@@ -70,9 +70,9 @@ class EpsilonStarStudy:
             f"delta {self.delta:g}. Every setting {self.repetitions} times."
         )
 
-    def in_form(self, extent: Extent) -> "EpsilonStarStudy":
+    def in_form(self, extent: ComputeExtent) -> "EpsilonStarStudy":
         """Return the study in full, or in minutes: with fewer records and settings, but the same kinds of points."""
-        if extent is Extent.FULL:
+        if extent is ComputeExtent.FULL:
             return self
         few = replace(
             self, epsilons=(self.epsilons[0], self.epsilons[-1]), clipping_norms=self.clipping_norms[:1],

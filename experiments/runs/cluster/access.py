@@ -50,7 +50,7 @@ _VERSIONS = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 """Functions that a machine is asked to call; they belong to Python itself, whose every version finds them by name."""
 
 
-class Versions(NamedTuple):
+class MachineVersions(NamedTuple):
     """The versions of Python and Flower on a machine."""
 
     python: str  # "3.11.7"
@@ -66,11 +66,11 @@ class Versions(NamedTuple):
         return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
 
 
-def _own_versions() -> Versions:
-    return Versions(platform.python_version(), metadata.version("flwr"))
+def _own_versions() -> MachineVersions:
+    return MachineVersions(platform.python_version(), metadata.version("flwr"))
 
 
-def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, Versions]:
+def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, MachineVersions]:
     """Return the versions on machines, by Ray's names of them; lost machines are left out.
 
     Parameters
@@ -86,7 +86,7 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
     while left and time.monotonic() < deadline and not is_over():
         there, left = ray.wait(every, num_returns=len(every), timeout=_SECONDS_BETWEEN_LOOKS)
     found = {node: [_answer(one) if one in there else None for one in answers] for node, answers in asked.items()}
-    return {node: Versions(*map(str, answers)) for node, answers in found.items() if None not in answers}
+    return {node: MachineVersions(*map(str, answers)) for node, answers in found.items() if None not in answers}
 
 
 def require_alike(address: str) -> None:

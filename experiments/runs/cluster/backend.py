@@ -25,8 +25,8 @@ from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.runs.cluster.pool import CallError, ClientPool
 from fl_audit.experiments.runs.cluster.sharing import Outcome, SharedCalls
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.grids import GridAround
-from fl_audit.user_modules import Portable
+from fl_audit.strategies.grids import DelegatingGrid
+from fl_audit.user_modules import PortableValue
 
 _REPLACED: tuple[tuple[Any, str], ...] = (
     (raybackend, "RayBackend"),
@@ -70,8 +70,8 @@ class PoolBackend(raybackend.RayBackend):
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
         """Build the client pool, whose processes start when they are needed."""
         try:
-            # Workers would look for our modules in the user's directory first; see `Portable`.
-            app, ahead = (Portable(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
+            # Workers would look for our modules in the user's directory first; see `PortableValue`.
+            app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
             self.clients = ClientPool(app, self.client_resources, ahead)
         except Exception as error:
             self._built(error)
@@ -89,7 +89,7 @@ class PoolBackend(raybackend.RayBackend):
         super().terminate()
 
 
-class PoolInPlace:
+class PatchedRuntime:
     """The parts of Flower's runtime that the client pool replaces.
 
     Parameters
@@ -200,7 +200,7 @@ class PoolInPlace:
             self._found.close()
 
 
-class PoolGrid(GridAround):
+class PoolGrid(DelegatingGrid):
     """A grid whose messages go to the client pool, where calls of several clients share one call of Ray.
 
     Parameters
@@ -215,7 +215,7 @@ class PoolGrid(GridAround):
         Context of the server.
     """
 
-    def __init__(self, grid: InMemoryGrid, pool: PoolInPlace, retries: int, context: Context) -> None:
+    def __init__(self, grid: InMemoryGrid, pool: PatchedRuntime, retries: int, context: Context) -> None:
         super().__init__(grid)
         self._pool, self._retries = pool, retries
         self._contexts = _Contexts(pool, context)
@@ -301,7 +301,7 @@ class PoolGrid(GridAround):
 class _Contexts(dict[int, Context]):
     """The state of nodes between calls, made when a node is first called."""
 
-    def __init__(self, pool: PoolInPlace, server: Context) -> None:
+    def __init__(self, pool: PatchedRuntime, server: Context) -> None:
         super().__init__()
         self._pool, self._server = pool, server
         self._partitions: dict[int, int] = {}
@@ -315,7 +315,7 @@ class _Contexts(dict[int, Context]):
         return self[node]
 
 
-_IN_PLACE = list[PoolInPlace]()
+_IN_PLACE = list[PatchedRuntime]()
 """The current pool, as the last element."""
 
 
@@ -333,7 +333,7 @@ def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGr
 
 
 @contextmanager
-def pool_in_place(retries: int) -> Iterator[PoolInPlace]:
+def pool_in_place(retries: int) -> Iterator[PatchedRuntime]:
     """Have Flower's runtime use the client pool inside the block."""
     replaced = tuple(getattr(module, name) for module, name in _REPLACED)
     try:
@@ -343,7 +343,7 @@ def pool_in_place(retries: int) -> Iterator[PoolInPlace]:
         _IN_PLACE.pop()
 
 
-def put_pool_in_place(retries: int = 2) -> PoolInPlace:
+def put_pool_in_place(retries: int = 2) -> PatchedRuntime:
     """Have Flower's runtime use the client pool from now on in this process.
 
     Parameters
@@ -351,7 +351,7 @@ def put_pool_in_place(retries: int = 2) -> PoolInPlace:
     retries
         Number of times that a call is repeated whose process has died on a live node.
     """
-    pool = PoolInPlace(retries)
+    pool = PatchedRuntime(retries)
     _IN_PLACE.append(pool)
     _put(pool.build, pool.register, pool.hand_over)
     return pool

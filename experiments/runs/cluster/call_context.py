@@ -21,8 +21,8 @@ from fl_audit.experiments.runs.cluster.pool import ORDINARY, room_is_told
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
-from fl_audit.protocol import Key, Query, Record
-from fl_audit.user_modules import Portable, sent_modules
+from fl_audit.protocol import Key, NonTrainingQuery, Record
+from fl_audit.user_modules import PortableValue, sent_modules
 
 _TARGETS, _INSIDERS = 1, 2
 """Compartments of clients that know a secret bit, and of clients that must not see it."""
@@ -63,7 +63,9 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
         ((text, "modules"), lambda: sent_modules([federation.public.model])),
         ((text, "federation", compartment), lambda: sent_federation(federation, knows_all, knows_differing)),
     ]
-    if message.metadata.message_type != f"query.{Query.IDENTIFY}" and not federation.public.is_canary(client):
+    if message.metadata.message_type != f"query.{NonTrainingQuery.IDENTIFY}" and not federation.public.is_canary(
+        client
+    ):
         found.append(((text, _SHARD, client), lambda: sent_shard(federation, client)))
     return found
 
@@ -85,7 +87,7 @@ def weight_of(message: Message, context: Context) -> int:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedContext:
     """The context of some calls that their process does not have yet."""
 
     references: list[Any]  # references to functions that load shared context, in the order of their calls
@@ -101,7 +103,7 @@ class CallContext:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
-    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> Packed:
+    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> PackedContext:
         """Return the context that a process needs for calls.
 
         Parameters
@@ -118,13 +120,13 @@ class CallContext:
         buffers = list[pickle.PickleBuffer]()
         pickled = pickle.dumps(own, protocol=5, buffer_callback=buffers.append)
         arrays = [np.frombuffer(one.raw(), np.uint8) for one in buffers]
-        return Packed(references, (pickled, arrays) if own else None, frozenset(needed))
+        return PackedContext(references, (pickled, arrays) if own else None, frozenset(needed))
 
     def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:
             if key not in self._references:
                 with room_is_told():
-                    self._references[key] = ray.put(Portable(packed(), cloudpickle.dumps))
+                    self._references[key] = ray.put(PortableValue(packed(), cloudpickle.dumps))
             return self._references[key]
 
 

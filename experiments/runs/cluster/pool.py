@@ -22,7 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.access import versions_of
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, StoreViews
-from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load, process_class
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls, process_class
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1
@@ -170,7 +170,7 @@ class ClientPool:
                 self._idle.setdefault(process.compartment, []).append(process)
                 self._changed.notify_all()
 
-    def call(self, process: ClientProcess, load: Load) -> CallReplies:
+    def call(self, process: ClientProcess, load: ProcessCalls) -> CallReplies:
         """Make calls in a process, one after the other, and return the results of the first of them.
 
         The method ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`.

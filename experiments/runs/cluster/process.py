@@ -41,7 +41,7 @@ class CallReplies(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Load:
+class ProcessCalls:
     """Calls to a process, with their context."""
 
     messages: list[Message]  # without their large arrays

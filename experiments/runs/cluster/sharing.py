@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.cluster.pool import (
     ClientProcess,
     LostCallsError,
 )
-from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls
 
 Outcome = Message | CallError
 """The outcome of a call: a reply, or a failure."""
@@ -55,7 +55,7 @@ class _Call:
 
 
 @dataclass(eq=False)
-class _Line:
+class _CallQueue:
     """The waiting calls of a compartment, and the number of threads that serve them."""
 
     calls: list[_Call] = field(default_factory=list)
@@ -95,7 +95,7 @@ class SharedCalls:
         self._pool, self._retries, self._contexts, self._settle = pool, retries, contexts, settle
         self._call_context = CallContext()
         self._changed = threading.Condition()
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _CallQueue] = {}
         self._homes: dict[int, ClientProcess] = {}
         self._shared: Mapping[int, SharedArray] = {}
 
@@ -115,7 +115,7 @@ class SharedCalls:
             lines.setdefault(compartment_of(message, context), []).append(call)
         with self._changed:
             for compartment, calls in lines.items():
-                line = self._lines.setdefault(compartment, _Line())
+                line = self._lines.setdefault(compartment, _CallQueue())
                 # The largest first: what is left at the end is small, and clients of one size can train together.
                 line.calls = sorted([*line.calls, *calls], key=lambda call: -call.weight)
             self._changed.notify_all()
@@ -130,7 +130,7 @@ class SharedCalls:
                     line.threads, line.idle = line.threads + 1, line.idle + 1
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
-    def _serve(self, compartment: int, line: _Line) -> None:
+    def _serve(self, compartment: int, line: _CallQueue) -> None:
         """Make the calls of a compartment, one part after the other, until the pool is closed."""
         while True:
             with self._changed:
@@ -146,7 +146,7 @@ class SharedCalls:
                 self._end(line, error)
                 return
 
-    def _make_part(self, compartment: int, line: _Line) -> None:
+    def _make_part(self, compartment: int, line: _CallQueue) -> None:
         """Have an idle process make its part of the waiting calls, and handle lost calls."""
         process = self._pool.take(compartment)
         with self._changed:
@@ -158,14 +158,14 @@ class SharedCalls:
         with self._changed:
             line.idle += bool(calls)
 
-    def _end(self, line: _Line, error: Exception) -> None:
+    def _end(self, line: _CallQueue, error: Exception) -> None:
         """Settle all calls of a line, because there are no processes any more."""
         with self._changed:
             left, line.calls = line.calls, []
             line.threads, line.idle = line.threads - 1, line.idle - 1
         self._settle([(call.identity, _failure(error)) for call in left])
 
-    def _part(self, line: _Line, process: ClientProcess) -> list[_Call]:
+    def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
         """Take the next calls of a process out of a line."""
         if not line.calls:
             return []
@@ -183,7 +183,7 @@ class SharedCalls:
         self._homes |= {call.node: process for call in taken}
         return taken
 
-    def _in_order(self, line: _Line, process: ClientProcess) -> Iterator[_Call]:
+    def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
         """Yield the calls of a line in the order in which a process takes them: those of its own clients first.
 
         Calls of other clients are taken from the end, because their processes take theirs from the beginning.
@@ -195,7 +195,7 @@ class SharedCalls:
             if self._homes.get(call.node, process) is not process:
                 yield call
 
-    def _made(self, line: _Line, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
+    def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
         """Have a process make calls, and return those that were lost, with the message of `LostCallsError` or None."""
         left = calls
         try:
@@ -217,7 +217,7 @@ class SharedCalls:
             self._settle([(call.identity, _failure(error)) for call in left])
         return [], None
 
-    def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[Load, frozenset[Hashable]]:
+    def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[ProcessCalls, frozenset[Hashable]]:
         """Return calls in the form for sending, and the context that the process then has."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
@@ -226,7 +226,7 @@ class SharedCalls:
         lights, holes, arrays = take_out([call.message for call in calls])
         shared = calls[0].shared if len({id(call.shared) for call in calls}) == 1 else _joined(calls)
         large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
-        return Load(lights, holes, contexts, large, packed.references, packed.own), packed.keys
+        return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
     def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
         """Settle the first of some calls, and return the others."""
@@ -241,12 +241,12 @@ class SharedCalls:
         self._settle(outcomes)
         return calls[len(made) :]
 
-    def _put_back(self, line: _Line, calls: Sequence[_Call]) -> None:
+    def _put_back(self, line: _CallQueue, calls: Sequence[_Call]) -> None:
         with self._changed:
             line.calls[:0] = calls
             self._changed.notify_all()
 
-    def _see_to_lost(self, line: _Line, process: ClientProcess, calls: list[_Call], words: str) -> bool:
+    def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
         """Repeat lost calls, except one that was lost alone too often; return whether the process is gone."""
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:

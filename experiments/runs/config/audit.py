@@ -8,9 +8,9 @@ from pydantic_core import PydanticCustomError
 
 from fl_audit.audits.membership.names import Attack, has_shadows, of_ours
 from fl_audit.audits.registry import AUDITS, audit_named
-from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
+from fl_audit.data.option_names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
-from fl_audit.federation.names import View
+from fl_audit.federation.names import InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
 from fl_audit.released_model.methods import PARAMETRIC_CUT
 
@@ -108,7 +108,7 @@ class AuditSection(ConfigSection):
     """Position of the adversary: a client, or the honest but curious server, which sees every single contribution."""
     insiders: Count = 1
     """Number of clients that attack, each by itself."""
-    view: Choice[View] = View.UPDATE
+    view: Choice[InsiderView] = InsiderView.UPDATE
     """View of the insider in a round: the noisy sum (`update`), or only the model after it; honest clients receive only
     models.
     """

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.names import AcrossClients, PartitionScheme, RecordAxes
+from fl_audit.data.option_names import PartitionScheme, RecordAxes, UsersAcrossClients
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OwnName, Scalar, Words
 from fl_audit.federation.names import InitialWeights
 
@@ -50,7 +50,7 @@ class DataSection(ConfigSection):
     """Most records of a user that are read, the first ones of the file; left out, all of them."""
     users: Count | None = None
     """Most users of the training set D, where users are units; left out, as many as have `records` records."""
-    user_across_clients: Choice[AcrossClients] = AcrossClients.REFUSE
+    user_across_clients: Choice[UsersAcrossClients] = UsersAcrossClients.REFUSE
     """Treatment of users with records at several clients: refused, or given as a whole to the first one."""
     drop: Words | None = None
     """Names of columns to leave out, of `csv` and `hf:`."""

@@ -10,7 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
 from fl_audit.privacy import defaults
-from fl_audit.privacy.names import Accountant, NoiseOver, NoiseScaling
+from fl_audit.privacy.names import Accountant, MultiplierReference, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS
 
 PRIVACY_TARGETS = tuple(TARGETS)
@@ -65,7 +65,7 @@ class PrivacySection(ConfigSection):
     """Share of all people that a description fits, of `singling-out`; left out, 0.001."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     """Target: the noise itself, over the quantity that `noise-over` names."""
-    noise_over: Choice[NoiseOver] | None = None
+    noise_over: Choice[MultiplierReference] | None = None
     """Quantity that `noise-multiplier` multiplies: the `sensitivity`, 2 x clipping norm where a unit is replaced, or
     the `clipping-norm`, as Opacus and Flower quote it; left out, the sensitivity.
     """
@@ -144,7 +144,7 @@ class PrivacySection(ConfigSection):
             raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
         if self.noise_over is not None and self.noise_multiplier is None:
             raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
-        if self.noise_over is NoiseOver.CLIPPING_NORM and self.sensitivity is NoiseScaling.LOCAL:
+        if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is NoiseScaling.LOCAL:
             raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
                              "pair: accepted is sensitivity")  # fmt: skip
         if "adjacency" not in self.model_fields_set:

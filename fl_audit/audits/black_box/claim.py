@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
-from fl_audit.privacy import late
-from fl_audit.privacy.names import NoiseOver
+from fl_audit.privacy import lazy_imports
+from fl_audit.privacy.names import MultiplierReference
 
 LESSONS = 20
 """Number of initial trials that are not counted: the first half trains, the second selects features that guess well."""
@@ -49,9 +49,9 @@ class StatedClaim:
     rounds: int = 1  # number of rounds of the claim, and of every trial
     # The quantity that the given noise multiplier multiplies, or its name: Flower and Opacus quote noise over the
     # clipping norm. `noise_multiplier` is always over the sensitivity.
-    noise_over: InitVar[NoiseOver | str] = NoiseOver.SENSITIVITY
+    noise_over: InitVar[MultiplierReference | str] = MultiplierReference.SENSITIVITY
 
-    def __post_init__(self, noise_over: NoiseOver | str) -> None:
+    def __post_init__(self, noise_over: MultiplierReference | str) -> None:
         # So that a claim is the same however its adjacency was named.
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         one = (self.epsilon is None) != (self.noise_multiplier is None)
@@ -61,7 +61,7 @@ class StatedClaim:
             require_number("epsilon is", self.epsilon, "numbers from 0 to below 100")
         if self.noise_multiplier is not None:
             require_number("noise multiplier is", self.noise_multiplier, "numbers from 0.01 to 1000000")
-            over = choice(NoiseOver, "noise over", noise_over)
+            over = choice(MultiplierReference, "noise over", noise_over)
             noise = over.over_sensitivity(self.noise_multiplier, self.neighbours)
             object.__setattr__(self, "noise_multiplier", noise)
         require_number("rounds are", self.rounds, "whole numbers from 1")
@@ -76,7 +76,7 @@ class StatedClaim:
         """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
         if self.noise_multiplier is None:
             return None
-        return late.gaussian.gaussian_mu(self.noise_multiplier, self.rounds)
+        return lazy_imports.gaussian.gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:
@@ -84,7 +84,7 @@ class StatedClaim:
         if self.mu is not None:
             return self.mu
         assert self.epsilon is not None
-        return late.gaussian.gdp_mu(self.epsilon, max(self.delta, 1e-12))
+        return lazy_imports.gaussian.gdp_mu(self.epsilon, max(self.delta, 1e-12))
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -92,8 +92,10 @@ class StatedClaim:
         if self.mu is None:
             assert self.epsilon is not None
             return (Limit(self.epsilon, self.delta),)
-        variation = late.gaussian.gdp_delta(0.0, self.mu)
-        curve = [Limit(late.gaussian.gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
+        variation = lazy_imports.gaussian.gdp_delta(0.0, self.mu)
+        curve = [
+            Limit(lazy_imports.gaussian.gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation
+        ]
         # Noise so little that the total variation rounds to 1 excludes nothing there.
         return (*curve, Limit(0.0, variation)) if variation < 1 else tuple(curve)
 
@@ -111,7 +113,7 @@ class StatedClaim:
     def success(self) -> float:
         """The largest probability with which a fair coin may be guessed if the claim holds (prior 1/2)."""
         if self.mu is not None:
-            return (1 + late.gaussian.gdp_delta(0.0, self.mu)) / 2
+            return (1 + lazy_imports.gaussian.gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None
         # Both error rates of the best rule lie on the two lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
         odds = expm1(self.epsilon)

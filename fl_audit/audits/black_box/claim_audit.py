@@ -30,7 +30,7 @@ CHUNK = 20
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrialBudget:
     """The number of trials in each stage of an audit.
 
     Raises `InputError` if a number of trials is no multiple of `CHUNK`, or the shares do not add up to 1.
@@ -62,7 +62,7 @@ class Budget:
         require(abs(sum(self.shares) - 1) < 1e-9, f"shares of the level are {self.shares}: they have to add up to 1")
 
 
-QUICK = Budget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3, deep=1, scout=40, kept=8)
+QUICK = TrialBudget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3, deep=1, scout=40, kept=8)
 """A budget for tests of a few seconds."""
 
 
@@ -92,7 +92,7 @@ class DistinguisherTest:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class IncompleteTrials:
     """Trials that the mechanism refused to complete."""
 
     kind: str  # the scenario
@@ -102,7 +102,7 @@ class Refusal:
     is_allowed: bool  # whether the input was malformed, so that refusing it is right
 
 
-class NotCovered(StrEnum):
+class UncoveredReason(StrEnum):
     """The reason why distinguishers that need all others' replies do not refute a claim.
 
     SHARES: the others reply something else each time to the same model: that may be shares of the noise.
@@ -113,7 +113,7 @@ class NotCovered(StrEnum):
     SHARES_OUTSIDE = "shares outside"
 
 
-class KindPlayed(NamedTuple):
+class ScenarioTrials(NamedTuple):
     """The trials played in one scenario."""
 
     trials: int = 0  # number of trials, for the search of distinguishers or for their test
@@ -130,7 +130,7 @@ class ClaimAudit:
     attempts: tuple[
         DistinguisherTest, ...
     ]  # the last attempt of every distinguisher that was tried, the most telling first
-    refusals: tuple[Refusal, ...]  # the trials that the mechanism refused to play
+    refusals: tuple[IncompleteTrials, ...]  # the trials that the mechanism refused to play
     pilots: int  # trials that looked for distinguishers, by kind
     # The attempt that looked at nothing but low bits, None if no such distinguisher seemed to break the claim. Where it
     # does, floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it
@@ -145,8 +145,8 @@ class ClaimAudit:
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
     knowing: DistinguisherTest | None = None
-    not_covered: NotCovered = NotCovered.SHARES  # the reason why such an attempt refutes nothing
-    asked: Mapping[str, KindPlayed] = field(default_factory=dict)  # the trials played in each scenario, by its name
+    not_covered: UncoveredReason = UncoveredReason.SHARES  # the reason why such an attempt refutes nothing
+    asked: Mapping[str, ScenarioTrials] = field(default_factory=dict)  # the trials played in each scenario, by its name
     hindrance: str = ""  # why many trials say nothing about the claim, as a sentence; empty where no reason is known
 
     @property

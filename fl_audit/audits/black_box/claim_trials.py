@@ -17,12 +17,12 @@ from fl_audit.arrays import Flags
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import (
     FEWEST_OF_EACH,
-    Budget,
     ClaimAudit,
     DistinguisherTest,
+    IncompleteTrials,
     OutOfTimeError,
-    Refusal,
     Tell,
+    TrialBudget,
     attempt_of,
     verdict_of,
 )
@@ -45,7 +45,7 @@ def audit_claim(
     play: Play,
     malformed: frozenset[str],
     said: Callable[[str], str],
-    budget: Budget | None = None,
+    budget: TrialBudget | None = None,
     confidence: float = 0.95,
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
@@ -76,7 +76,7 @@ def audit_claim(
     keep
         Takes what is to be said if the trial can go on no further, after every distinguisher that was tried.
     """
-    budget = budget or Budget()
+    budget = budget or TrialBudget()
     search = _Search(claim, play, malformed, said, budget, tell)
     search.scout(kinds)
     choice = search.choice()
@@ -108,11 +108,11 @@ class _Search:
     play: Play
     malformed: frozenset[str]
     said: Callable[[str], str]
-    budget: Budget
+    budget: TrialBudget
     tell: Tell
     ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # the distinguishers of a scenario
     looked: dict[str, tuple[Transcripts, Flags]] = field(default_factory=dict)  # the trials behind them
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[IncompleteTrials] = field(default_factory=list)
     entirely: set[str] = field(default_factory=set)  # scenarios of which every trial was refused
     silent: list[str] = field(default_factory=list)  # scenarios without a single trial
     unplayed: tuple[str, ...] = ()  # scenarios without time for trials
@@ -145,7 +145,7 @@ class _Search:
         if not np.any(trials.refused):
             return False
         one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
-        self.refusals.append(Refusal(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
+        self.refusals.append(IncompleteTrials(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
         if np.all(trials.refused):
             self.entirely.add(kind)
         return kind in self.malformed or kind in self.entirely
@@ -232,7 +232,7 @@ def _tried_by_halves(search: _Search, most: int, confidence: float) -> list[Dist
 def _tried(
     chosen: Sequence[Distinguisher],
     play: Play,
-    budget: Budget,
+    budget: TrialBudget,
     level: float,
     tell: Tell,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,

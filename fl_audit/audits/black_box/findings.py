@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
 from fl_audit.arrays import finite
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, NotCovered, Refusal
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, IncompleteTrials, UncoveredReason
 from fl_audit.audits.black_box.distinguishers import least_shift
 from fl_audit.audits.black_box.noise_reading import NoiseReading, noise_reading
 from fl_audit.verdict.verdict import Verdict
@@ -194,8 +194,8 @@ def could_find(result: ClaimAudit) -> float:
 
 
 _NOT_COVERED = {
-    NotCovered.SHARES: "the others reply something else each time to the same model, which may be such shares",
-    NotCovered.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
+    UncoveredReason.SHARES: "the others reply something else each time to the same model, which may be such shares",
+    UncoveredReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
 }
 
 
@@ -266,7 +266,7 @@ def _claim_words(result: ClaimAudit) -> str:
             assert_never(result.verdict)
 
 
-def refusal_words(refusals: Sequence[Refusal]) -> tuple[str, ...]:
+def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
     """Return the refusals of the mechanism: one sentence for all scenarios with the same message.
 
     Parameters
@@ -274,13 +274,13 @@ def refusal_words(refusals: Sequence[Refusal]) -> tuple[str, ...]:
     refusals
         The refusals, in the order of the scenarios.
     """
-    alike = dict[tuple[str, bool], list[Refusal]]()
+    alike = dict[tuple[str, bool], list[IncompleteTrials]]()
     for refusal in refusals:
         alike.setdefault((refusal.said, refusal.is_allowed), []).append(refusal)
     return tuple(_refused_alike(some) for some in alike.values())
 
 
-def _refused_alike(refusals: Sequence[Refusal]) -> str:
+def _refused_alike(refusals: Sequence[IncompleteTrials]) -> str:
     kinds, first = [one.kind for one in refusals], refusals[0]
     with_it, without = (
         _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")

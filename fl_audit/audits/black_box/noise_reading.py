@@ -9,9 +9,9 @@ from scipy.stats import normaltest
 from fl_audit.arrays import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import DistinguisherTest
-from fl_audit.statistics.levels import READING_LEVEL
-from fl_audit.statistics.readings import Read, read
-from fl_audit.statistics.shift import ShiftEstimate, gaussian_shift
+from fl_audit.statistics.readings import ClaimComparison, read
+from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
+from fl_audit.statistics.significance_levels import READING_LEVEL
 
 _NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
 
@@ -31,7 +31,7 @@ class NoiseReading:
     mu_low_at_level: float = 0.0
 
     @property
-    def reading(self) -> Read:
+    def reading(self) -> ClaimComparison:
         """The reading of the noise relative to the claim."""
         return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
 

@@ -101,7 +101,7 @@ def stacked(
 
 
 @dataclass(frozen=True)
-class Sketch:
+class LinearSketch:
     """A linear map from vectors of all parameters to about forty numbers.
 
     The columns are, for every tensor, the part along the known difference; for every tensor, the sum of its values;
@@ -154,7 +154,7 @@ class Sketch:
         return [np.linalg.norm(difference[:, part], axis=1) for _, part in self.parts]
 
 
-def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
+def sketch(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
     """Return the sketch of models with such tensors; it is the same in every process.
 
     The tensors are in the order in which they are flattened, and there is at least one. Raises `InputError` if there is
@@ -172,4 +172,4 @@ def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
     sets = draws.integers(_PUBLIC, size=total)
     signs = draws.choice([-1.0, 1.0], size=total)
     shown = np.sort(draws.choice(total, size=min(total, _SHOWN), replace=False))
-    return Sketch(parts, sets, signs, shown)
+    return LinearSketch(parts, sets, signs, shown)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.audits.audit import ClientRole, ReleaseQuery
-from fl_audit.audits.common.of_pair import PairAudit
+from fl_audit.audits.common.pair_audit import PairAudit
 from fl_audit.federation.membership import MembershipScheme
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fl_audit.audits.canaries.tradeoff import Guesses
 from fl_audit.errors import InputError, as_floats, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.shift import detectable_shift, gaussian_shift
+from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.shift import gaussian_slope
+from fl_audit.statistics.shift_bound import gaussian_slope
 
 
 @dataclass(frozen=True)

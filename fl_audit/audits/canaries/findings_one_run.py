@@ -18,8 +18,8 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import local_events
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.statistics.shift import detectable_slope, spread_of_parts
-from fl_audit.verdict.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
+from fl_audit.statistics.shift_bound import detectable_slope, spread_of_parts
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one
 

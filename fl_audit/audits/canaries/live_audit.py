@@ -17,12 +17,12 @@ import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
+from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.certification import OneRunCertificate, certify, over_the_training
-from fl_audit.audits.canaries.directions import DECOYS
 from fl_audit.audits.canaries.live_checks import (
-    Dilution,
     Inconsistencies,
     Inconsistency,
+    NoiseDilution,
     dilution,
     doubts_about,
     squared_spread,
@@ -41,8 +41,8 @@ from fl_audit.federation.findings import json_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.root_finding import smallest_number
-from fl_audit.statistics.shift import detectable_shift, spread_of_parts
-from fl_audit.verdict.family import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.statistics.shift_bound import detectable_shift, spread_of_parts
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict, verdict_on
 
@@ -82,7 +82,7 @@ class LiveFinding:
     limit: float
     # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
     is_conclusive: bool
-    dilution: Dilution  # the updates that hide it
+    dilution: NoiseDilution  # the updates that hide it
     knows_others: bool  # whether the number of other clients that answered was stored for every complete round
     knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
     weights: tuple[float, ...]  # least weight of each canary over rounds, relative to the heaviest client; from 0 to 1
@@ -246,7 +246,7 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
-) -> Dilution:
+) -> NoiseDilution:
     """Return the spread of other updates over the noise of some rounds, in sensitivities of the heaviest client.
 
     A canary has a part of that sensitivity. Clients that nobody saw count only as far as the scores show them.

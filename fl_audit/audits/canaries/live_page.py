@@ -14,7 +14,7 @@ from fl_audit.plurals import plural
 from fl_audit.report.formatting import capital, number_text, one_in, percent
 from fl_audit.statistics.readings import Reading, read
 from fl_audit.verdict.banner import verdict_banner
-from fl_audit.verdict.family import FAMILY_LEVEL
+from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
 

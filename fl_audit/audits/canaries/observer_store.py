@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.atomic_files import write_text
-from fl_audit.audits.canaries.directions import DECOYS, canary_direction, canary_score
-from fl_audit.audits.canaries.stored_rounds import CanaryNote, StoredRound, fingerprint, kept_round, stored_in
+from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
+from fl_audit.audits.canaries.stored_rounds import CanaryReply, StoredRound, fingerprint, kept_round, stored_in
 from fl_audit.errors import InputError, as_path, in_a_line, require, require_number
-from fl_audit.privacy.terms import TrainingTerms, terms_of_json
+from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
 
 _GUARANTEE = "guarantee.json"
@@ -33,7 +33,7 @@ class TrainingObserver:
     directory: Path  # directory of the rounds, one file each, and of the guarantee
     directions: int  # seed of the directions, as the clients have it
     canaries: int  # number of canaries, at least 1
-    terms: TrainingTerms | None = None  # the guarantee of the training; None where only its judge knows it
+    terms: StatedReleases | None = None  # the guarantee of the training; None where only its judge knows it
     delta: float = 1e-5  # of the guarantee, above 0 and below 1
     # Largest number of other clients that answer in a round; None where it is seen, or not known.
     others: int | None = None
@@ -44,7 +44,7 @@ class TrainingObserver:
         require_number("canaries is", self.canaries, "whole numbers from 1")
         if self.others is not None:
             require_number("others is", self.others, "whole numbers from 0")
-        is_guarantee = self.terms is None or isinstance(self.terms, TrainingTerms)
+        is_guarantee = self.terms is None or isinstance(self.terms, StatedReleases)
         require(is_guarantee, f"terms is {self.terms!r}: accepted are TrainingTerms, or None")
         require_number("delta is", self.delta, "numbers above 0 and below 1")
 
@@ -53,7 +53,7 @@ class TrainingObserver:
         server_round: int,
         before: Iterable[NDArray[Any]],
         after: Iterable[NDArray[Any]],
-        present: Iterable[CanaryNote],
+        present: Iterable[CanaryReply],
         others: int | None = None,
         norm: float | None = None,
         run: int | None = None,
@@ -151,7 +151,7 @@ def ends_nothing(what: str) -> Iterator[None]:
 class StoredGuarantee:
     """The guarantee of a training in a directory; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
 
-    terms: TrainingTerms
+    terms: StatedReleases
     delta: float
     canaries: int
 

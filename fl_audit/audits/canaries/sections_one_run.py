@@ -7,11 +7,11 @@ from fl_audit.audits.canaries.findings_one_run import CanaryTrainingFinding, cer
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.plurals import plural
-from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.finding import ReportContents, Row, Section
 from fl_audit.report.formatting import number_text, percent
 
 
-def _sentence(numbers: CanaryTrainingFinding, contents: RunContents) -> str:
+def _sentence(numbers: CanaryTrainingFinding, contents: ReportContents) -> str:
     found = numbers.finding
     text = (
         f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
@@ -25,7 +25,7 @@ def _sentence(numbers: CanaryTrainingFinding, contents: RunContents) -> str:
     return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
 
 
-def _rows(numbers: CanaryTrainingFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: CanaryTrainingFinding, contents: ReportContents) -> list[Row]:
     found, mechanism = numbers.finding, contents.facts.federation.mechanism
     what = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
     how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"

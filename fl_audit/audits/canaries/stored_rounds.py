@@ -18,9 +18,9 @@ import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
-from fl_audit.audits.canaries.directions import DECOYS, canary_coins
+from fl_audit.audits.canaries.canary_draws import DECOYS, canary_coins
 from fl_audit.errors import InputError, require
-from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.privacy.stated_releases import StatedReleases
 
 Value = TypeVar("Value")
 
@@ -33,7 +33,7 @@ _ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
 
 
 @dataclass(frozen=True)
-class CanaryNote:
+class CanaryReply:
     """The note on a canary whose client answered; None where it is unknown, as for an observer of models alone."""
 
     number: int  # number of the canary, from 0
@@ -51,7 +51,7 @@ class CanaryNote:
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
-def read_note(said: object, node: str | None = None) -> CanaryNote | None:
+def read_note(said: object, node: str | None = None) -> CanaryReply | None:
     """Return the note of a client on its canary, None if there is none; the reply may contain anything.
 
     Parameters
@@ -70,8 +70,8 @@ def read_note(said: object, node: str | None = None) -> CanaryNote | None:
         return None
 
 
-def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
-    """Return a note from its JSON values, named as in `CanaryNote`; all but the number may be missing."""
+def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
+    """Return a note from its JSON values, named as in `CanaryReply`; all but the number may be missing."""
     number, replaced = int(str(values["number"])), values.get("is_replaced")
     coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
@@ -80,7 +80,7 @@ def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
     fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
     if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
         raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
-    return CanaryNote(number, replaced, coins, directions, size, norm, node, weight)
+    return CanaryReply(number, replaced, coins, directions, size, norm, node, weight)
 
 
 def _told(kind: Callable[[str], Value], value: object) -> Value | None:
@@ -99,7 +99,7 @@ class StoredRound:
     """The release of a round along the directions."""
 
     number: int  # the round, from 1
-    present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
+    present: tuple[CanaryReply, ...]  # the canaries whose clients answered, by number
     scores: tuple[float, ...]  # of the canaries, then of decoys
     others: int | None = None  # number of other clients that answered; None where it was not seen
     size: int | None = None  # the number of parameters
@@ -162,7 +162,7 @@ def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
-def _misfits(kept: StoredRound, terms: TrainingTerms, coins: str) -> list[ExcludedCanary]:
+def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[ExcludedCanary]:
     """Return the mismatches of a round with coins of a fingerprint; unknown properties of a canary are skipped."""
     is_replaced = terms.adjacency.relation is Relation.REPLACE
     found = list[ExcludedCanary]()
@@ -243,7 +243,7 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 
 
 def fitting_rounds(
-    rounds: list[StoredRound], terms: TrainingTerms, coin_seed: int
+    rounds: list[StoredRound], terms: StatedReleases, coin_seed: int
 ) -> tuple[list[StoredRound], tuple[ExcludedCanary, ...]]:
     """Return the rounds whose canaries match the guarantee and the coins, and the mismatches of the others.
 

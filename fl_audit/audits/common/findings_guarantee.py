@@ -13,18 +13,18 @@ from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, Random
 from fl_audit.errors import InputError, require
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.randomised_records import RecordClaim
+from fl_audit.federation.randomised_records import RecordGuaranteeEvents
 from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.mechanisms.noise import effective_noise_multiplier
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.scores import response_advantage
+from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.statistics.advantage import AdvantageInterval, clopper_pearson
 
@@ -61,7 +61,7 @@ BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class OtherGuarantee:
+class AlternativeGuarantee:
     """Another possible guarantee and the noise that it needs."""
 
     belief: float  # nobody becomes surer than this, but for a chance of delta
@@ -70,7 +70,7 @@ class OtherGuarantee:
 
 
 @dataclass(frozen=True)
-class OtherGuarantees:
+class AlternativesInput:
     """The claim of a run, from which the report computes alternative guarantees."""
 
     claim: Claim
@@ -86,13 +86,13 @@ class OtherGuarantees:
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
-    def each(self) -> tuple[OtherGuarantee, ...]:
+    def each(self) -> tuple[AlternativeGuarantee, ...]:
         """The guarantees that noise can achieve, in rising order of the insider's certainty."""
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 
 @lru_cache(maxsize=8)
-def _guarantees(claim: Claim) -> tuple[OtherGuarantee, ...]:
+def _guarantees(claim: Claim) -> tuple[AlternativeGuarantee, ...]:
     found = []
     for belief in BELIEFS:
         if belief <= claim.prior:
@@ -102,25 +102,25 @@ def _guarantees(claim: Claim) -> tuple[OtherGuarantee, ...]:
         except InputError:
             continue
         if guarantee.noise_multiplier is not None:
-            found.append(OtherGuarantee(belief, guarantee.epsilon, guarantee.noise_multiplier))
+            found.append(AlternativeGuarantee(belief, guarantee.epsilon, guarantee.noise_multiplier))
     return tuple(found)
 
 
-def measure_other_guarantees(run: FinishedRun, _: Findings) -> OtherGuarantees | None:
+def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativesInput | None:
     """Return the guarantee with its alternatives; None where computing them takes too long."""
     guarantee = run.facts.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:
         return None
     # A loss distribution of sampled releases takes seconds for each guarantee.
     slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
-    return None if slow else OtherGuarantees(guarantee.claim)
+    return None if slow else AlternativesInput(guarantee.claim)
 
 
 MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so many numbers of them
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingGuarantee:
     """The noise and the guarantee that remain against one adversary."""
 
     clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
@@ -132,8 +132,8 @@ class Left:
 class ColludersFinding:
     """The noise and the guarantee that remain against 1 to m - 1 clients, and against the server."""
 
-    groups: tuple[Left, ...]
-    server: Left
+    groups: tuple[RemainingGuarantee, ...]
+    server: RemainingGuarantee
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `colluders`."""
@@ -153,13 +153,15 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
     return ColludersFinding(groups, _left(facts, ThreatModel(Adversary.SERVER)))
 
 
-def _left(facts: RunFacts, threat_model: ThreatModel) -> Left:
+def _left(facts: RunFacts, threat_model: ThreatModel) -> RemainingGuarantee:
     """Return the noise and guarantee that remain against a threat model."""
     guarantee, mechanism = facts.guarantee, facts.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
     epsilon = account(claim.profile, claim.accountant, claim.delta)
-    return Left(threat_model.known_shares, effective_noise_multiplier(mechanism.noise, threat_model), epsilon)
+    return RemainingGuarantee(
+        threat_model.known_shares, effective_noise_multiplier(mechanism.noise, threat_model), epsilon
+    )
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ _COLUMNS = ("record_log_odds", "other_log_odds")
 
 
 @dataclass(frozen=True)
-class PairGuarantee:
+class RecordPairGuarantee:
     """The guarantee for distinguishing one record from another."""
 
     differing: int  # number of features in which they differ
@@ -217,7 +219,9 @@ class RecordGuarantee:
     counted: int  # number of features that the paper adds up
     counted_epsilon: float  # the sum of their epsilons
     whole_epsilon: float  # the largest log-odds of any two records
-    pair: PairGuarantee | None  # of one record of the run and another; None where no other can be compared with it
+    pair: (
+        RecordPairGuarantee | None
+    )  # of one record of the run and another; None where no other can be compared with it
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `record_guarantee`."""
@@ -304,7 +308,7 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee |
     )
 
 
-def _counted(claim: RecordClaim) -> int:
+def _counted(claim: RecordGuaranteeEvents) -> int:
     """Return the number of releases that the paper adds up, if each has an epsilon or none has."""
     match claim.local_randomizer:
         case RandomisedBits():
@@ -334,8 +338,8 @@ def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval |
     return measured_advantage(of_first, of_second, confidence)
 
 
-def _pair(claim: RecordClaim, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> PairGuarantee:
+def _pair(claim: RecordGuaranteeEvents, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairGuarantee:
     assert claim.differing is not None, "a pair differs in some number of features, or in none"
     measured = measured_of_pair(run, run.facts.confidence)
     is_exact = isinstance(claim.local_randomizer, RandomisedBits)
-    return PairGuarantee(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)
+    return RecordPairGuarantee(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

@@ -9,19 +9,19 @@ import numpy as np
 from fl_audit.arrays import Floats, finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.run_tables import Provenance, Timing, Unprotected
+from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, Timing
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.accounting import Accountant, client_epsilons
-from fl_audit.released_model.fits_of_trials import FIT, rejected
 from fl_audit.released_model.methods import StarMethod
+from fl_audit.released_model.normal_fit_tests import FIT, rejected
 
 _OF_USERS, _RIGHT_OF_USERS = "epsilon_star_user", "test_accuracy_user"  # columns of runs whose units are users
 FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
 
 
 @dataclass(frozen=True)
-class StarSpread:
+class StarSummary:
     """Epsilon* over the trials by one estimator, in nats; infinite or NaN where it was not determined."""
 
     mean: float  # of the final releases
@@ -46,7 +46,7 @@ class StarFinding:
     method: StarMethod = StarMethod.PARAMETRIC  # `empirical` where normals were rejected in most trials
     fit_tested: int = 0  # trials in which it was tested whether normals fit the losses
     fit_rejected: int = 0  # trials in which they do not
-    by_normals: StarSpread | None = None  # the estimate by normals, where the numbers above have another basis
+    by_normals: StarSummary | None = None  # the estimate by normals, where the numbers above have another basis
 
     @property
     def is_meaningful(self) -> bool:
@@ -65,7 +65,7 @@ class ModelFinding:
     test_accuracy: float  # share of right predictions on test records, mean over trials
     test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
     # Results of the same training without privacy; None where no such run was named.
-    unprotected: Unprotected | None = None
+    unprotected: NonPrivateAccuracy | None = None
     commonest: float | None = None  # accuracy of always naming the most frequent class; None where it is not known
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
 class UserLossFinding:
     """Epsilon* of users by the mean losses of each, and the accuracy for a user, of the final releases."""
 
-    star: StarSpread | None  # None where Epsilon* was turned off, or losses stay with their owners
+    star: StarSummary | None  # None where Epsilon* was turned off, or losses stay with their owners
     delta: float  # at which it was computed; NaN without it
     # Mean over test users of the share of their records that is named right, and over trials; NaN where unknown.
     test_accuracy: float
@@ -124,10 +124,10 @@ def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:
     return UserLossFinding(star, math.nan if star is None or settings is None else settings.delta, right)
 
 
-def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:
+def _spread(run: FinishedRun, column: str, cut: float) -> StarSummary:
     values, releases = run.tables.trials[column], run.tables.releases
     untrained = releases.loc[releases["round"] == 0, column]
-    return StarSpread(
+    return StarSummary(
         mean=float(values.mean()),
         max=float(values.max()),
         untrained_mean=float(untrained.mean()),
@@ -137,7 +137,7 @@ def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:
 
 
 @dataclass(frozen=True)
-class OriginFinding:
+class ProvenanceFinding:
     """The origin of a run, None if not recorded, and its duration."""
 
     provenance: Provenance | None
@@ -148,9 +148,9 @@ class OriginFinding:
         return {"timing": json_of(self.timing)}
 
 
-def measure_origin(run: FinishedRun, _: Findings) -> OriginFinding:
+def measure_origin(run: FinishedRun, _: Findings) -> ProvenanceFinding:
     """Return the origin of a run, and its duration."""
-    return OriginFinding(run.provenance, run.timing)
+    return ProvenanceFinding(run.provenance, run.timing)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class ClientStar:
 
 
 @dataclass(frozen=True)
-class ClientFinding:
+class ClientStarFinding:
     """Epsilon* of every client's shard at the last release, and the number of its records where that is known."""
 
     clients: tuple[ClientStar, ...]
@@ -177,7 +177,7 @@ class ClientFinding:
         return {"client_epsilon_star": json_of(self.clients)}
 
 
-def measure_clients(run: FinishedRun, _: Findings) -> ClientFinding | None:
+def measure_clients(run: FinishedRun, _: Findings) -> ClientStarFinding | None:
     """Return Epsilon* of every shard; None where it was not computed."""
     table = run.tables.clients
     if table is None or "epsilon_star" not in table:
@@ -186,7 +186,9 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientFinding | None:
     noted = None if run.provenance is None else run.provenance.shards
     groups = last.groupby("client")["epsilon_star"]
     clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
-    return ClientFinding(clients, noted if noted is not None and len(noted) == run.facts.federation.clients else None)
+    return ClientStarFinding(
+        clients, noted if noted is not None and len(noted) == run.facts.federation.clients else None
+    )
 
 
 def _client(client: int, known: Floats) -> ClientStar:

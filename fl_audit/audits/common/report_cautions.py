@@ -3,13 +3,13 @@
 import math
 
 from fl_audit.audits.common.findings_released_model import ModelFinding, StarFinding
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import number_text, percent
 
 NOT_MEANINGFUL = "not meaningful here"
 
 
-def look_at(contents: RunContents) -> list[str]:
+def look_at(contents: ReportContents) -> list[str]:
     """Return the cautions for the reader of a report, one line each.
 
     Parameters

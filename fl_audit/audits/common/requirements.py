@@ -6,8 +6,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.membership import MembershipScheme
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
-from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary
 
 

@@ -12,9 +12,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import finite
 from fl_audit.audits.common import findings_guarantee as evidence
-from fl_audit.audits.common.findings_levels import LevelFinding
+from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.findings_released_model import ClientGuarantees, measure_client_guarantees
-from fl_audit.audits.common.sections_levels import beyond
+from fl_audit.audits.common.sections_privacy_units import beyond
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping
@@ -23,9 +23,9 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA, gdp_fit
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.identifiability_bounds import Sensitivities
 from fl_audit.report import mechanism_messages
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -34,7 +34,7 @@ from fl_audit.verdict.verdict import Verdict
 _LARGEST_SHOWN = 30.0  # a factor of more nats than these has so many digits that it tells nothing
 
 
-def _sentence(numbers: evidence.GuaranteeFinding, contents: RunContents) -> str:
+def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
     guarantee, facts = numbers.guarantee, contents.facts
     if guarantee is None and facts.federation.local_randomizer is not None:
         return "The training itself had no protection, and of its models alone nothing was claimed."
@@ -58,7 +58,7 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: RunContents) -> str:
     )
 
 
-def person_text(contents: RunContents) -> str:
+def person_text(contents: ReportContents) -> str:
     """Return a few sentences on the meaning of the guarantee for a person in the data, as one chance in so many."""
     guarantee, verdict = contents.facts.guarantee, contents.find(VerdictFinding)
     if guarantee is None and contents.facts.federation.local_randomizer is not None:
@@ -93,14 +93,14 @@ def person_text(contents: RunContents) -> str:
         )
     if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
-        levels = contents.find(LevelFinding)
+        levels = contents.find(PrivacyUnitsFinding)
         text += f" {beyond(levels, Unit.RECORD)}" if levels is not None else ""
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the guarantee been kept, this would hold; it was broken, so nothing assures it. {text}"
     return text
 
 
-def _rows(numbers: evidence.GuaranteeFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[Row]:
     guarantee, facts = numbers.guarantee, contents.facts
     if guarantee is None:
         return []
@@ -166,7 +166,7 @@ GUARANTEE = Section(
 )  # fmt: skip
 
 
-def _other_guarantees_tables(numbers: evidence.OtherGuarantees, _: RunContents) -> list[Table]:
+def _other_guarantees_tables(numbers: evidence.AlternativesInput, _: ReportContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
@@ -176,7 +176,7 @@ def _other_guarantees_tables(numbers: evidence.OtherGuarantees, _: RunContents) 
     return [Table(title, columns, rows)] if rows else []
 
 
-def _other_guarantees_figure(figure: Figure, numbers: evidence.OtherGuarantees, contents: RunContents) -> None:
+def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativesInput, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
     beliefs = np.array([100 * one.belief for one in numbers.each])
@@ -197,7 +197,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.OtherGuarantees, 
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_guarantees_caption(numbers: evidence.OtherGuarantees, contents: RunContents) -> str:
+def _other_guarantees_caption(numbers: evidence.AlternativesInput, contents: ReportContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
@@ -209,14 +209,15 @@ def _other_guarantees_caption(numbers: evidence.OtherGuarantees, contents: RunCo
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.OtherGuarantees, evidence.measure_other_guarantees,
+    "other-guarantees", "What other guarantees would cost", evidence.AlternativesInput,
+    evidence.measure_other_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
-    picture=Picture("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
+    picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
                     applies=lambda numbers, _: len(numbers.each) > 1),
 )  # fmt: skip
 
 
-def _clipping_sentence(numbers: evidence.ClippingFinding, contents: RunContents) -> str:
+def _clipping_sentence(numbers: evidence.ClippingFinding, contents: ReportContents) -> str:
     clipping = contents.facts.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
     return (
@@ -227,7 +228,7 @@ def _clipping_sentence(numbers: evidence.ClippingFinding, contents: RunContents)
     )
 
 
-def _clipping_rows(numbers: evidence.ClippingFinding, _: RunContents) -> list[Row]:
+def _clipping_rows(numbers: evidence.ClippingFinding, _: ReportContents) -> list[Row]:
     chosen = "chosen before the run"
     return [
         Row("Clipping norm of the first round", numbers.first_norm, chosen),
@@ -247,7 +248,7 @@ CLIPPING = Section(
 )  # fmt: skip
 
 
-def _colluders_sentence(numbers: evidence.ColludersFinding, _: RunContents) -> str:
+def _colluders_sentence(numbers: evidence.ColludersFinding, _: ReportContents) -> str:
     effective = (numbers.groups[0], numbers.groups[-1], numbers.server)
     alone, most, server = (
         f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in effective
@@ -259,7 +260,7 @@ def _colluders_sentence(numbers: evidence.ColludersFinding, _: RunContents) -> s
     )
 
 
-def _colluders_tables(numbers: evidence.ColludersFinding, contents: RunContents) -> list[Table]:
+def _colluders_tables(numbers: evidence.ColludersFinding, contents: ReportContents) -> list[Table]:
     guarantee = contents.guarantee
     epsilon = f"Epsilon at delta {guarantee.delta:g} ({guarantee.accountant}, nats)"
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
@@ -278,7 +279,7 @@ COLLUDERS = Section(
 )  # fmt: skip
 
 
-def _client_guarantees_tables(numbers: ClientGuarantees, contents: RunContents) -> list[Table]:
+def _client_guarantees_tables(numbers: ClientGuarantees, contents: ReportContents) -> list[Table]:
     guarantee = contents.guarantee
     columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {guarantee.accountant} (nats)",
                "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
@@ -309,7 +310,7 @@ def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
             assert_never(local_randomizer)
 
 
-def _record_sentence(numbers: evidence.RecordGuarantee, _: RunContents) -> str:
+def _record_sentence(numbers: evidence.RecordGuarantee, _: ReportContents) -> str:
     one, what = evidence.unit_of(numbers.local_randomizer), mechanism_messages.randomizer_text(numbers.local_randomizer)
     own, whole = map(_factor, (numbers.epsilon, numbers.whole_epsilon))
     return (
@@ -324,7 +325,7 @@ def _factor(epsilon: float) -> str:
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 
 
-def _record_rows(numbers: evidence.RecordGuarantee, contents: RunContents) -> list[Row]:
+def _record_rows(numbers: evidence.RecordGuarantee, contents: ReportContents) -> list[Row]:
     counted, whole = _phrases(numbers.local_randomizer)[1:]
     one = evidence.unit_of(numbers.local_randomizer)
     rows = [
@@ -336,7 +337,9 @@ def _record_rows(numbers: evidence.RecordGuarantee, contents: RunContents) -> li
     return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair, contents)
 
 
-def _pair_rows(numbers: evidence.RecordGuarantee, pair: evidence.PairGuarantee, contents: RunContents) -> list[Row]:
+def _pair_rows(
+    numbers: evidence.RecordGuarantee, pair: evidence.RecordPairGuarantee, contents: ReportContents
+) -> list[Row]:
     bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.local_randomizer)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"

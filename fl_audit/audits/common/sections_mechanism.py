@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
-from fl_audit.audits.common.findings_released_model import OriginFinding, measure_origin
+from fl_audit.audits.common.findings_released_model import ProvenanceFinding, measure_origin
 from fl_audit.federation.finished_run import RunFacts
 from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
-from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
+from fl_audit.report.finding import FindingFigure, ReportContents, Section, Table, TableLook
 from fl_audit.report.formatting import SPACE, capital, number_text, percent, unit_words
 from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 
@@ -92,7 +92,7 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return settings
 
 
-def _sentence(_: GuaranteeFinding, contents: RunContents) -> str:
+def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
     """Describe the figure of this section where it is no plain curve under a constant limit."""
     facts, words = contents.facts, contents.words
     if not contents.run.has_insider:
@@ -109,7 +109,7 @@ def _sentence(_: GuaranteeFinding, contents: RunContents) -> str:
     return " ".join(filter(None, parts))
 
 
-def _caption(_: GuaranteeFinding, contents: RunContents) -> str:
+def _caption(_: GuaranteeFinding, contents: ReportContents) -> str:
     facts = contents.facts
     match facts.federation.mechanism.scaling:
         case NoiseScaling.LOCAL:
@@ -121,7 +121,7 @@ def _caption(_: GuaranteeFinding, contents: RunContents) -> str:
     return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
 
 
-def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: RunContents) -> None:
+def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: ReportContents) -> None:
     words, rounds = contents.words, contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
@@ -134,7 +134,7 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Run
                 f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
 
 
-def _draw_limits(axes: Axes, contents: RunContents) -> None:
+def _draw_limits(axes: Axes, contents: ReportContents) -> None:
     facts, table = contents.facts, contents.rounds
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
@@ -153,7 +153,7 @@ DISTRIBUTION = Section(
     "local-sensitivity", "What was played, and how far it moved", GuaranteeFinding,
     lambda _, findings: findings.find(GuaranteeFinding), sentence=_sentence,
     tables=lambda _, contents: mechanism_tables(contents.facts),
-    picture=Picture("Local sensitivity", _local_sensitivity_figure, _caption,
+    picture=FindingFigure("Local sensitivity", _local_sensitivity_figure, _caption,
                     applies=lambda _, contents: contents.run.has_insider),
 )  # fmt: skip
 
@@ -202,7 +202,7 @@ def day_text(moment: str) -> str:
     return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
 
 
-def _origin_tables(numbers: OriginFinding, contents: RunContents) -> list[Table]:
+def _origin_tables(numbers: ProvenanceFinding, contents: ReportContents) -> list[Table]:
     found, timing = numbers.provenance, numbers.timing
     rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.facts.federation.records)
     times = (
@@ -264,5 +264,5 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    "origin", "Where this run comes from", OriginFinding, measure_origin, keys=("timing",), tables=_origin_tables,
+    "origin", "Where this run comes from", ProvenanceFinding, measure_origin, keys=("timing",), tables=_origin_tables,
 )  # fmt: skip

@@ -12,10 +12,10 @@ from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.findings import json_of
 from fl_audit.plurals import plural
-from fl_audit.released_model.few_losses import FEWEST
-from fl_audit.released_model.fits_of_trials import FIT
 from fl_audit.released_model.methods import cut_text
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.released_model.minimum_losses import FEWEST
+from fl_audit.released_model.normal_fit_tests import FIT
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
 
@@ -32,7 +32,7 @@ def beside_text(numbers: evidence.ModelFinding) -> str:
     return f" ({', '.join(known)})" if known else ""
 
 
-def _sentence(numbers: evidence.ModelFinding, contents: RunContents) -> str:
+def _sentence(numbers: evidence.ModelFinding, contents: ReportContents) -> str:
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
@@ -44,7 +44,7 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(numbers: evidence.ModelFinding, _: RunContents) -> list[Row]:
+def _rows(numbers: evidence.ModelFinding, _: ReportContents) -> list[Row]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
     rows = [Row("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
@@ -59,7 +59,7 @@ def _rows(numbers: evidence.ModelFinding, _: RunContents) -> list[Row]:
     return rows
 
 
-def _caption(numbers: evidence.ModelFinding, contents: RunContents) -> str:
+def _caption(numbers: evidence.ModelFinding, contents: ReportContents) -> str:
     shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{beside_text(numbers)}."
     if (chosen := contents.run.chosen_releases) is None:
@@ -68,7 +68,7 @@ def _caption(numbers: evidence.ModelFinding, contents: RunContents) -> str:
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
 
 
-def _accuracy_figure(figure: Figure, numbers: evidence.ModelFinding, contents: RunContents) -> None:
+def _accuracy_figure(figure: Figure, numbers: evidence.ModelFinding, contents: ReportContents) -> None:
     releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
@@ -83,14 +83,14 @@ def _accuracy_figure(figure: Figure, numbers: evidence.ModelFinding, contents: R
 
 RELEASED_MODEL = Section(
     "accuracy", "The released model", evidence.ModelFinding, evidence.measure_model, keys=("utility",), on_page=True,
-    sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
+    sentence=_sentence, rows=_rows, picture=FindingFigure("Accuracy", _accuracy_figure, _caption),
 )  # fmt: skip
 
 
 SQUASH = 4.0  # a claimed epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
-def _star_sentence(star: evidence.StarFinding, contents: RunContents) -> str:
+def _star_sentence(star: evidence.StarFinding, contents: ReportContents) -> str:
     if not math.isfinite(star.mean):
         return "How much a released model gives away by its losses was not determined."
     if not star.is_meaningful:
@@ -113,7 +113,7 @@ def _star_sentence(star: evidence.StarFinding, contents: RunContents) -> str:
     return f"{text}{_losses_text(contents)}"
 
 
-def _fit_text(star: evidence.StarFinding, contents: RunContents) -> str:
+def _fit_text(star: evidence.StarFinding, contents: ReportContents) -> str:
     """Return a sentence on whether normal distributions fit the losses, or on the other basis of the number."""
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
@@ -138,12 +138,12 @@ def _fit_note(star: evidence.StarFinding) -> str:
     return f"{cut_text(star.cut)}; {kind}{',' if star.by_normals is None else ''} {tested}"
 
 
-def _stay_with_owners(contents: RunContents) -> bool:
+def _stay_with_owners(contents: ReportContents) -> bool:
     audit = contents.facts.configuration.get("audit", {})
     return bool(audit.get("epsilon-star-losses") == "federated")
 
 
-def _losses_text(contents: RunContents) -> str:
+def _losses_text(contents: ReportContents) -> str:
     """Return a sentence on what owners reported of their losses, where these were not pooled."""
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
@@ -155,7 +155,7 @@ def _losses_text(contents: RunContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _star_rows(star: evidence.StarFinding, contents: RunContents) -> list[Row]:
+def _star_rows(star: evidence.StarFinding, contents: ReportContents) -> list[Row]:
     how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
@@ -175,7 +175,7 @@ def _star_rows(star: evidence.StarFinding, contents: RunContents) -> list[Row]:
     ]
 
 
-def _star_caption(star: evidence.StarFinding, contents: RunContents) -> str:
+def _star_caption(star: evidence.StarFinding, contents: ReportContents) -> str:
     spread = "" if contents.run.trials == 1 else " Median, middle half and range of the trials."
     at, guarantee = number_text(star.delta), contents.facts.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
@@ -188,7 +188,7 @@ def _star_caption(star: evidence.StarFinding, contents: RunContents) -> str:
     return f"{text} The guarantee, {number_text(guarantee.epsilon, 3)}, lies far above."
 
 
-def guarantee_fits(contents: RunContents) -> bool:
+def guarantee_fits(contents: ReportContents) -> bool:
     """Return whether a line at the claimed epsilon leaves the curve of Epsilon* readable."""
     guarantee, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
@@ -196,7 +196,7 @@ def guarantee_fits(contents: RunContents) -> bool:
     return guarantee is not None and bool(values.size) and guarantee.epsilon <= SQUASH * float(values.max())
 
 
-def _star_figure(figure: Figure, star: evidence.StarFinding, contents: RunContents) -> None:
+def _star_figure(figure: Figure, star: evidence.StarFinding, contents: ReportContents) -> None:
     releases, guarantee = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
@@ -215,12 +215,12 @@ def _star_figure(figure: Figure, star: evidence.StarFinding, contents: RunConten
 EPSILON_STAR = Section(
     "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.StarFinding, evidence.measure_star,
     keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
-    picture=Picture("Epsilon*", _star_figure, _star_caption,
+    picture=FindingFigure("Epsilon*", _star_figure, _star_caption,
                     applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),
 )  # fmt: skip
 
 
-def _users_rows(numbers: evidence.UserLossFinding, contents: RunContents) -> list[Row]:
+def _users_rows(numbers: evidence.UserLossFinding, contents: ReportContents) -> list[Row]:
     star, right = numbers.star, finite(numbers.test_accuracy)
     mean = "by the mean loss of each user's records, taken for normal after a logit transform"
     rows = [
@@ -239,7 +239,7 @@ def _users_rows(numbers: evidence.UserLossFinding, contents: RunContents) -> lis
     ]
 
 
-def _users_sentence(numbers: evidence.UserLossFinding, _: RunContents) -> str:
+def _users_sentence(numbers: evidence.UserLossFinding, _: ReportContents) -> str:
     star = numbers.star
     told = "The statistic of a user is the mean of the losses of the user's records. "
     if star is None:
@@ -254,7 +254,7 @@ USERS = Section(
 )  # fmt: skip
 
 
-def _owners_sentence(numbers: evidence.ClientFinding, _: RunContents) -> str:
+def _owners_sentence(numbers: evidence.ClientStarFinding, _: ReportContents) -> str:
     alone = sum(client.trials == 0 for client in numbers.clients)
     without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
     return (
@@ -263,7 +263,7 @@ def _owners_sentence(numbers: evidence.ClientFinding, _: RunContents) -> str:
     )
 
 
-def _owners_tables(numbers: evidence.ClientFinding, _: RunContents) -> list[Table]:
+def _owners_tables(numbers: evidence.ClientStarFinding, _: ReportContents) -> list[Table]:
     columns: tuple[str, ...] = ("Client", "Trials with 2 records or more", "5 %", "Median", "95 %", "Largest")
     rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
     if (shards := numbers.shards) is not None:
@@ -273,6 +273,6 @@ def _owners_tables(numbers: evidence.ClientFinding, _: RunContents) -> list[Tabl
 
 
 CLIENTS = Section(
-    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientFinding,
+    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientStarFinding,
     evidence.measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
 )  # fmt: skip

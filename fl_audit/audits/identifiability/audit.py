@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fl_audit.audits.audit import ReleaseQuery
-from fl_audit.audits.common.of_pair import PairAudit
+from fl_audit.audits.common.pair_audit import PairAudit
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation

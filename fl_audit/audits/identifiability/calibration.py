@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.identifiability.likelihood_estimates import chance_of_being_right
 from fl_audit.errors import require, require_number
-from fl_audit.privacy.scores import require_prior
+from fl_audit.privacy.identifiability_bounds import require_prior
 from fl_audit.statistics.advantage import clopper_pearson
 
 

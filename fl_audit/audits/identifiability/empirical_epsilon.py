@@ -14,7 +14,7 @@ from fl_audit.errors import require, require_number
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_delta, require_mu
-from fl_audit.privacy.scores import epsilon_from_advantage
+from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage
 from fl_audit.statistics.advantage import clopper_pearson
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability import empirical_epsilon as estimates
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
-from fl_audit.audits.membership.limits import largest_tpr
+from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun

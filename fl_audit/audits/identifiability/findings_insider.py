@@ -10,7 +10,7 @@ from fl_audit.audits.identifiability.llr_distribution import InnovationCheck, In
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, empirical_advantage
-from fl_audit.verdict.of_run import measured_in
+from fl_audit.verdict.stored_measurements import measured_in
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.federation.contributions import OwnDraws, expected_update, private_steps, trained_privately
+from fl_audit.federation.contributions import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.hypotheses import question_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
 from fl_audit.federation.private_steps import rounding_of_steps
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
-from fl_audit.mechanisms.noises.noise import NoiseOrigin
+from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.residuals import Residuals, join
@@ -152,7 +152,7 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     for client in clients:
         if client in known:
             rest -= trained_privately(
-                federation, client, seen.start, seen.number, OwnDraws(known[client], trials)
+                federation, client, seen.start, seen.number, ClientRandomness(known[client], trials)
             ).updates
             continue
         expected, of_differing = expected_update(federation, client, seen.start)

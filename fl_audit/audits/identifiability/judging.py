@@ -2,13 +2,13 @@
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
-from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.of_run import measured_in, opened_of_pair
 from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
 from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
 
 

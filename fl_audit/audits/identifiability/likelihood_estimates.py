@@ -14,9 +14,9 @@ from scipy.special import expit, logit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
-from fl_audit.privacy.scores import require_prior
+from fl_audit.privacy.identifiability_bounds import require_prior
 from fl_audit.root_finding import falling_root, last_true
-from fl_audit.statistics.advantage import Bets, MeanInterval, clopper_pearson, mean_interval
+from fl_audit.statistics.advantage import AdvantageBets, MeanInterval, clopper_pearson, mean_interval
 from fl_audit.statistics.intervals import Estimate
 
 ASSUMPTION = (
@@ -191,7 +191,7 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estim
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
     """Return the estimate of epsilon(delta) in one direction and the ends of its interval."""
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
-    stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
+    stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), confidence)
 
     def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
         return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)

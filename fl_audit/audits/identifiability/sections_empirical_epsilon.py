@@ -10,19 +10,19 @@ from fl_audit.arrays import finite
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
-from fl_audit.audits.membership.limits import largest_tpr
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.audits.membership.attack_limits import largest_tpr
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import DASH, UnitWords, number_text, percent, uncapital
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.rounding import interval_text, side_of
 from fl_audit.statistics.lower_bounds import LowerBound
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.verdict.family import TestName
-from fl_audit.verdict.messages_of_tests import title_of
+from fl_audit.verdict.multiple_testing import TestName
 from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
-from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.sections_verdict import verdict_of
+from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -31,7 +31,7 @@ def _method(decisive: Judgement, words: UnitWords) -> str:
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
-def _detectable(contents: RunContents) -> str:
+def _detectable(contents: ReportContents) -> str:
     """Return the limit of detection with its own level, which is not that of the lower bound."""
     decisive = verdict_of(contents).judged
     level = f"level {number_text(decisive.level_of_limit)}"
@@ -42,7 +42,7 @@ def _detectable(contents: RunContents) -> str:
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(numbers: evidence.EmpiricalFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.EmpiricalFinding, contents: ReportContents) -> list[Row]:
     guarantee, decisive = contents.guarantee, numbers.decisive
     delta, level = at_delta(guarantee.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
@@ -81,7 +81,7 @@ def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
     return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
 
-def _tables(numbers: evidence.EmpiricalFinding, _: RunContents) -> list[Table]:
+def _tables(numbers: evidence.EmpiricalFinding, _: ReportContents) -> list[Table]:
     if not numbers.bounds:
         return []
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
@@ -112,7 +112,7 @@ _NO_RATIO = (
 )
 
 
-def _scores_sentence(numbers: evidence.ScoreFinding, _: RunContents) -> str:
+def _scores_sentence(numbers: evidence.ScoreFinding, _: ReportContents) -> str:
     area = numbers.area
     ends = interval_text(area.low, area.high, is_share=True)
     return (
@@ -124,7 +124,7 @@ def _scores_sentence(numbers: evidence.ScoreFinding, _: RunContents) -> str:
     )
 
 
-def _scores_rows(numbers: evidence.ScoreFinding, contents: RunContents) -> list[Row]:
+def _scores_rows(numbers: evidence.ScoreFinding, contents: ReportContents) -> list[Row]:
     area, bound, guarantee = numbers.area, numbers.bound, contents.guarantee
     how = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
@@ -154,7 +154,7 @@ _SMALLEST_RATE = 1e-3
 _BAND = "Clopper-Pearson bounds above two ranks of the trials with D'"
 
 
-def _tradeoff_figure(figure: Figure, _: evidence.TradeoffFinding, contents: RunContents) -> None:
+def _tradeoff_figure(figure: Figure, _: evidence.TradeoffFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
@@ -175,7 +175,7 @@ def _tradeoff_figure(figure: Figure, _: evidence.TradeoffFinding, contents: RunC
                 "Share of D found")  # fmt: skip
 
 
-def _tradeoff_caption(numbers: evidence.TradeoffFinding, contents: RunContents) -> str:
+def _tradeoff_caption(numbers: evidence.TradeoffFinding, contents: ReportContents) -> str:
     _, row = _tradeoff_rows(numbers, contents)
     shown = row.shown
     return (
@@ -186,7 +186,7 @@ def _tradeoff_caption(numbers: evidence.TradeoffFinding, contents: RunContents) 
     )
 
 
-def _tradeoff_rows(numbers: evidence.TradeoffFinding, contents: RunContents) -> list[Row]:
+def _tradeoff_rows(numbers: evidence.TradeoffFinding, contents: ReportContents) -> list[Row]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
     method = f"trials with D above the threshold {where}, counted; {_BAND}"
     return [
@@ -200,5 +200,5 @@ def _tradeoff_rows(numbers: evidence.TradeoffFinding, contents: RunContents) -> 
 TRADEOFF = Section(
     "tradeoff", "The insider's trade-off", evidence.TradeoffFinding, evidence.measure_tradeoff, keys=("tradeoff",),
     trusts=True, rows=_tradeoff_rows,
-    picture=Picture("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
+    picture=FindingFigure("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
 )  # fmt: skip

@@ -16,12 +16,12 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.log_odds import LogOddsDistribution
 from fl_audit.report import style as drawing
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
-from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.innovations import SMALLEST_SIGNAL
 
 FEWEST_FOR_HISTOGRAM = 20  # below this many trials each is drawn as a mark of its own
@@ -29,7 +29,7 @@ FEWEST_FOR_HISTOGRAM = 20  # below this many trials each is drawn as a mark of i
 _COUNTED = "counted; trials are independent repetitions"
 
 
-def _sentence(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
+def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     trials, wins, beyond = numbers.estimate.trials, numbers.estimate.wins, numbers.belief_violations
     won, surer = advantage_row(numbers.estimate, contents), _surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
@@ -46,7 +46,7 @@ def _sentence(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
     )
 
 
-def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
+def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
     """Return the insider's advantage over a coin, next to the claimed limit.
 
     Parameters
@@ -62,7 +62,7 @@ def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
                wide=partial(advantage_ends, found.wins, found.trials))  # fmt: skip
 
 
-def _surer_row(numbers: evidence.InsiderFinding, contents: RunContents) -> Row:
+def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> Row:
     """Return the share of trials in which the insider exceeded the claimed limit, next to the allowed share."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
@@ -71,7 +71,7 @@ def _surer_row(numbers: evidence.InsiderFinding, contents: RunContents) -> Row:
                is_violated=contents.is_violated, wide=partial(clopper_pearson, beyond, estimate.trials))  # fmt: skip
 
 
-def _rows(numbers: evidence.InsiderFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[Row]:
     estimate = numbers.estimate
     return [
         Row("Trials", estimate.trials, _COUNTED),
@@ -89,7 +89,7 @@ def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
-def _caption(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
+def _caption(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     beyond, trials = numbers.belief_violations, numbers.estimate.trials
     distribution = (
         "The curve is the exact distribution."
@@ -103,7 +103,7 @@ def _caption(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
     )
 
 
-def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: RunContents) -> None:
+def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     facts, distributions, trials = contents.facts, _exact_distributions(contents.run), contents.trials
     highest = top = _draw_beliefs(axes, trials["belief"].to_numpy(dtype=np.float64))
@@ -150,11 +150,11 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 INSIDER = Section(
     "beliefs", "What the insider achieved", evidence.InsiderFinding, evidence.measure_insider, keys=("insider",),
     on_page=True, trusts=True, sentence=_sentence, rows=_rows,
-    picture=Picture("Final beliefs", _beliefs_figure, _caption),
+    picture=FindingFigure("Final beliefs", _beliefs_figure, _caption),
 )  # fmt: skip
 
 
-def _belief_rounds_caption(_: evidence.InsiderFinding, contents: RunContents) -> str:
+def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents) -> str:
     many = contents.run.trials >= FEWEST_FOR_HISTOGRAM
     shown = "Medians and the middle 90 % of trials" if many else "Each trial"
     distribution = " Dotted: where the exact distribution has 90 %." if contents.run.has_even_rounds else ""
@@ -165,7 +165,7 @@ def _belief_rounds_caption(_: evidence.InsiderFinding, contents: RunContents) ->
     )
 
 
-def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: RunContents) -> None:
+def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: ReportContents) -> None:
     """Draw the belief in D over the rounds as bands or, with few trials, curves, with its distribution if exact."""
     axes = figure.add_subplot()
     for bit in (1, 0):
@@ -180,7 +180,7 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
     finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
 
 
-def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
+def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
     """Draw the beliefs of all trials of a bit, with the central 90 % of their distribution if that is exact."""
     style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
@@ -210,11 +210,11 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
 BELIEF_ROUNDS = Section(
     "belief-rounds", "Beliefs over rounds", evidence.InsiderFinding,
     lambda _, findings: findings.find(evidence.InsiderFinding), trusts=True,
-    picture=Picture("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
+    picture=FindingFigure("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
 )  # fmt: skip
 
 
-def _innovations_sentence(numbers: evidence.InnovationFinding, contents: RunContents) -> str:
+def _innovations_sentence(numbers: evidence.InnovationFinding, contents: ReportContents) -> str:
     check = numbers.check
     what = (
         "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
@@ -232,7 +232,7 @@ def _innovations_sentence(numbers: evidence.InnovationFinding, contents: RunCont
     )
 
 
-def _innovations_tables(numbers: evidence.InnovationFinding, _: RunContents) -> list[Table]:
+def _innovations_tables(numbers: evidence.InnovationFinding, _: ReportContents) -> list[Table]:
     columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
         "Serial correlation (distribution: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
@@ -250,7 +250,7 @@ INNOVATIONS = Section(
 )  # fmt: skip
 
 
-def _insiders_sentence(numbers: evidence.InsidersFinding, contents: RunContents) -> str:
+def _insiders_sentence(numbers: evidence.InsidersFinding, contents: ReportContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
@@ -260,12 +260,12 @@ def _insiders_sentence(numbers: evidence.InsidersFinding, contents: RunContents)
     )
 
 
-def _best_row(numbers: evidence.InsidersFinding, contents: RunContents) -> Row:
+def _best_row(numbers: evidence.InsidersFinding, contents: ReportContents) -> Row:
     """Return the advantage of the best insider, at a level that all insiders share because it was chosen among them."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 
-def _insiders_rows(numbers: evidence.InsidersFinding, _: RunContents) -> list[Row]:
+def _insiders_rows(numbers: evidence.InsidersFinding, _: ReportContents) -> list[Row]:
     return [
         Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
         Row(
@@ -275,7 +275,7 @@ def _insiders_rows(numbers: evidence.InsidersFinding, _: RunContents) -> list[Ro
     ]
 
 
-def _insiders_tables(numbers: evidence.InsidersFinding, contents: RunContents) -> list[Table]:
+def _insiders_tables(numbers: evidence.InsidersFinding, contents: ReportContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
     level = READING_LEVEL / len(numbers.each)  # together they have the level of one number

@@ -18,14 +18,14 @@ from fl_audit.audits.identifiability.findings_pair import (  # fmt: skip
 )
 from fl_audit.audits.identifiability.likelihood_estimates import ASSUMPTION
 from fl_audit.plurals import plural
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
 from fl_audit.report.style import finish_axes
 
 _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"
 
 
-def _rows(numbers: PairFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: PairFinding, contents: ReportContents) -> list[Row]:
     guarantee, found, shown = contents.guarantee, numbers.advantage, numbers.calibration
     basis = f"mean over trials of the chance to be right that the belief states; {_BETTING}; {ASSUMPTION}"
     rows = [
@@ -49,7 +49,7 @@ def _rows(numbers: PairFinding, contents: RunContents) -> list[Row]:
     ]  # fmt: skip
 
 
-def _tables(numbers: PairFinding, _: RunContents) -> list[Table]:
+def _tables(numbers: PairFinding, _: ReportContents) -> list[Table]:
     bins = tuple(
         (f"{percent(part.lowest)} to {percent(part.highest)}", part.trials, part.members, part.mean_belief, part.share,
          part.low, part.high, part.p_value)
@@ -71,7 +71,7 @@ PAIR = Section(
 )  # fmt: skip
 
 
-def _crafted_sentence(numbers: CraftedFinding, _: RunContents) -> str:
+def _crafted_sentence(numbers: CraftedFinding, _: ReportContents) -> str:
     return (
         "The record in which D and D' differ is in no data set: it was crafted, with the label "
         f"{numbers.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
@@ -80,7 +80,7 @@ def _crafted_sentence(numbers: CraftedFinding, _: RunContents) -> str:
     )
 
 
-def _crafted_rows(numbers: CraftedFinding, contents: RunContents) -> list[Row]:
+def _crafted_rows(numbers: CraftedFinding, contents: ReportContents) -> list[Row]:
     initial, over = numbers.initial, f"mean over trials; {contents.facts.relation}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
@@ -105,7 +105,7 @@ def _images(numbers: CraftedFinding) -> list[tuple[str, NDArray[np.float32]]]:
     return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named]
 
 
-def _crafted_figure(figure: Figure, numbers: CraftedFinding, _: RunContents) -> None:
+def _crafted_figure(figure: Figure, numbers: CraftedFinding, _: ReportContents) -> None:
     images = _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)
@@ -117,7 +117,7 @@ def _crafted_figure(figure: Figure, numbers: CraftedFinding, _: RunContents) -> 
 
 CRAFTED = Section(
     "crafted", "The crafted record", CraftedFinding, measure_crafted, keys=("crafted",), sentence=_crafted_sentence,
-    rows=_crafted_rows, picture=Picture("The crafted record", _crafted_figure,
+    rows=_crafted_rows, picture=FindingFigure("The crafted record", _crafted_figure,
         caption=lambda numbers, _: f"The crafted record as a grey image, label {numbers.initial.label}.",
         applies=lambda numbers, _: bool(_images(numbers))),
 )  # fmt: skip

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.audits.membership.confidence import log_probabilities
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.loss import active_scores, loss_scores
 from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack
 from fl_audit.audits.membership.quantile import quantile_scores
+from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.rmia import rmia_scores
-from fl_audit.audits.membership.shadow import shadow_scores
+from fl_audit.audits.membership.shokri_attack import shadow_scores
 from fl_audit.audits.membership.white_box import white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.errors import InputError, require

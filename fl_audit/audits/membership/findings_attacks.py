@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from fl_audit.arrays import Floats, finite
+from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.attack_results import (  # fmt: skip
     AttackResults,
     achieved_by_attack,
@@ -17,7 +18,6 @@ from fl_audit.audits.membership.attack_results import (  # fmt: skip
     rates_of,
 )
 from fl_audit.audits.membership.judging import can_compare_targets
-from fl_audit.audits.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.rates import MembershipRates
 from fl_audit.federation.findings import Findings, json_of

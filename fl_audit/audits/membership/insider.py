@@ -29,12 +29,12 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.membership.loss import ascent
 from fl_audit.errors import InputError, require
 from fl_audit.federation.contributions import RoundContext, contributed
-from fl_audit.federation.hypotheses import WhitenedStep, whitened_steps
+from fl_audit.federation.hypotheses import WhitenedRound, whitened_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.learning.record_gradients import record_gradients
-from fl_audit.learning.sampling import Portion
+from fl_audit.learning.sampling import PassExamples
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET
 from fl_audit.learning.user_gradients import user_gradients
 from fl_audit.mechanisms.likelihood_ratio import mixed_llr
@@ -153,7 +153,7 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
     return found
 
 
-class TargetsObserved(NamedTuple):
+class TargetObservations(NamedTuple):
     """The observation of a round for every target."""
 
     increments: Floats  # added to the log-odds of "in" against "out", float64 (trials, targets)
@@ -168,7 +168,7 @@ class TargetsObserved(NamedTuple):
 
 def observe_targets(
     federation: LoadedFederation, seen: ObservedRound, membership: Membership | None
-) -> TargetsObserved:
+) -> TargetObservations:
     """Compute the log-likelihood ratio of a round for every target.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
@@ -222,7 +222,7 @@ def observe_targets(
     if public.membership_scheme is MembershipScheme.EXACTLY_ONE:
         # The candidate itself, if it takes part, was not subtracted.
         noise -= _signal_to_noise(of_sum[1], clip, sigma) * (1 if takes_part is None else takes_part)
-    return TargetsObserved(added, signal, noise)
+    return TargetObservations(added, signal, noise)
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
@@ -245,7 +245,7 @@ def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | 
 
 
 def _noise_of_records(
-    federation: LoadedFederation, seen: ObservedRound, step: WhitenedStep, membership: Membership
+    federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: Membership
 ) -> tuple[Tensor, Tensor | None]:
     """Return a round's release less all gradients in it, float64 (trials, parameters), and bits likewise."""
     part = _taking_part(federation, seen, step.number, membership.trials)
@@ -269,7 +269,7 @@ def _noise_of_records(
 def _of_records_over_rounds(
     federation: LoadedFederation,
     seen: ObservedRound,
-    steps: Sequence[WhitenedStep],
+    steps: Sequence[WhitenedRound],
     membership: Membership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
@@ -292,7 +292,7 @@ def _of_records_over_rounds(
         records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
         place = torch.from_numpy(target[records] - first).to(noise.device)
         for step in steps:
-            portion = Portion(differing.features[records], differing.labels[records])
+            portion = PassExamples(differing.features[records], differing.labels[records])
             each = federation.model.example_gradients(step.start, portion).double()
             if len(place) > some.stop - some.start:  # a target with several records adds their sum
                 each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
@@ -317,7 +317,7 @@ def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
 def _of_clients(
     federation: LoadedFederation,
     seen: ObservedRound,
-    steps: Sequence[WhitenedStep],
+    steps: Sequence[WhitenedRound],
     membership: Membership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:

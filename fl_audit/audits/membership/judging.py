@@ -3,7 +3,7 @@
 import numpy as np
 
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
-from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.audits.identifiability.judging import pairs_covered
 from fl_audit.audits.membership.attack_results import OneTargetScores, one_target_scores
@@ -12,8 +12,8 @@ from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.of_run import noise_along, opened_of_targets
 from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
 from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 

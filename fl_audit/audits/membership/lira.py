@@ -10,7 +10,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.membership import Membership
 

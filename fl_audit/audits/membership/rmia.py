@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.errors import require, require_number
 from fl_audit.federation.membership import Membership
 
@@ -24,7 +24,7 @@ class RmiaForm(StrEnum):
 
 
 @dataclass(frozen=True)
-class RmiaRule:
+class RmiaSettings:
     """The choices made before the attack."""
 
     form: RmiaForm = RmiaForm.OFFLINE  # the reference models
@@ -42,7 +42,7 @@ def rmia_scores(
     log_probabilities: Floats,
     population: Floats,
     membership: Membership,
-    rule: RmiaRule | None = None,
+    rule: RmiaSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
     """Return the share of population records that each target exceeds, from 0 to 1, shape (trials, targets).
@@ -78,7 +78,7 @@ def rmia_scores(
     >>> rmia_scores(own, others, Membership(bits), RmiaRule(slope=1.0)).ravel().tolist()
     [1.0, 0.0, 1.0]
     """
-    rule = rule or RmiaRule()
+    rule = rule or RmiaSettings()
     targets = _checked(_as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
     records = np.asarray(population, dtype=np.float64)
     fits = records.ndim == 2 and len(records) == membership.trials and records.size > 0
@@ -106,7 +106,7 @@ def _log(confidence: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:
+def _from_out(out: ShadowGroup, rule: RmiaSettings) -> Floats:
     """Return the mean confidence over all models from that over models that did not use a record."""
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 

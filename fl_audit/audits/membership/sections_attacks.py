@@ -18,11 +18,11 @@ from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_attacks as evidence
+from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import AttackResults
-from fl_audit.audits.membership.limits import largest_tpr
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.plurals import plural
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent, uncapital, unit_words
 from fl_audit.report.mechanism_messages import exact_accountant, noise_text
 from fl_audit.report.style import INK, MUTED, finish_axes
@@ -58,7 +58,7 @@ def _auc_row(name: str, numbers: evidence.AttackFinding, run: FinishedRun) -> Ro
 _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
-def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: RunContents) -> Row:
+def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents) -> Row:
     """Return one rate of an attack next to its claimed limit."""
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
@@ -66,7 +66,7 @@ def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, c
                wide=wide)  # fmt: skip
 
 
-def _sentence(numbers: evidence.AttackFinding, contents: RunContents) -> str:
+def _sentence(numbers: evidence.AttackFinding, contents: ReportContents) -> str:
     words = contents.words
     trials, targets = plural(numbers.trials, "training"), plural(numbers.targets, words.one)
     text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
@@ -103,7 +103,7 @@ def _allowed(limit: float | None) -> str:
     return "" if limit is None else f"; the guarantee allows at most {percent(limit)}"
 
 
-def _tables(numbers: evidence.AttackFinding, contents: RunContents) -> list[Table]:
+def _tables(numbers: evidence.AttackFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
     for name, found in numbers.achieved.items():
@@ -121,7 +121,7 @@ def _tables(numbers: evidence.AttackFinding, contents: RunContents) -> list[Tabl
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: evidence.AttackFinding, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.AttackFinding, contents: ReportContents) -> list[Row]:
     guarantee, found = contents.facts.guarantee, list[Row]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, one in numbers.achieved.items():
@@ -157,7 +157,7 @@ def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
     return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
 
 
-def _roc_figure(figure: Figure, numbers: evidence.AttackFinding, contents: RunContents) -> None:
+def _roc_figure(figure: Figure, numbers: evidence.AttackFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
@@ -181,7 +181,7 @@ def _roc_figure(figure: Figure, numbers: evidence.AttackFinding, contents: RunCo
     finish_axes(axes, "Who finds members, at how many false alarms", "False-positive rate", "True-positive rate")
 
 
-def _caption(_: evidence.AttackFinding, contents: RunContents) -> str:
+def _caption(_: evidence.AttackFinding, contents: ReportContents) -> str:
     hatched = "Nothing was claimed, so no region is closed to anybody"
     if contents.facts.has_guarantee:
         hatched = "A kept guarantee lets nobody into the hatched region, but by chance"
@@ -194,7 +194,7 @@ def _caption(_: evidence.AttackFinding, contents: RunContents) -> str:
 ATTACKS = Section(
     "attacks", "Membership attacks", evidence.AttackFinding, evidence.measure_attacks, keys=("attacks",), on_page=True,
     sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption),
+    picture=FindingFigure("What outsiders get of what the insider can get", _roc_figure, _caption),
 )  # fmt: skip
 
 
@@ -223,7 +223,7 @@ def _scope_of(facts: RunFacts) -> str:
     return text
 
 
-def _membership_sentence(numbers: evidence.MembershipFinding, contents: RunContents) -> str:
+def _membership_sentence(numbers: evidence.MembershipFinding, contents: ReportContents) -> str:
     insider, mean = contents.find(InsiderFinding), _mean_row(numbers, contents.run)
     beside = ""
     if insider is not None and insider.estimate.trials > 1:
@@ -244,7 +244,7 @@ def _mean_row(numbers: evidence.MembershipFinding, run: FinishedRun) -> Row:
                largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
 
 
-def _membership_rows(numbers: evidence.MembershipFinding, contents: RunContents) -> list[Row]:
+def _membership_rows(numbers: evidence.MembershipFinding, contents: ReportContents) -> list[Row]:
     record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
     rows = [
         _mean_row(numbers, contents.run),
@@ -304,7 +304,7 @@ def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedR
                wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
 
 
-def _attribute_sentence(numbers: evidence.AttributeFinding, contents: RunContents) -> str:
+def _attribute_sentence(numbers: evidence.AttributeFinding, contents: ReportContents) -> str:
     name = max(
         (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: numbers.by_name[name].advantage.advantage
     )
@@ -320,7 +320,7 @@ def _quoted(numbers: evidence.AttributeFinding) -> str:
     return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
 
 
-def _attribute_tables(numbers: evidence.AttributeFinding, contents: RunContents) -> list[Table]:
+def _attribute_tables(numbers: evidence.AttributeFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
     each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
     rows: list[tuple[Any, ...]] = [

@@ -60,7 +60,7 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 
 
 @dataclass(frozen=True)
-class WhiteBoxRule:
+class WhiteBoxSettings:
     """The choices made before the attack."""
 
     parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
@@ -89,7 +89,7 @@ class WhiteBoxRule:
         require_number("dropout is", self.dropout, "numbers from 0 to below 1")
 
 
-def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
     """Return the log-odds of membership that one network a trial gives to all targets, shape (trials, targets).
 
     The membership, bool (trials, targets), has no effect where `learnt` is False; `learnt` marks the targets, one or
@@ -117,7 +117,7 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
     return values[torch.arange(len(values)).unsqueeze(1), places]
 
 
-def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
+def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
     """Return the networks' inputs for all targets, scaled by the learning examples alone."""
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
@@ -164,14 +164,14 @@ def _label_log_odds(losses: Tensor) -> Tensor:
 class _Networks:
     """Weights of the attack networks of all trials, stacked."""
 
-    rule: WhiteBoxRule  # sizes and training
+    rule: WhiteBoxSettings  # sizes and training
     branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them
     # By the layer's name, (networks, ins, outs); of `filters` (networks, releases, inputs, filters).
     weights: dict[str, Tensor]
     biases: dict[str, Tensor]  # by the layer's name, (networks, 1, outs)
 
     @classmethod
-    def initial(cls, rule: WhiteBoxRule, examples: Shown, source: torch.Generator) -> "_Networks":
+    def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "_Networks":
         """Return untrained networks, all alike: normal weights of variance 2 / inputs (He et al. 2015), no biases."""
         networks = len(next(iter(examples.values())))
         made = cls(rule, tuple(sorted(rule.parts)), {}, {})
@@ -271,7 +271,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
 
 def white_box_scores(
-    features: WhiteBoxFeatures, membership: Membership, known: Flags, rule: WhiteBoxRule | None = None
+    features: WhiteBoxFeatures, membership: Membership, known: Flags, rule: WhiteBoxSettings | None = None
 ) -> Floats:
     """Return the scores of the white-box attack, shape (trials, targets), higher for a likelier member.
 
@@ -304,7 +304,7 @@ def white_box_scores(
         Whether each target belongs to the known half of its trial, bool, shape (trials, targets), as `known_halves`
         draws it.
     """
-    rule = rule or WhiteBoxRule()
+    rule = rule or WhiteBoxSettings()
     flags = _checked(features, membership, known)
     scores = np.empty(flags.shape)
     together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, rule))
@@ -317,7 +317,7 @@ def white_box_scores(
     return scores
 
 
-def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxRule) -> int:
+def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
     """Return the approximate number of scalars of a trial's networks: raw and scaled inputs, and outputs of filters."""
     seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
     return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))

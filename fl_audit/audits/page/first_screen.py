@@ -25,17 +25,17 @@ from fl_audit.audits.page.markup import banner_html, next_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
-from fl_audit.verdict.family import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, VerdictFinding
-from fl_audit.verdict.messages_of_tests import ToldTest, broken_tests, p_as_chance
+from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
 from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
+from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 
 LARGE_DELTA = 0.5
 """Value of delta times the number of units from which even publishing whole units would keep the guarantee."""
@@ -51,7 +51,7 @@ class Fact:
     joint: str = "; "  # separator of the two in a line of text
 
 
-def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
+def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
     """Return the three numbers of the first screen; after a breach, those of the breach come first."""
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
@@ -59,7 +59,7 @@ def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
     return _claimed(contents), _insider(contents), _model(contents)
 
 
-def _broken(row: ToldTest) -> Fact:
+def _broken(row: TestMessage) -> Fact:
     if row.test.name in OF_NOISE:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
@@ -69,14 +69,14 @@ def _broken(row: ToldTest) -> Fact:
     return Fact("If the guarantee were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
 
 
-def _shown(contents: RunContents) -> Fact:
+def _shown(contents: ReportContents) -> Fact:
     guarantee, at_least = contents.guarantee, verdict_of(contents).judged.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
     another = "; the breach is of another kind" if at_least <= guarantee.epsilon else ""
     return Fact("Epsilon shown", value, f"{number_text(guarantee.epsilon, 3)} was claimed{another}")
 
 
-def _claimed(contents: RunContents) -> Fact:
+def _claimed(contents: ReportContents) -> Fact:
     guarantee = contents.facts.guarantee
     if guarantee is None and contents.facts.federation.local_randomizer is not None:
         return Fact("Claimed of the training", "nothing", "no clipping, no noise; records were randomised before it")
@@ -99,7 +99,7 @@ def _claimed(contents: RunContents) -> Fact:
     return Fact(f"Claimed: nobody is surer that {contents.words.that_short} than", bound, beside)
 
 
-def _insider(contents: RunContents) -> Fact:
+def _insider(contents: ReportContents) -> Fact:
     numbers, guarantee, found = contents.find(InsiderFinding), contents.facts.guarantee, verdict_of(contents).judgement
     if numbers is not None and guarantee is not None:
         trials, wins = numbers.estimate.trials, numbers.estimate.wins
@@ -118,13 +118,13 @@ def _insider(contents: RunContents) -> Fact:
     return Fact(f"Epsilon shown by {found.words.shown_by}", shown, f"{percent(found.confidence)} confidence")
 
 
-def _model(contents: RunContents) -> Fact:
+def _model(contents: ReportContents) -> Fact:
     numbers = contents.find(ModelFinding)
     assert numbers is not None, "every run has models"
     return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}", " ")
 
 
-def next_step(contents: RunContents) -> str:
+def next_step(contents: ReportContents) -> str:
     """Return the next step for the reader, in a few sentences."""
     numbers = verdict_of(contents)
     match numbers.verdict:
@@ -156,7 +156,7 @@ def next_step(contents: RunContents) -> str:
             assert_never(numbers.verdict)
 
 
-def _after_consistent(contents: RunContents) -> str:
+def _after_consistent(contents: ReportContents) -> str:
     numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
     if numbers.words.next_step is not None:
         return numbers.words.next_step
@@ -168,7 +168,7 @@ def _after_consistent(contents: RunContents) -> str:
     return f"{device}{excess}{others}; play more trials to find smaller breaches."
 
 
-def warnings_of(contents: RunContents) -> list[str]:
+def warnings_of(contents: ReportContents) -> list[str]:
     """Return the warnings, one line each: no private release, a delta that allows publishing, odd data."""
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
@@ -185,7 +185,7 @@ _ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # possible ends of the axis
 _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it guarantees
 
 
-def first_screen(contents: RunContents) -> str:
+def first_screen(contents: ReportContents) -> str:
     """Return the first screen, which is also the first page on paper, as HTML."""
     words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
     facts = "\n".join(map(fact_html, facts_of(contents)))
@@ -215,7 +215,7 @@ class _Row:
     bars: tuple[tuple[str, float, float], ...] = ()
 
 
-def gauge_html(contents: RunContents) -> str:
+def gauge_html(contents: ReportContents) -> str:
     """Return the gauge of a run; without a guarantee it has a sentence and no bars."""
     numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
@@ -319,7 +319,7 @@ def _of_accountant(kept: float, guarantee: Guarantee) -> str:
 _WIDEST_NAME = 30
 
 
-def summary_table(contents: RunContents) -> Table:
+def summary_table(contents: ReportContents) -> Table:
     """Return a table for the terminal: the verdict, the next step, and the numbers of the report's page."""
     federation, words, warnings = contents.facts.federation, banner(contents), warnings_of(contents)
     title = Text(

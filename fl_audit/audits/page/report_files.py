@@ -8,7 +8,7 @@ from pathlib import Path
 from fl_audit.atomic_files import atomic_file, write_bytes, write_text
 from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.errors import first_line
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 ON_PAPER = """
 @page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }
@@ -51,7 +51,7 @@ def write_pdf(page: str, path: Path) -> None:
         document.write_pdf(file, stylesheets=[weasyprint.CSS(string=ON_PAPER)])
 
 
-def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
+def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
     """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
 
     Where no PDF can be written (`hindrance`), an earlier PDF is removed.

@@ -8,9 +8,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OperatorDeclarations
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
-from fl_audit.audits.common.sections_officer import OFFICER, OfficerFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.findings_pair import PairFinding
 from fl_audit.audits.membership.findings_attacks import AttackFinding, MembershipFinding
@@ -21,14 +21,14 @@ from fl_audit.audits.sections import measured, page_rows
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.report.finding import Row, RunContents, Section, Table
+from fl_audit.report.finding import ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.user_modules import title_of_named
-from fl_audit.verdict.messages_of_tests import broken_tests
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict_messages import broken_tests
 
 _FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
@@ -46,7 +46,7 @@ class DrawnPicture:
     svg: str = ""
 
 
-def draw_all(contents: RunContents) -> list[DrawnPicture]:
+def draw_all(contents: ReportContents) -> list[DrawnPicture]:
     """Return every figure of the report, in order, if the run has numbers for it."""
     drawn = []
     for section, numbers in measured(contents):
@@ -86,29 +86,29 @@ _IN_SP = "IEEE Symposium on Security and Privacy"
 _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 
 
-def papers_of(contents: RunContents) -> list[str]:
+def papers_of(contents: ReportContents) -> list[str]:
     """Return the papers whose methods a run used, each as text."""
     return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
 
 
-def _has(kind: type) -> Callable[[RunContents], bool]:
+def _has(kind: type) -> Callable[[ReportContents], bool]:
     return lambda contents: contents.find(kind) is not None
 
 
-def _accounts_by_renyi(contents: RunContents) -> bool:
+def _accounts_by_renyi(contents: ReportContents) -> bool:
     guarantee = contents.facts.guarantee
     return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
 
 
-def _attacks_by(*names: str) -> Callable[[RunContents], bool]:
-    def is_used(contents: RunContents) -> bool:
+def _attacks_by(*names: str) -> Callable[[ReportContents], bool]:
+    def is_used(contents: ReportContents) -> bool:
         found = contents.find(AttackFinding)
         return found is not None and any(name in found.achieved for name in names)
 
     return is_used
 
 
-_PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
+_PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
     ("D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to "
           "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
           "For the insider, the bounds on belief and advantage, and the empirical epsilon",
@@ -154,7 +154,7 @@ MOST_FAILED = 4  # failed tests that the page names; the appendix has all of the
 
 
 def render_html(
-    contents: RunContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
+    contents: ReportContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
 ) -> str:
     """Return the whole report as one HTML page.
 
@@ -200,22 +200,22 @@ def render_html(
     )
 
 
-def paragraphs(contents: RunContents) -> list[str]:
+def paragraphs(contents: ReportContents) -> list[str]:
     """Return the sentences of the findings that belong on the page."""
     shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
     return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
 
-def _is_broken(contents: RunContents) -> bool:
+def _is_broken(contents: ReportContents) -> bool:
     return verdict_of(contents).verdict is Verdict.VIOLATED
 
 
-def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
+def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
     """Return whether sentence and figure belong on the page, where nothing assumes a broken guarantee."""
     return section.on_page and not (section.trusts and _is_broken(contents))
 
 
-def _subtitle(contents: RunContents) -> str:
+def _subtitle(contents: ReportContents) -> str:
     facts, federation = contents.facts, contents.facts.federation
     of_users = f" of {plural(federation.users, 'user')}" if federation.users else ""
     records = f"{plural(federation.records, 'record')}{of_users}"
@@ -239,7 +239,7 @@ def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
     return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
 
-def _failed(contents: RunContents, where: str) -> str:
+def _failed(contents: ReportContents, where: str) -> str:
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
@@ -273,21 +273,21 @@ def _row_cells(row: Row) -> tuple[Any, ...]:
     return row.name, value, *map(Markup, cells)
 
 
-def _configuration(contents: RunContents) -> str:
+def _configuration(contents: ReportContents) -> str:
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
     tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.facts)))}</div>'
     return f'<h2 id="configuration">Configuration</h2>\n{tables}\n<div class="sign-off">{lines}</div>'
 
 
-def _annex(contents: RunContents) -> str:
+def _annex(contents: ReportContents) -> str:
     """Return the section for a data-protection officer, which is part of the appendix elsewhere."""
-    numbers = contents.find(OfficerFinding)
+    numbers = contents.find(OperatorDeclarations)
     if numbers is None:
         return ""
     return f'<h2 id="officer">Annex: for a data-protection officer</h2>\n{_inside(OFFICER, numbers, contents, {})}'
 
 
-def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
+def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
     """Return every section in full, folded, under a table of contents."""
     inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
     told = [(section.name, escape(section.title), html) for section, html in inside if html]
@@ -303,7 +303,7 @@ def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
     )
 
 
-def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
+def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:
     """Return the appendix's part of a section: everything that is not on the page; empty if there is nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)

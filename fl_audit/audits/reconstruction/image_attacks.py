@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad, vmap
 
-from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require, require_number
 from fl_audit.learning.stacked_model import CACHE_BUDGET, StackedModel
 
@@ -23,7 +23,7 @@ _BREAKS = (2.667, 1.6, 1.142)
 
 
 @dataclass(frozen=True)
-class Descent:
+class DescentSettings:
     """The length and the extent of the search."""
 
     iterations: int = 1000  # steps of Adam, at least 1
@@ -40,7 +40,7 @@ class Descent:
         require_number("seconds are", self.seconds, "positive numbers")
 
 
-USUAL = Descent()
+USUAL = DescentSettings()
 
 
 def total_variation(pictures: Tensor) -> Tensor:
@@ -50,11 +50,11 @@ def total_variation(pictures: Tensor) -> Tensor:
 
 
 def descended(
-    shared: SharedUpdate,
+    shared: UpdateFunction,
     seen: Tensor,
     labels: Tensor,
     draw: np.random.Generator,
-    descent: Descent = USUAL,
+    descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
     """Return images whose updates match the observed ones, as closely as the search can.
@@ -120,7 +120,7 @@ MOST_OTHERS = 1000
 
 
 @dataclass(frozen=True)
-class OtherPictures:
+class PopulationImages:
     """The attacker's images of the population, and their labels; the true ones are not among them."""
 
     pictures: Tensor  # float32 (others, *shape), from 0 to 1
@@ -146,13 +146,13 @@ def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
 
 
 def drawn_pictures(
-    shared: SharedUpdate,
+    shared: UpdateFunction,
     seen: Tensor,
     count: int,
     noise: float,
-    others: OtherPictures,
+    others: PopulationImages,
     draw: np.random.Generator,
-    descent: Descent = USUAL,
+    descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
     """Return the attacker's reconstruction of the images of every owner, float32 (owners, count, *shape).
@@ -245,7 +245,7 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
     return found.clamp(0, 1).float().reshape(len(seen), *pictures.shape[1:])
 
 
-def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
+def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
     """Return the inferred classes of the records of every owner, int64 (owners, count), in ascending order.
 
     Records that the attacker has, of the population, at least `count`, stand for the owners': how sure the model is of
@@ -282,7 +282,7 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
     require(shape == (classes,), f"{found}: accepted for inferring labels is a bias of its {classes} classes")
 
 
-def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
+def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return the mean factor on a record's gradient in an update."""
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count

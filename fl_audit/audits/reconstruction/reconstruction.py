@@ -13,14 +13,14 @@ from scipy.special import bdtrc, bdtri, ndtr, ndtri
 from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats, Floats32, Integers, finite
-from fl_audit.audits.reconstruction.image_attacks import USUAL, Descent, OtherPictures, drawn_pictures
-from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.audits.reconstruction.image_attacks import USUAL, DescentSettings, PopulationImages, drawn_pictures
+from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult
-from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, judged_with_noise
 
 
@@ -63,7 +63,12 @@ _WORDS = JudgementWords(
 
 
 def judge_hits(
-    hits: int, trials: int, chance: float, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
+    hits: int,
+    trials: int,
+    chance: float,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
     """Return the judgement of the guarantee by the number of right first guesses.
 
@@ -97,7 +102,12 @@ def judge_hits(
     low, at_level = (epsilon_of_hits(hits, trials, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
     method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
     alone = judged_by_one(
-        test, (low, at_level), Missing.CANDIDATES_ALONE, confidence=confidence, method=method, assumption=assumption
+        test,
+        (low, at_level),
+        NotTestedReason.CANDIDATES_ALONE,
+        confidence=confidence,
+        method=method,
+        assumption=assumption,
     )
     return replace(judged_with_noise(alone, noise, guarantee), words=_WORDS)
 
@@ -149,7 +159,7 @@ class ReconstructionQuality:
 
 
 @dataclass(frozen=True)
-class Level:
+class NoiseLevel:
     """A level of noise: how well it hides a contribution from an adversary that knows all others."""
 
     epsilon: float  # of the guarantee; infinite without noise
@@ -157,7 +167,7 @@ class Level:
     bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
 
     @classmethod
-    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "Level":
+    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevel":
         """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(chance)).
 
         Parameters
@@ -173,10 +183,10 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ReconstructionDraws:
     """The attacker's reconstructions under some noise."""
 
-    level: Level  # level of the noise
+    level: NoiseLevel  # level of the noise
     pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
     likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
     guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
@@ -187,7 +197,7 @@ class ReconstructedImages:
     """The reconstructions of an attacker that knows all contributions but one."""
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
-    drawings: tuple[Drawing, ...]  # from no noise to the most
+    drawings: tuple[ReconstructionDraws, ...]  # from no noise to the most
     own: int  # index of the one at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
@@ -196,7 +206,7 @@ class ReconstructedImages:
         return {"pictures": told}
 
 
-def _entry(drawing: Drawing) -> dict[str, Any]:
+def _entry(drawing: ReconstructionDraws) -> dict[str, Any]:
     level, found = drawing.level, drawing.likeness
     return {
         "psnr": finite(float(found.psnr.mean())),
@@ -221,14 +231,14 @@ class ImageTargets:
 
 
 def drawings(
-    shared: SharedUpdate,
+    shared: UpdateFunction,
     victims: ImageTargets,
-    others: OtherPictures,
-    levels: Sequence[Level],
+    others: PopulationImages,
+    levels: Sequence[NoiseLevel],
     draws: Callable[[int], np.random.Generator],
-    descent: Descent = USUAL,
+    descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
-) -> Iterator[Drawing]:
+) -> Iterator[ReconstructionDraws]:
     """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
 
     Every release is queried at the same weights, so that all rounds carry the same signal and their noise averages out:
@@ -262,7 +272,7 @@ def drawings(
             seen = updates + noise * normals.to(updates.device)
         drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
         found = matched(true, drawn).reshape(-1, *true.shape[2:])
-        yield Drawing(level, found, likeness(true.reshape(found.shape), found, candidates), each)
+        yield ReconstructionDraws(level, found, likeness(true.reshape(found.shape), found, candidates), each)
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:

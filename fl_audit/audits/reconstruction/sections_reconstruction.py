@@ -13,15 +13,15 @@ from fl_audit.audits.reconstruction.findings_reconstruction import (
     Success,
     measure_reconstruction,
 )
-from fl_audit.audits.reconstruction.reconstruction import Drawing, ReconstructedImages
+from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages, ReconstructionDraws
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.levels import READING_LEVEL
-from fl_audit.verdict.family import TestName
+from fl_audit.statistics.significance_levels import READING_LEVEL
+from fl_audit.verdict.multiple_testing import TestName
 
 _HOW = (
     "share of trials; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
@@ -37,7 +37,7 @@ def _row(one: Success, numbers: ReconstructionFinding) -> Row:
                on_page=one.guesses == 1, wide=partial(clopper_pearson, hits, trials), level=level)  # fmt: skip
 
 
-def _sentence(numbers: ReconstructionFinding, contents: RunContents) -> str:
+def _sentence(numbers: ReconstructionFinding, contents: ReportContents) -> str:
     first, column = numbers.first, contents.facts.federation.candidate_column
     row = _row(first, numbers)
     one = contents.words.one if column is None else f"value of {column}"
@@ -49,7 +49,7 @@ def _sentence(numbers: ReconstructionFinding, contents: RunContents) -> str:
     )
 
 
-def _rows(numbers: ReconstructionFinding, _: RunContents) -> list[Row]:
+def _rows(numbers: ReconstructionFinding, _: ReportContents) -> list[Row]:
     return [
         *(_row(one, numbers) for one in numbers.successes),
         Row("Signal of the candidates, median mu", numbers.median, "length of a contribution over the noise"),
@@ -57,7 +57,7 @@ def _rows(numbers: ReconstructionFinding, _: RunContents) -> list[Row]:
     ]
 
 
-def _tables(numbers: ReconstructionFinding, _: RunContents) -> list[Table]:
+def _tables(numbers: ReconstructionFinding, _: ReportContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
     told = [(one, _row(one, numbers)) for one in numbers.successes]
     rows = tuple((one.guesses, row.text, percent(one.chance), row.shown.claim) for one, row in told)
@@ -65,7 +65,7 @@ def _tables(numbers: ReconstructionFinding, _: RunContents) -> list[Table]:
     return [Table(f"{title} confidence each", columns, rows)]
 
 
-def _draw(figure: Figure, numbers: ReconstructionFinding, contents: RunContents) -> None:
+def _draw(figure: Figure, numbers: ReconstructionFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
@@ -79,7 +79,7 @@ def _draw(figure: Figure, numbers: ReconstructionFinding, contents: RunContents)
     finish_axes(axes, "Right one among the first guesses", "Guesses", "Share of trials")
 
 
-def _caption(numbers: ReconstructionFinding, _: RunContents) -> str:
+def _caption(numbers: ReconstructionFinding, _: ReportContents) -> str:
     return (
         f"How often the right one of {numbers.candidates:,} candidates was among the attacker's first guesses, beside "
         "what the guarantee allows and what guessing has."
@@ -89,25 +89,27 @@ def _caption(numbers: ReconstructionFinding, _: RunContents) -> str:
 RECONSTRUCTION = Section(
     "reconstruction", "What could be reconstructed", ReconstructionFinding, measure_reconstruction,
     keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("Right one among the first guesses", _draw, _caption),
+    picture=FindingFigure("Right one among the first guesses", _draw, _caption),
 )  # fmt: skip
 
 
 _SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
 
 
-def _epsilon(drawing: Drawing, is_own: bool) -> str:
+def _epsilon(drawing: ReconstructionDraws, is_own: bool) -> str:
     level = drawing.level.epsilon
     return (f"epsilon {level:.3g}" if math.isfinite(level) else "no noise") + (", this run" if is_own else "")
 
 
-def _allowed(drawing: Drawing, once: str = "") -> str:
+def _allowed(drawing: ReconstructionDraws, once: str = "") -> str:
     """Return the largest share of identified images, and the number of guesses; `once` follows a single guess."""
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 
 
-def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], own: int | None = None) -> None:
+def draw_pictures(
+    figure: Figure, true: Floats32, drawings: Sequence[ReconstructionDraws], own: int | None = None
+) -> None:
     """Draw images and their reconstructions at each level of noise, with the bound below each row.
 
     Parameters
@@ -141,7 +143,7 @@ def _strip(pictures: Floats32) -> Floats32:
     return strip[0] if len(strip) == 1 else np.moveaxis(strip, 0, -1)
 
 
-def _inversion_sentence(numbers: ReconstructedImages, contents: RunContents) -> str:
+def _inversion_sentence(numbers: ReconstructedImages, contents: ReportContents) -> str:
     own = numbers.drawings[numbers.own]
     found, federation = own.likeness, contents.facts.federation
     by_server = federation.threat_model.adversary is Adversary.SERVER
@@ -160,7 +162,7 @@ def _inversion_sentence(numbers: ReconstructedImages, contents: RunContents) -> 
     )
 
 
-def _inversion_tables(numbers: ReconstructedImages, _: RunContents) -> list[Table]:
+def _inversion_tables(numbers: ReconstructedImages, _: ReportContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
     rows = []
     for place, one in enumerate(numbers.drawings):
@@ -173,7 +175,7 @@ def _inversion_tables(numbers: ReconstructedImages, _: RunContents) -> list[Tabl
     return [Table(title, columns, tuple(rows))]
 
 
-def _inversion_caption(numbers: ReconstructedImages, _: RunContents) -> str:
+def _inversion_caption(numbers: ReconstructedImages, _: ReportContents) -> str:
     return (
         "Records and what is drawn of them by whoever knows all other contributions, from no noise to much; below each "
         f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
@@ -184,7 +186,7 @@ INVERSION = Section(
     "pictures", "What could be drawn", ReconstructedImages, lambda run, _: run.facts.find(ReconstructedImages),
         keys=("pictures",), on_page=True,
     sentence=_inversion_sentence, tables=_inversion_tables,
-    picture=Picture("Records, and what could be drawn of them",
+    picture=FindingFigure("Records, and what could be drawn of them",
                     lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),
                     _inversion_caption, height=5.6),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
-from fl_audit.privacy.scores import truth_probability
+from fl_audit.privacy.identifiability_bounds import truth_probability
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RandomisedBits:
     """Randomised response on every feature of records of 0 and 1.
 
     Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
-    `fl_audit.privacy.scores`), independently. Raises `InputError` if epsilon is negative or not finite.
+    `fl_audit.privacy.identifiability_bounds`), independently. Raises `InputError` if epsilon is negative or not finite.
 
     Examples
     --------

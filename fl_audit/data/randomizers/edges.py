@@ -13,7 +13,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
-from fl_audit.privacy.scores import truth_probability
+from fl_audit.privacy.identifiability_bounds import truth_probability
 
 _FEWEST_NODES = 2
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.names import NoiseScaling
 

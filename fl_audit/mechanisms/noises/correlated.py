@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, assert_never
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.noise import (
+from fl_audit.mechanisms.noises.base import (
     AccountedRounds,
     MechanismNoise,
     NoiseOrigin,
@@ -15,7 +15,7 @@ from fl_audit.mechanisms.noises.noise import (
     ServerDraws,
 )
 from fl_audit.plurals import plural
-from fl_audit.privacy import late as late_privacy
+from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.names import StrategyKind

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.mechanisms.noises.noise import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.base import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
 from fl_audit.privacy.events import ReleaseEvent
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ import pytest
 from hospital import write_hospital
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.audits.common.findings_levels import LevelFinding, _size
+from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, _size
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.report.finding import RunContents
+from fl_audit.report.finding import ReportContents
 
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 
@@ -29,7 +29,7 @@ def test_how_many_units_of_the_guarantee_change(claimed: Unit, asked: Unit, remo
     assert _size(claimed, asked, Relation.REPLACE, SIZES) == replaced
 
 
-def contents_of(directory: Path, adjacency: str) -> RunContents:
+def contents_of(directory: Path, adjacency: str) -> ReportContents:
     path = write_hospital(directory)
     settings = {
         "data": {"name": "csv", "path": str(path), "label": "readmitted", "records": 100, "clients": 3,
@@ -44,7 +44,7 @@ def contents_of(directory: Path, adjacency: str) -> RunContents:
 
 def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path) -> None:
     contents = contents_of(tmp_path, "add-remove-record")
-    numbers = contents.find(LevelFinding)
+    numbers = contents.find(PrivacyUnitsFinding)
     assert numbers is not None
     record, user, client = numbers.levels
     assert contents.facts.guarantee is not None
@@ -64,7 +64,7 @@ def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path
 def test_a_claim_about_users_covers_their_records(tmp_path: Path) -> None:
     for adjacency, size in (("replace-user", 1), ("add-remove-user", 2)):
         contents = contents_of(tmp_path, adjacency)
-        numbers = contents.find(LevelFinding)
+        numbers = contents.find(PrivacyUnitsFinding)
         assert numbers is not None
         record, user, client = numbers.levels
         assert (record.size, user.is_claimed, user.size) == (size, True, 1)

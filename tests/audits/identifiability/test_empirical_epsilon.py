@@ -18,8 +18,8 @@ from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.privacy.renyi import RDP_ORDERS
-from fl_audit.privacy.scores import rho_alpha
 from fl_audit.statistics.advantage import clopper_pearson
 
 

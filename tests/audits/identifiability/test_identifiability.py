@@ -18,13 +18,13 @@ from fl_audit.errors import InputError
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import ObservedRound, View
+from fl_audit.federation.observed_rounds import InsiderView, ObservedRound
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
 
 TRIALS = 5
 SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)
@@ -74,7 +74,7 @@ def make_federation(
                 optimizer=optimizer,
             ),
             rounds=4,
-            view=View.UPDATE,
+            view=InsiderView.UPDATE,
         )
     )
 
@@ -331,7 +331,7 @@ def test_adam_models_cannot_be_weighed() -> None:
 def test_a_public_federation_whose_view_is_models_refuses_adam() -> None:
     federation = make_federation(optimizer=ServerOptimizer(OptimizerKind.ADAM, 0.1))
     with pytest.raises(InputError, match="'adam'"):
-        replace(federation.public, view=View.MODEL)
+        replace(federation.public, view=InsiderView.MODEL)
 
 
 def test_innovations_are_standard_normal() -> None:

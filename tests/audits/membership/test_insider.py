@@ -23,7 +23,7 @@ from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.log_odds import Truth, log_odds_distribution
+from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
 
 Array = NDArray[np.float64]
 
@@ -132,7 +132,7 @@ def test_under_sampling_log_odds_have_the_distribution_of_the_privacy_loss(seen:
         total += _increments(played(draw, trials, _gradients(), sigma, rate, coins), rate, seen)
     events = gaussian_rounds(1.2, rounds, rate, seen)
     for target in (3, 4):  # those of the length of the clipping norm, to which the events refer
-        for truth, side in ((Truth.PRESENT, coins[:, target]), (Truth.ABSENT, ~coins[:, target])):
+        for truth, side in ((TrueHypothesis.PRESENT, coins[:, target]), (TrueHypothesis.ABSENT, ~coins[:, target])):
             distribution = log_odds_distribution(events, Adjacency.ADD_REMOVE_RECORD, truth)
             assert kstest(distribution.uniforms(total[side, target], draw), "uniform").pvalue > ALARM
 

@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.membership.limits import largest_auc, largest_order, largest_tpr
+from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_audit.audits.membership.confidence import MovedImages, ResampledColumns, queries_for
+from fl_audit.audits.membership.record_confidences import ResampledColumns, ShiftedImages, queries_for
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.encoding import choose_attribute
 from fl_audit.data.records import Records, Source, side_by_side
@@ -51,13 +51,13 @@ def test_what_has_no_such_column_is_refused(source: Source, named: str | None, s
 
 def test_images_are_asked_about_plain_mirrored_and_moved() -> None:
     images = torch.rand(3, 64)
-    asked = list(MovedImages((8, 8)).asked(images, 50))
+    asked = list(ShiftedImages((8, 8)).asked(images, 50))
     assert torch.equal(asked[0], images)
     assert torch.equal(asked[1].reshape(3, 8, 8), images.reshape(3, 8, 8).flip(2))
     up = next(one for one in asked if torch.equal(one.reshape(3, 8, 8)[:, :-1], images.reshape(3, 8, 8)[:, 1:]))
     assert (up.reshape(3, 8, 8)[:, -1] == 0).all()
     assert len({one.numpy().tobytes() for one in asked}) == 50
-    assert all(torch.equal(*pair) for pair in zip(MovedImages((8, 8)).asked(images, 3), asked, strict=False))
+    assert all(torch.equal(*pair) for pair in zip(ShiftedImages((8, 8)).asked(images, 3), asked, strict=False))
     with pytest.raises(InputError, match="queries is 51: accepted are 1 to 50"):
         queries_for(load_digits(), images.numpy(), 0, 51)
 

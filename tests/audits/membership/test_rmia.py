@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fl_audit.audits.membership.rmia import RmiaForm, RmiaRule, rmia_scores
+from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.membership import Membership
 
@@ -22,7 +22,7 @@ def federation(
     return -np.logaddexp(0, -own), -np.logaddexp(0, -draw.normal(size=(trials, records))), is_in
 
 
-def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaRule) -> Array:
+def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaSettings) -> Array:
     """The authors' code: probability ratios of x and of z, and the share of z that x outdoes."""
     trials, targets = own.shape
     p, z, a = np.exp(own), np.exp(others), rule.slope
@@ -43,7 +43,7 @@ def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaRule
 @pytest.mark.parametrize(("gamma", "slope"), [(1.0, 0.3), (2.0, 0.0), (1.2, 1.0)])
 def test_it_is_the_authors_computation(form: RmiaForm, gamma: float, slope: float) -> None:
     own, others, is_in = federation(1)
-    rule = RmiaRule(form, gamma, slope)
+    rule = RmiaSettings(form, gamma, slope)
     assert rmia_scores(own, others, Membership(is_in), rule) == pytest.approx(by_loops(own, others, is_in, rule))
 
 
@@ -53,14 +53,14 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
     flipped = is_in.copy()
     flipped[trial] ^= True
     for form in RmiaForm:
-        before, after = (rmia_scores(own, others, Membership(m), RmiaRule(form))[trial] for m in (is_in, flipped))
+        before, after = (rmia_scores(own, others, Membership(m), RmiaSettings(form))[trial] for m in (is_in, flipped))
         assert before.tolist() == pytest.approx(after.tolist())
 
 
 @given(seed=st.integers(0, 10**6), gammas=st.tuples(st.floats(0.1, 3), st.floats(0.1, 3)))
 def test_scores_are_shares_and_fall_with_gamma(seed: int, gammas: tuple[float, float]) -> None:
     own, others, is_in = federation(seed)
-    low, high = (rmia_scores(own, others, Membership(is_in), RmiaRule(gamma=g)) for g in sorted(gammas))
+    low, high = (rmia_scores(own, others, Membership(is_in), RmiaSettings(gamma=g)) for g in sorted(gammas))
     assert ((high >= 0) & (low <= 1) & (high <= low)).all()
 
 
@@ -74,7 +74,7 @@ def test_named_reference_trials_are_the_only_ones_used() -> None:
 
 def test_hopeless_confidences_stay_numbers() -> None:
     own, others, is_in = federation(6)
-    assert np.isfinite(rmia_scores(own - 2000, others - 2000, Membership(is_in), RmiaRule(slope=1.0))).all()
+    assert np.isfinite(rmia_scores(own - 2000, others - 2000, Membership(is_in), RmiaSettings(slope=1.0))).all()
 
 
 def test_wrong_input_is_named() -> None:
@@ -87,4 +87,4 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(InputError, match="0 shadow trials with target 0 out"):
         rmia_scores(own, others, Membership(np.ones_like(is_in)))
     with pytest.raises(InputError, match="gamma is 0"):
-        RmiaRule(gamma=0)
+        RmiaSettings(gamma=0)

@@ -15,7 +15,7 @@ from fl_audit.audits.membership.loss import loss_scores
 from fl_audit.audits.membership.rates import membership_rates
 from fl_audit.audits.membership.white_box import (
     WhiteBoxPart,
-    WhiteBoxRule,
+    WhiteBoxSettings,
     _label_log_odds,
     _learnt_log_odds,
     _Networks,
@@ -30,7 +30,7 @@ from fl_audit.learning.stacked_model import StackedModel
 
 Array = NDArray[np.float64]
 
-QUICK = WhiteBoxRule(filters=2, branch=(8, 4), trunk=(8,), steps=30)
+QUICK = WhiteBoxSettings(filters=2, branch=(8, 4), trunk=(8,), steps=30)
 
 
 def synthetic(
@@ -83,7 +83,7 @@ def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
     """
     features, membership = synthetic(2, trials=8, targets=200, leak=1.0)
     known = known_halves(8, 200, np.random.default_rng(1))
-    rule = WhiteBoxRule(frozenset({part}), filters=4, steps=100)
+    rule = WhiteBoxSettings(frozenset({part}), filters=4, steps=100)
     auc = areas(white_box_scores(features, membership, known, rule), membership).mean()
     if part is WhiteBoxPart.GRADIENT:
         assert auc > 0.75
@@ -93,7 +93,7 @@ def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
 
 @pytest.mark.long
 def test_more_releases_tell_more() -> None:
-    rule, found = WhiteBoxRule(frozenset({WhiteBoxPart.GRADIENT}), filters=4, steps=60), []
+    rule, found = WhiteBoxSettings(frozenset({WhiteBoxPart.GRADIENT}), filters=4, steps=60), []
     for releases in (1, 4):
         features, membership = synthetic(4, 4, 200, leak=0.5, releases=releases)
         known = known_halves(4, 200, np.random.default_rng(1))
@@ -211,7 +211,7 @@ def test_filters_are_those_of_a_convolution_over_the_gradient() -> None:
         "signals": torch.from_numpy(features.signals),
         "inputs": torch.cat([torch.from_numpy(features.inputs), torch.ones(2, 9, 3, 1)], -1),
     }
-    rule = WhiteBoxRule(frozenset({WhiteBoxPart.GRADIENT}), filters=4)
+    rule = WhiteBoxSettings(frozenset({WhiteBoxPart.GRADIENT}), filters=4)
     networks = _Networks.initial(rule, shown, torch.Generator().manual_seed(0))
     gradients = shown["signals"].unsqueeze(-1) * shown["inputs"].unsqueeze(-2)  # of the weight and of the bias
     for trial in range(2):
@@ -236,11 +236,11 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(InputError, match="number of targets is 1"):
         known_halves(3, 1, np.random.default_rng(0))
     with pytest.raises(InputError, match="no parts"):
-        WhiteBoxRule(parts=frozenset())
+        WhiteBoxSettings(parts=frozenset())
     with pytest.raises(InputError, match="part 'colour' is unknown: accepted are gradient, activations"):
-        WhiteBoxRule(parts=frozenset({"colour"}))  # type: ignore[arg-type]
+        WhiteBoxSettings(parts=frozenset({"colour"}))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="steps is 0"):
-        WhiteBoxRule(steps=0)
+        WhiteBoxSettings(steps=0)
     with pytest.raises(InputError, match="dropout is 1"):
         replace(QUICK, dropout=1.0)
     with pytest.raises(InputError, match=r"features are of \(3, 20\) trials and targets"):

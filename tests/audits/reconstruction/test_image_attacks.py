@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.audits.reconstruction.image_attacks import (
-    Descent,
-    OtherPictures,
+    DescentSettings,
+    PopulationImages,
     _inferred_labels,
     _of_first_layer,
     _of_population,
@@ -18,7 +18,7 @@ from fl_audit.audits.reconstruction.image_attacks import (
     reads_first_layer,
     total_variation,
 )
-from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec
@@ -44,7 +44,7 @@ def records(owners: int, each: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("norm", [None, 0.7])
 def test_what_the_attacker_works_out_is_what_owners_share(name: str, norm: float | None) -> None:
     (model, start), (features, labels) = started(name), records(3, 5)
-    found = SharedUpdate(model, start, norm).of_many(features, labels)
+    found = UpdateFunction(model, start, norm).of_many(features, labels)
     true = model.clipped_sum(start.expand(3, -1).clone(), features, labels, norm)
     assert torch.allclose(found, true, atol=1e-5)
 
@@ -53,22 +53,22 @@ def test_local_training_that_the_attacker_works_out_is_that_of_clients() -> None
     (model, start), (features, labels) = started("dense-128"), records(2, 6)
     schedule = LocalSchedule(0.3, 4, epochs=2)
     batches = local_batches(6, schedule, np.random.default_rng(1))
-    found = SharedUpdate(model, start, schedule=schedule, batches=batches).of_many(features, labels)
+    found = UpdateFunction(model, start, schedule=schedule, batches=batches).of_many(features, labels)
     for one, mine, own in zip(found, features, labels, strict=True):
         assert torch.allclose(one, local_updates(model, start[None], mine, own, schedule, batches)[0], atol=1e-5)
-    clipped = SharedUpdate(model, start, 0.1, schedule, batches).of_many(features, labels)
+    clipped = UpdateFunction(model, start, 0.1, schedule, batches).of_many(features, labels)
     assert torch.allclose(clipped, found * (0.1 / found.norm(dim=1, keepdim=True)), atol=1e-6)
-    assert torch.equal(SharedUpdate(model, start, 100.0, schedule, batches).of_many(features, labels), found)
+    assert torch.equal(UpdateFunction(model, start, 100.0, schedule, batches).of_many(features, labels), found)
     adam = LocalSchedule(0.3, 4, epochs=1, optimizer=LocalOptimizer.ADAM)
     with pytest.raises(InputError, match="accepted for inversion is 'sgd'"):
-        SharedUpdate(model, start, schedule=adam)
+        UpdateFunction(model, start, schedule=adam)
 
 
 @pytest.mark.parametrize("name", ["logistic", "dense-128"])
 def test_a_first_dense_layer_writes_the_picture_down(name: str) -> None:
     (model, start), (features, labels) = started(name), records(20, 1)
     assert reads_first_layer(model)
-    found = _of_first_layer(model, SharedUpdate(model, start, 0.1).of_many(features, labels))
+    found = _of_first_layer(model, UpdateFunction(model, start, 0.1).of_many(features, labels))
     assert torch.allclose(found, features, atol=1e-4)
     noisy = torch.from_numpy(np.random.default_rng(5).random((1, model.layout.size), dtype=np.float32))
     rows, biases = noisy[0, : CLASSES * 100].reshape(CLASSES, 100), noisy[0, CLASSES * 100 : CLASSES * 101]
@@ -78,7 +78,7 @@ def test_a_first_dense_layer_writes_the_picture_down(name: str) -> None:
     assert not reads_first_layer(started("mnist-cnn")[0])
 
 
-def labels_told(shared: SharedUpdate, each: int) -> float:
+def labels_told(shared: UpdateFunction, each: int) -> float:
     features, labels = records(40, each, seed=1)
     like, like_labels = (one.flatten(0, 1) for one in records(1, 200, seed=2))
     found = _inferred_labels(shared, shared.of_many(features, labels), each, like, like_labels)
@@ -88,25 +88,27 @@ def labels_told(shared: SharedUpdate, each: int) -> float:
 def test_the_last_bias_tells_the_classes() -> None:
     model, start = started("dense-128")
     schedule = LocalSchedule(0.01, 2, epochs=1)
-    local = SharedUpdate(model, start, schedule=schedule, batches=local_batches(4, schedule, np.random.default_rng(0)))
-    assert labels_told(SharedUpdate(model, start), 1) == 1
-    assert labels_told(SharedUpdate(model, start, 0.01), 1) == 1
-    assert labels_told(SharedUpdate(model, start), 16) > 0.9
-    assert labels_told(SharedUpdate(model, start, 0.5), 4) > 0.9
+    local = UpdateFunction(
+        model, start, schedule=schedule, batches=local_batches(4, schedule, np.random.default_rng(0))
+    )
+    assert labels_told(UpdateFunction(model, start), 1) == 1
+    assert labels_told(UpdateFunction(model, start, 0.01), 1) == 1
+    assert labels_told(UpdateFunction(model, start), 16) > 0.9
+    assert labels_told(UpdateFunction(model, start, 0.5), 4) > 0.9
     assert labels_told(local, 4) > 0.9
     assert labels_told(replace(local, clipping_norm=0.01), 4) > 0.85
     bare = StackedModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(100, CLASSES, bias=False)), SHAPE)
     with pytest.raises(InputError, match="accepted for inferring labels is a bias of its 4 classes"):
-        labels_told(SharedUpdate(bare, start[: CLASSES * 100]), 1)
+        labels_told(UpdateFunction(bare, start[: CLASSES * 100]), 1)
 
 
 @pytest.mark.long
 def test_descent_finds_the_pictures_of_a_dense_network() -> None:
     (model, start), (features, labels) = started("dense-128"), records(3, 1)
     smooth = torch.nn.functional.avg_pool2d(features.flatten(0, 1), 5, 1, 2).reshape(features.shape)
-    shared, told = SharedUpdate(model, start), list[int]()
+    shared, told = UpdateFunction(model, start), list[int]()
     seen = shared.of_many(smooth, labels)
-    descent = Descent(iterations=250, smoothness=1e-3)
+    descent = DescentSettings(iterations=250, smoothness=1e-3)
     found = descended(shared, seen, labels, np.random.default_rng(0), descent, told.append)
     assert float((found - smooth).square().mean()) < 0.002  # 27 dB; a grey picture has 0.02
     assert told == list(range(1, 251))
@@ -116,11 +118,11 @@ def test_descent_finds_the_pictures_of_a_dense_network() -> None:
 
 def test_of_two_starts_the_one_that_fits_better_counts() -> None:
     (model, start), (features, labels) = started("dense-128"), records(4, 2)
-    shared = SharedUpdate(model, start)
+    shared = UpdateFunction(model, start)
     seen = shared.of_many(features, labels)
 
     def misfit(restarts: int) -> Tensor:
-        found = descended(shared, seen, labels, np.random.default_rng(0), Descent(15, 0.1, 0.0, restarts))
+        found = descended(shared, seen, labels, np.random.default_rng(0), DescentSettings(15, 0.1, 0.0, restarts))
         return 1 - torch.cosine_similarity(shared.of_many(found, labels), seen)
 
     assert (misfit(3) <= misfit(1) + 1e-6).all()
@@ -129,8 +131,8 @@ def test_of_two_starts_the_one_that_fits_better_counts() -> None:
 
 def test_a_time_limit_ends_the_search() -> None:
     (model, start), (features, labels) = started("logistic"), records(2, 1)
-    shared, told = SharedUpdate(model, start), list[int]()
-    descent = Descent(iterations=10**6, restarts=5, seconds=0.2)
+    shared, told = UpdateFunction(model, start), list[int]()
+    descent = DescentSettings(iterations=10**6, restarts=5, seconds=0.2)
     descended(shared, shared.of_many(features, labels), labels, np.random.default_rng(0), descent, told.append)
     assert 1 <= len(told) < 10**5
 
@@ -163,8 +165,8 @@ def test_of_several_pictures_noise_leaves_those_of_each_class() -> None:
     (model, start), (features, labels) = started("dense-128"), records(2, 4)
     draw = np.random.default_rng(8)
     known = torch.from_numpy(draw.integers(0, CLASSES, 400))
-    others = OtherPictures((known.float() / 4)[:, None, None, None].expand(-1, *SHAPE).contiguous(), known)
-    shared = SharedUpdate(model, start, 1.0)
+    others = PopulationImages((known.float() / 4)[:, None, None, None].expand(-1, *SHAPE).contiguous(), known)
+    shared = UpdateFunction(model, start, 1.0)
     found = drawn_pictures(shared, shared.of_many(features, labels), 4, 1e6, others, draw)
     ranked = np.sort(draw.integers(0, CLASSES, (10**5, 4)), axis=1).mean(axis=0) / 4
     assert found.shape == (2, 4, *SHAPE)
@@ -178,4 +180,4 @@ def test_of_several_pictures_noise_leaves_those_of_each_class() -> None:
 )  # fmt: skip
 def test_a_search_that_is_none_is_refused(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Descent(**wrong)  # type: ignore[arg-type]
+        DescentSettings(**wrong)  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.reconstruction import reconstruction_bound, simplex_success
-from fl_audit.verdict.family import TestName
-from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Verdict
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
@@ -69,11 +69,11 @@ def test_hits_as_of_half_the_noise_are_violated_and_the_limit_is_found_nine_time
     assert binom.sf(fewest - 1, trials, found.tests[-1].limit) == pytest.approx(0.9, abs=1e-6)
 
 
-def noise_of(ratio: float, trials: int) -> NoiseAlong:
+def noise_of(ratio: float, trials: int) -> NoiseAlongTarget:
     """Return the noise along the right candidate in four rounds of each trial, of so many times the claimed size."""
     draws = ratio * np.random.default_rng(3).standard_normal((trials, 4))
     squares, lengths = np.square(draws).sum(axis=1), np.full(trials, 4.0)  # a candidate is as long as the noise
-    return NoiseAlong(squares, np.full(trials, 4), np.ones(trials, dtype=np.bool_), draws.sum(axis=1), lengths)
+    return NoiseAlongTarget(squares, np.full(trials, 4), np.ones(trials, dtype=np.bool_), draws.sum(axis=1), lengths)
 
 
 def test_few_trials_are_inconclusive_and_the_number_that_is_asked_for_is_enough() -> None:

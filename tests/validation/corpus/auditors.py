@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import CHUNK, Budget
+from fl_audit.audits.black_box.claim_audit import CHUNK, TrialBudget
 from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import InputError
-from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.corpus.case import Case, Floats, played
 from tests.validation.corpus.federated import OWN
@@ -60,7 +60,7 @@ def black_box(case: Case, trials: int, generator: np.random.Generator) -> Findin
         released, present = played(case, count, generator)
         return _transcripts(case, released), present
 
-    budget = Budget(pilot, (fresh,), (1.0,), tried=1, most=1, deep=1, scout=pilot)
+    budget = TrialBudget(pilot, (fresh,), (1.0,), tried=1, most=1, deep=1, scout=pilot)
     result = audit_claim(_stated(case), (case.name,), play, frozenset(), str, budget, 1 - LEVEL)
     low_bits = result.floating
     if case.claim.covers_low_bits and low_bits is not None and low_bits.is_broken:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.black_box import claim_audit, distinguishers, features
-from fl_audit.audits.black_box.claim_audit import QUICK, Budget, ClaimAudit, Tell
+from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit, Tell, TrialBudget
 from fl_audit.strategies.black_box import scenarios, trial_models, trial_runner
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
 
-BUDGETS = tuple(replace(budget, until_broken=True) for budget in (QUICK, Budget()))
+BUDGETS = tuple(replace(budget, until_broken=True) for budget in (QUICK, TrialBudget()))
 """The budgets of `fl-audit strategy`, quick and full: the full one is played where the quick one finds nothing.
 
 An audit ends with the first distinguisher that breaks the claim.
@@ -50,7 +50,7 @@ class EvaluationRow:
     rule: str = ""  # digest of the rule by which it was evaluated
 
 
-def rule_of(budgets: Sequence[Budget]) -> str:
+def rule_of(budgets: Sequence[TrialBudget]) -> str:
     """Return a digest of how faulty mechanisms are evaluated: the budgets, and the code that finds and judges
     distinguishers.
     """
@@ -63,7 +63,7 @@ def rule_of(budgets: Sequence[Budget]) -> str:
 
 def evaluate(
     what: FaultyMechanism | HonestMechanism,
-    budgets: Sequence[Budget] = BUDGETS,
+    budgets: Sequence[TrialBudget] = BUDGETS,
     processes: int = 2,
     seed: int = 0,
     tell: Tell = lambda _: None,

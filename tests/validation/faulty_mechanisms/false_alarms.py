@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.black_box.claim_audit import Budget
+from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.errors import require_number
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import allowed, end, named, parser_of, table_of
@@ -29,7 +29,7 @@ from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
 
-_SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
+_SMALL = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
 """Budget of one audit: the number of audits counts here, not the power of one of them."""
 _KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
 _COLUMNS = ["mechanism", "audit", "verdict"]

@@ -17,8 +17,8 @@ from rich.console import Console
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.local_training.assessment import Assessment
-from fl_audit.local_training.pitfalls import ABOUT, Pitfall, Weight
-from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.local_training.pitfalls import ABOUT, Pitfall, Severity
+from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.public_trainings.copies import Edit
 from tests.validation.public_trainings.edits import PLANTED, SITES
@@ -72,7 +72,7 @@ def _problem(case: _Case, found: Assessment) -> str:
         return ""
     if planted not in named:
         return f"{case.name}: not named; the verdict is {found.verdict}"
-    is_wrong = ABOUT[planted].weight is Weight.BREAKS and found.verdict is not Verdict.VIOLATED
+    is_wrong = ABOUT[planted].weight is Severity.BREAKS and found.verdict is not Verdict.VIOLATED
     return f"{case.name}: the verdict is {found.verdict}" if is_wrong else ""
 
 

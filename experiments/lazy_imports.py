@@ -1,0 +1,88 @@
+"""The modules behind the commands that take seconds to import: each is imported when a command first uses it.
+
+Commands are declared in modules that import nothing slow, so that help, completion and answers to mistakes come at
+once. `late.plan.resolve(...)` is the function of `runs.plan`, wherever it stands here.
+"""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.lazy_imports import late_modules
+
+PLACES = (
+    "fl_audit.audits.canaries.bounds",
+    "fl_audit.audits.canaries.live_audit",
+    "fl_audit.audits.canaries.live_page",
+    "fl_audit.audits.canaries.observer_store",
+    "fl_audit.audits.page.first_screen",
+    "fl_audit.audits.page.report_files",
+    "fl_audit.data.columns",
+    "fl_audit.data.table_text",
+    "fl_audit.data.tables",
+    "fl_audit.experiments.comparisons.figure",
+    "fl_audit.experiments.exports.trackers",
+    "fl_audit.experiments.figures.guarantee",
+    "fl_audit.experiments.figures.paths",
+    "fl_audit.experiments.reproductions.papers",
+    "fl_audit.experiments.reproductions.reproduce",
+    "fl_audit.experiments.runs.cluster.access",
+    "fl_audit.experiments.runs.config.settings_reference",
+    "fl_audit.experiments.runs.data_warnings",
+    "fl_audit.experiments.runs.new_config",
+    "fl_audit.experiments.runs.plan",
+    "fl_audit.experiments.runs.replay",
+    "fl_audit.experiments.runs.run",
+    "fl_audit.experiments.runs.run_check",
+    "fl_audit.experiments.runs.statement",
+    "fl_audit.experiments.runs.stored_run",
+    "fl_audit.experiments.runs.non_private_run",
+    "fl_audit.experiments.sweeps.grid",
+    "fl_audit.experiments.sweeps.page",
+    "fl_audit.experiments.sweeps.sweep",
+    "fl_audit.released_model.star_estimate",
+    "fl_audit.report.mechanism_messages",
+    "fl_audit.statistics.lower_bounds",
+    "fl_audit.strategies.black_box.scenarios",
+    "fl_audit.verdict.multiple_testing",
+    "fl_audit.verdict.noise_estimate",
+    "fl_audit.verdict.verdict",
+)
+
+if TYPE_CHECKING:
+    from fl_audit.audits.canaries import bounds as bounds
+    from fl_audit.audits.canaries import live_audit as live_audit
+    from fl_audit.audits.canaries import live_page as live_page
+    from fl_audit.audits.canaries import observer_store as observer_store
+    from fl_audit.audits.page import first_screen as first_screen
+    from fl_audit.audits.page import report_files as report_files
+    from fl_audit.data import columns as columns
+    from fl_audit.data import table_text as table_text
+    from fl_audit.data import tables as tables
+    from fl_audit.experiments.comparisons import figure as figure
+    from fl_audit.experiments.exports import trackers as trackers
+    from fl_audit.experiments.figures import guarantee as guarantee
+    from fl_audit.experiments.figures import paths as paths
+    from fl_audit.experiments.reproductions import papers as papers
+    from fl_audit.experiments.reproductions import reproduce as reproduce
+    from fl_audit.experiments.runs import data_warnings as data_warnings
+    from fl_audit.experiments.runs import new_config as new_config
+    from fl_audit.experiments.runs import non_private_run as non_private_run
+    from fl_audit.experiments.runs import plan as plan
+    from fl_audit.experiments.runs import replay as replay
+    from fl_audit.experiments.runs import run as run
+    from fl_audit.experiments.runs import run_check as run_check
+    from fl_audit.experiments.runs import statement as statement
+    from fl_audit.experiments.runs import stored_run as stored_run
+    from fl_audit.experiments.runs.cluster import access as access
+    from fl_audit.experiments.runs.config import settings_reference as settings_reference
+    from fl_audit.experiments.sweeps import grid as grid
+    from fl_audit.experiments.sweeps import page as page
+    from fl_audit.experiments.sweeps import sweep as sweep
+    from fl_audit.released_model import star_estimate as star_estimate
+    from fl_audit.report import mechanism_messages as mechanism_messages
+    from fl_audit.statistics import lower_bounds as lower_bounds
+    from fl_audit.strategies.black_box import scenarios as scenarios
+    from fl_audit.verdict import multiple_testing as multiple_testing
+    from fl_audit.verdict import noise_estimate as noise_estimate
+    from fl_audit.verdict import verdict as verdict
+else:
+    __getattr__ = late_modules(__name__, PLACES)

@@ -1,0 +1,197 @@
+"""Figure 6 of Negoescu et al. 2023: fits of normal mixtures to the transformed training losses of Adult models."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from safetensors.torch import load_file
+
+from fl_audit.arrays import Floats
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.negoescu2023.landscapes import available_study
+from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.plot_style import legend_below
+from fl_audit.experiments.reproductions.run_scheduling import spent_on
+from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval
+from fl_audit.experiments.runs.engines import RayOptions
+from fl_audit.experiments.runs.run_directory import read_public
+from fl_audit.experiments.sweeps.grid import Point
+from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.plurals import plural
+from fl_audit.released_model.epsilon_star import scores_of_pair
+from fl_audit.released_model.normal_mixture import ks_check
+from fl_audit.report.style import INK, finish_axes, new_figure
+
+LEVEL = 0.05  # the paper asks whether p-values exceed this level
+COMPONENTS = {ComputeExtent.FULL: (1, 2, 3, 5, 10, 20), ComputeExtent.QUICK: (1, 3, 10)}
+SIZES = {ComputeExtent.FULL: (100, 300, 1000), ComputeExtent.QUICK: (100, 1000)}
+_FITTED = 10_000
+"""Number of randomly drawn scores that a mixture is fitted to; the paper fits all outside its evaluation set."""
+_LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
+
+
+def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
+    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
+    baselines = study.baselines(data_dir)
+    wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
+    alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
+    return baselines[0], baselines[-1], alike[0], alike[-1]
+
+
+def figure_6(context: ItemContext) -> ItemResult:
+    """Return p-values of two-sample Kolmogorov-Smirnov tests over the number of components."""
+    study = available_study(EpsilonStarTask.ADULT, context)
+    points = _chosen_points(study, context.data_dir)
+    directory = context.runs / study.key
+    # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
+    known = tuple(one for one in study.points(context.data_dir) if (directory / RUNS / one.name).is_dir())
+    wanted = {one.name: one for one in (*known, *points)}
+    run_sweep(tuple(wanted.values()), directory, RayOptions(context.ray_address), progress=context.progress)
+    checks = pd.concat([_checks(one, directory / RUNS / one.name, context.extent) for one in points])
+    figure = new_figure(6.0)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+    for letter, axes, one in zip("abcd", panels, points, strict=True):
+        _draw(axes, checks[checks["point"] == one.name])
+        finish_axes(axes, f"({letter}) {label_of(one)}", "Components (count)", "p-value (probability)")
+        axes.label_outer()
+    legend_below(figure, list(panels), columns=2)
+    return ItemResult(
+        table(_rows(checks, points)),
+        figure,
+        f"Median p-value over {study.repetitions} models, and their range. Above the line at {LEVEL:g} the test finds "
+        "no difference between the fit and the losses.",
+        (
+            f"Mixtures are fitted to at most {_FITTED:,} scores drawn at random; a component is no narrower than a "
+            "thousandth of their spread.",
+            *_findings(checks),
+        ),
+        data=(study.title,),
+        claims=tuple(_claims(checks)),
+        spent=spent_on({directory / RUNS / one.name: study.repetitions for one in points}),
+        played=f"Models of figure 2: {'; '.join(label_of(one) for one in points)}.",
+    )
+
+
+def label_of(one: Point) -> str:
+    """Return a short name of a point."""
+    given = dict(one.settings)
+    return (
+        f"epsilon = {given['privacy.epsilon']:g}"
+        if one.config.privacy.private
+        else f"no privacy, {plural(int(given['training.epochs']), 'epoch')}"
+    )
+
+
+def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
+    """Return a row for every check of the models of a point: model, components, number of scores and p-value."""
+    rows = []
+    for trial, scores in enumerate(_training_scores(run)):
+        random = np.random.default_rng([trial, *one.name.encode()])
+        for size in SIZES[extent]:
+            used = random.permutation(scores)[: _FITTED + size]
+            for components in COMPONENTS[extent]:
+                p_value = ks_check(used, components, size, random)
+                rows.append((one.name, one.config.privacy.private, trial, components, size, p_value))
+    return pd.DataFrame(rows, columns=["point", "private", "trial", "components", "size", "p_value"])
+
+
+def _training_scores(run: Path) -> list[Floats]:
+    """Return the transformed losses on the training set, one array for each model of a finished run.
+
+    Losses are normalised by the range of training and population losses together, as for Epsilon*. The training set is
+    D in every trial, also in trials that were trained on D', which lacks one record.
+    """
+    public, _ = read_public(run)
+    federation = load_federation(public)
+    models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])
+    training, population = (
+        federation.losses(models, federation.training),
+        federation.losses(models, federation.population),
+    )
+    return [scores_of_pair(*pair)[0] for pair in zip(training, population, strict=True)]
+
+
+def _draw(axes: Axes, checks: pd.DataFrame) -> None:
+    for size, own in checks.groupby("size"):
+        line, marker, colour = _LOOKS[int(str(size))]
+        groups = own.groupby("components")["p_value"]
+        middle = groups.median()
+        spread = np.stack([middle - groups.min(), groups.max() - middle])
+        axes.errorbar(middle.index, middle, yerr=spread, linestyle=line, marker=marker, color=colour, markersize=4.5,
+                      capsize=2, label=f"{size} scores kept back")  # fmt: skip
+    axes.axhline(LEVEL, color=INK, linestyle="-.", linewidth=1.1, label=f"p = {LEVEL:g}")
+    axes.set(xscale="log", ylim=(-0.03, 1.03))
+    axes.set_xticks(sorted(checks["components"].unique()), [str(n) for n in sorted(checks["components"].unique())])
+    axes.minorticks_off()
+
+
+def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
+    return [
+        ItemRow(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
+                low=values.min(), high=values.max(), repetitions=len(values), note="median, smallest, largest")
+        for one in points
+        for (size, components), values in checks[checks["point"] == one.name].groupby(["size", "components"])["p_value"]
+    ]  # fmt: skip
+
+
+def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
+    """Yield the statements of section 8.2 on p-values, with t intervals over the models of a point, trial by trial."""
+    claim = partial(PaperClaim, section="8.2", where="Adult")
+    over = partial(claim, trials=checks["trial"].nunique())
+    one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
+    private = checks["private"]
+    yield over(statement=f"most p-values are above {LEVEL:g}", quantity="share above it",
+                found=mean_of_shares(_by_trial(checks)), lowest=0.5)  # fmt: skip
+    yield over(statement="more so with more components", quantity="share with the most components less that with one",
+                found=t_interval(_by_trial(checks[most]) - _by_trial(checks[one])), lowest=0.0)  # fmt: skip
+    yield over(statement="more so with privacy", quantity="share of private models less that of others",
+                found=t_interval(_by_trial(checks[private]) - _by_trial(checks[~private])), lowest=0.0)  # fmt: skip
+    yield claim(statement="one component suffices for private models at most sizes",
+                **of_one_component(_by_model(checks[private & one])))  # fmt: skip
+
+
+ONE_SUFFICES = "share of private models with one component"
+
+
+def of_one_component(shares: Floats) -> dict[str, Any]:
+    """Return quantity, number and range of the claim that one component suffices for private models at most sizes.
+
+    It is a sentence about models, each of which has a share of sizes at which one component suffices: where all models
+    agree the interval is that of as many coins.
+
+    Parameters
+    ----------
+    shares
+        Share of sizes at which one component is not rejected, of each private model, (models,).
+    """
+    return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
+
+
+def _by_model(checks: pd.DataFrame) -> Floats:
+    """Return the share of p-values above the level of each model, (models,)."""
+    above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
+    return np.asarray(above.mean().sort_index(), dtype=np.float64)
+
+
+def _by_trial(checks: pd.DataFrame) -> Floats:
+    """Return the share of p-values above the level in each trial, (trials,)."""
+    above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
+    return np.asarray(above.mean().sort_index(), dtype=np.float64)
+
+
+def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
+    one = checks[checks["components"] == 1]
+    parts = {"all": checks, "private": one[one["private"]], "without privacy": one[~one["private"]]}
+    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in parts.items()}
+    return (
+        f"The paper finds most p-values above {LEVEL:g}, and more so with more components and with privacy. Here "
+        f"{shares['all']:.0%} of all p-values are above it. Of those for a single normal it is {shares['private']:.0%} "
+        f"for private models and {shares['without privacy']:.0%} for others.",
+    )

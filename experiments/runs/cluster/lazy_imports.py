@@ -1,0 +1,12 @@
+"""Flower's runtime on Ray, which takes seconds to import and is imported while Ray starts."""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.lazy_imports import late_modules
+
+PLACES = ("fl_audit.experiments.runs.cluster.backend",)
+
+if TYPE_CHECKING:
+    from fl_audit.experiments.runs.cluster import backend as backend
+else:
+    __getattr__ = late_modules(__name__, PLACES)

@@ -1,0 +1,14 @@
+"""Modules that a run needs after its last round, imported while the clients work because they take seconds."""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.lazy_imports import late_modules
+
+PLACES = ("fl_audit.audits.page.report_files", "fl_audit.experiments.runs.attacks", "fl_audit.experiments.runs.summary")
+
+if TYPE_CHECKING:
+    from fl_audit.audits.page import report_files as report_files
+    from fl_audit.experiments.runs import attacks as attacks
+    from fl_audit.experiments.runs import summary as summary
+else:
+    __getattr__ = late_modules(__name__, PLACES)

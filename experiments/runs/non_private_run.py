@@ -1,0 +1,87 @@
+"""The same training without privacy beside a run: given to `report --without-privacy`, or run by `run`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fl_audit.atomic_files import read_json, read_summary, write_json
+from fl_audit.audits.registry import audit_named
+from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.config.privacy import RANDOMIZER_KEYS
+from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
+from fl_audit.experiments.runs.run_identity import GROWING, differences
+from fl_audit.federation.run_tables import NonPrivateAccuracy
+
+_TRAINING = ("data", "model", "training")
+"""Sections that both runs must have in common; privacy and audit may differ."""
+
+_MOST_TRIALS = 20  # as many trainings without privacy give its mean accuracy closely enough
+_PLACE = Path("public") / "without-privacy.json"
+
+
+def unprotected_config(config: RunConfig) -> RunConfig:
+    """Return the configuration of the same training without privacy, and without an insider.
+
+    Raises `InputError` if the run guarantees nothing itself, or plays the membership audit, where each trial trains on
+    other records.
+    """
+    require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
+    said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
+    require(audit_named(config.audit.kind).chooses_pair, f"{said}: accepted is kind = identifiability")
+    values = config.as_dict()
+    kept = {key: value for key, value in values["privacy"].items() if key in RANDOMIZER_KEYS}
+    values["privacy"] = {"private": False, "delta": config.privacy.delta} | kept
+    trials = min(config.audit.trials, _MOST_TRIALS)
+    values["audit"] = {"insider": False, "trials": trials, "epsilon-star": False, "membership": False}
+    return parse_config(values)
+
+
+def unprotected_place(directory: Path) -> Path:
+    """Return the directory of the same training without privacy: beside the run."""
+    place = Path(os.path.realpath(directory))
+    return place.with_name(f"{place.name}-without-privacy")
+
+
+def note_unprotected(run: Path, other: Path) -> None:
+    """Record the results of the same training without privacy beside a run, for its report.
+
+    Raises `InputError` if the other run is private, trains something else, is not finished, or has changed files.
+
+    Parameters
+    ----------
+    run
+        Directory of the finished run with privacy.
+    other
+        Directory of a finished run with `private = false` and the same data, model and training.
+    """
+    (_, mine), (_, theirs) = read_public(run), read_public(other)
+    accepted = "accepted for --without-privacy is one with private = false"
+    require(theirs["privacy"]["private"] is False, f"{other} is a run with privacy: {accepted}")
+    found = differences(_training_of(mine), _training_of(theirs))
+    accepted = "Accepted is a run that differs in [privacy], [audit] and [run] alone"
+    require(not found, f"{other} is no run of the same training: {'; '.join(found)}. {accepted}")
+    write_json(run / _PLACE, _read(other, parse_config(theirs)).to_json())
+
+
+def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
+    """Return the recorded results of the same training without privacy; None if missing or unreadable."""
+    try:
+        return NonPrivateAccuracy.of_json(read_json(run.path / _PLACE))
+    except (InputError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
+    section, _, key = GROWING.partition(".")
+    return {name: configuration[name] for name in _TRAINING} | {section: {key: 0}}
+
+
+def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:
+    read_summary(directory)  # refuses a run that is not finished, or was edited
+    # Of the batches, whose digests are known: the table that is joined from them may be anybody's.
+    releases = RunDirectory(directory).store(config).tables(config.audit.trials)["releases"]
+    means = releases[["trial", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
+    require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
+    name, trials = os.path.basename(os.path.realpath(directory)), int(releases["trial"].nunique())
+    return NonPrivateAccuracy(name, trials, tuple(map(int, means.index)), tuple(map(float, means)))

@@ -1,0 +1,131 @@
+"""A run as requested by the command line or the Python API, which both start it through this module.
+
+The module imports little, so that faults of a configuration or a directory are reported before slow imports.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl_audit.experiments import lazy_imports
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.config.run import RunSection
+from fl_audit.experiments.runs.progress import at_work, progress_bar
+from fl_audit.experiments.runs.run_paths import is_begun, require_new_run_path
+
+if TYPE_CHECKING:
+    from fl_audit.experiments.runs.plan import AuditPlan
+    from fl_audit.report.finding import ReportContents
+
+OnPlan = Callable[["AuditPlan"], None]
+"""A function that receives the plan of a run before it is played."""
+_OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.backend")
+
+
+@dataclass(frozen=True)
+class RequestedRun:
+    """A run that can begin: its configuration is valid, and its directory can be used."""
+
+    config: RunConfig
+    directory: Path
+    engine: Engine
+    ray_address: str | None = None  # of a running cluster; None starts a Ray on this machine
+    resume: bool = False
+    unprotected: RunConfig | None = None  # the same training without privacy, which is played too; None for none
+
+
+def whole_run(
+    config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool, without_privacy: bool
+) -> RequestedRun:
+    """Return the requested run, before any file is written and before slow imports.
+
+    Parameters
+    ----------
+    config
+        The configuration of the run.
+    directory
+        The run directory; it must be new unless `resume` is true.
+    resume
+        Whether an interrupted run in this directory is continued.
+    engine
+        The engine that trains the clients.
+    ray_address
+        Address of a running Ray cluster, or None.
+    without_privacy
+        Whether the same training is run without privacy as well.
+
+    Raises
+    ------
+    InputError
+        If a directory cannot be used, or the training has no counterpart without privacy.
+    """
+    require_new_run_path(directory, resume)
+    if not without_privacy:
+        return RequestedRun(config, directory, engine, ray_address, resume)
+    # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
+    unprotected = lazy_imports.non_private_run.unprotected_config(config)
+    other = lazy_imports.non_private_run.unprotected_place(directory)
+    require_new_run_path(other, resume and is_begun(other))
+    return RequestedRun(config, directory, engine, ray_address, resume, unprotected)
+
+
+def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
+    """Play a run and write its report; return its summary and tables, as stored.
+
+    Parameters
+    ----------
+    asked
+        The requested run.
+    on_plan
+        Function that receives the plan of the run before the first round.
+
+    Raises
+    ------
+    InputError
+        If data, model or directory cannot be used; nothing is written then.
+    FederationError
+        If the run had to stop; what was finished is kept.
+    """
+    with ExitStack() as ray:
+        with at_work("getting ready"):
+            if asked.engine is Engine.RAY and asked.ray_address is None and not asked.resume:
+                start_ray(ray, asked.config.run)
+            # Torch and Flower take seconds to import, which Ray needs to start too.
+            resolve, run_audit = lazy_imports.plan.resolve, lazy_imports.run.run_audit
+        with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
+            plan = resolve(asked.config)
+        if plan.public.weights is not None:
+            with at_work(f"passing records through the frozen core of {plan.public.model}"):
+                lazy_imports.run.require_playable(plan)
+        on_plan(plan)
+        where, plain = (asked.engine, asked.ray_address), asked.unprotected
+        contents = run_audit(plan, asked.directory, *where, asked.resume, progress_bar, with_report=plain is None)
+        if plain is None:
+            return contents
+        other = lazy_imports.non_private_run.unprotected_place(asked.directory)
+        run_audit(resolve(plain), other, *where, is_begun(other), progress_bar, with_report=False)
+        return lazy_imports.run.rebuild_report(asked.directory, other)
+
+
+def start_ray(stack: ExitStack, settings: RunSection) -> None:
+    """Start the Ray of a run, and meanwhile import the modules that the run needs: each takes seconds.
+
+    Parameters
+    ----------
+    stack
+        The exit stack, which shuts Ray down when it closes.
+    settings
+        The settings of the run, of which those on the size of Ray are used.
+    """
+    # Ray takes a second to import, which a run on the local engine never needs.
+    importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
+    importing.start()
+    try:
+        stack.enter_context(lazy_imports.access.ray_ahead(lazy_imports.access.RayOptions.of(settings, None)))
+    finally:
+        importing.join()

@@ -1,0 +1,56 @@
+"""Limits of detection of a planned run for noise and signal, where insiders have the exact likelihood ratio."""
+
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.federation.federation import Federation
+from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
+from fl_audit.verdict.signal_limit import SignalLimit, planned_signal
+from fl_audit.verdict.stored_measurements import claimed_length
+
+
+def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+    """Return the missing noise that a run would find; None without an insider.
+
+    Parameters
+    ----------
+    planned
+        The run that is planned.
+    parameters
+        Number of parameters of the model; None where the noise in all of them cannot be measured.
+    """
+    public = planned.public
+    if not public.with_insider:
+        return None
+    if not public.mechanism.has_exact_llr:
+        return NOTHING_PLANNED
+    # The share of the rounds in which D and D' differ, to an insider's knowledge.
+    share = _share_of_turns(public) if public.is_secretly_sampled else _share_of_rounds(public)
+    return planned_limits(planned.guarantee, planned.trials, public.rounds * share, parameters)
+
+
+def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | None:
+    """Return the limit of detection for a target that counts more than once; None without an exact likelihood ratio.
+
+    Parameters
+    ----------
+    planned
+        The run that is planned.
+    is_always_in
+        Whether some target is in in every trial, instead of in half of the trials.
+    """
+    public, mechanism = planned.public, planned.public.mechanism
+    if not public.with_insider or not mechanism.has_exact_llr:
+        return None
+    # Under noise that is scaled to the difference, that may be as long as two contributions.
+    length = claimed_length(public) or 1 / (2 * mechanism.round_multiplier(public.threat_model))
+    rounds = public.rounds * _share_of_rounds(public)
+    return planned_signal(planned.trials, rounds, length, 1.0 if is_always_in else 0.5)
+
+
+def _share_of_rounds(public: Federation) -> float:
+    """Return the mean share of rounds in which a unit takes part."""
+    return public.mechanism.sampling_rate * _share_of_turns(public)
+
+
+def _share_of_turns(public: Federation) -> float:
+    """Return the largest share of rounds whose turn a unit has."""
+    return public.mechanism.participation.participations(public.rounds) / public.rounds

@@ -1,0 +1,176 @@
+"""Section for a data-protection officer: claims and findings in the terms of a review, and declarations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
+from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.plurals import plural
+from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.privacy.gdp_fit import gdp_fit
+from fl_audit.report.finding import ReportContents, Section, Table, TableLook
+from fl_audit.report.formatting import number_text, percent
+from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.sections_verdict import banner
+
+TO_FILL_IN = "_" * 48
+_OF_DATA = {
+    "controller": "Controller",
+    "purpose": "Purpose",
+    "system": "System",
+    "data-set": "Data set, as its owner calls it",
+    "persons": "Whose data these are",
+}
+_OF_REPORT = {"retention": "How long model, data and report are kept", "signer": "Signed by", "role": "Role"}
+_DECLARED = (*_OF_DATA, *_OF_REPORT)
+_ANSWERED, _OPERATOR, _UNKNOWN = "answered here", "declared by the operator", "not known"
+_NIST = (
+    ("Epsilon and delta, and what they mean", _ANSWERED, "The guarantee; what it means for a person in the data"),
+    ("The unit of privacy", _OPERATOR, "whether one unit is one person is for the operator to say"),
+    ("How neighbours differ", _ANSWERED, "the adjacency, which is part of the guarantee"),
+    ("The mechanism and its implementation", _ANSWERED, "The verdict, with its limit of detection"),
+    ("The trust model", _OPERATOR, "who adds the noise and where the adversary sits stand in the configuration"),
+    ("Composition over rounds", _ANSWERED, "by the accountant, over all rounds of this training"),
+    ("Composition over trainings", _OPERATOR, "those that are written into the ledger, fl-audit account --ledger"),
+    ("Accuracy", _ANSWERED, "The released model"),
+    ("Bias against groups", _UNKNOWN, "accuracy is that of all test records together"),
+    ("Side channels", _UNKNOWN, "grids and low bits of the noise are tested; time is not"),
+    ("Security and access control", _UNKNOWN, "that only released models leave the server was not looked at"),
+    ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
+)
+"""The topics of NIST SP 800-226 (March 2025), from epsilon at the top to the collection of data at the bottom."""
+PUBLISHED = (
+    ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
+     "US Census Bureau, 9 June 2021"),
+    ("Israel, births of 2014, a table of single births", "one birth: mother and child", "9.98",
+     "arXiv 2405.00267"),
+    ("Google Gboard, more than twenty language models, federated", "one device", "rho-zCDP, rho from 0.2 to 2",
+     "arXiv 2305.18465"),
+    ("LinkedIn, Audience Engagements", "one member, queries of a month", "34.9 at delta 7e-9",
+     "arXiv 2002.05839"),
+    ("Wikipedia, page views by country", "first 10 pages of a device in a day", "about 1 at delta 1e-7",
+     "Wikimedia Foundation, country_project_page, README"),
+    ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
+     "Desfontaines, see above"),
+)  # fmt: skip
+"""Published deployments: what is released, the unit, epsilon, and the source."""
+
+
+@dataclass(frozen=True)
+class OperatorDeclarations:
+    """The operator's declarations, by the names of `[report]`; empty where there are none."""
+
+    declared: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `declared`."""
+        return {"declared": dict(self.declared)}
+
+
+def _measure(run: FinishedRun, _: Findings) -> OperatorDeclarations:
+    told = run.facts.configuration.get("report") or {}
+    return OperatorDeclarations({name: str(told[name]) for name in _DECLARED if told.get(name) is not None})
+
+
+def _facts_table(numbers: OperatorDeclarations, contents: ReportContents) -> Table:
+    before, after = (
+        [(name, numbers.declared.get(key, TO_FILL_IN)) for key, name in some.items()] for some in (_OF_DATA, _OF_REPORT)
+    )
+    rows = [*before, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *after]
+    return Table("What is processed, claimed and found", ("", ""), tuple(rows), TableLook.PAIRS)
+
+
+def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
+    federation, origin = contents.facts.federation, contents.run.provenance
+    pool = "" if origin is None or origin.pool is None else f" of {origin.pool:,}"
+    users = f", of {plural(federation.users, 'user')}" if federation.users else ""
+    digest = "not noted" if origin is None or origin.data is None else f"SHA-256 {origin.data}"
+    keyed = ", keyed" if origin is not None and origin.is_keyed else ""
+    return [
+        ("Data set as it was read", federation.data.title),
+        ("Digest of the records that were used", digest + keyed),
+        ("How many records", f"{federation.records:,}{pool} records{users}"),
+        ("Unit that is protected, and how neighbours differ", f"{contents.words.one}; {contents.facts.relation}"),
+    ]
+
+
+def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
+    guarantee = contents.facts.guarantee
+    if guarantee is None:
+        return [("Epsilon and delta", "nothing is claimed")]
+    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), gdp_fit(guarantee.claim.profile)
+    found = 1 - guarantee.claim.profile.tradeoff(0.01)
+    return [
+        (
+            "Epsilon and delta",
+            f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by {guarantee.accountant}",
+        ),
+        ("The whole guarantee as one Gaussian mu", f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g}"),
+        ("Nobody becomes surer than", f"{percent(guarantee.belief_bound)} that {contents.words.that}"),
+        ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
+        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
+        ("Found as a member at 1 % false alarms, at most", percent(found)),
+    ]
+
+
+def _of_run(contents: ReportContents) -> list[tuple[str, str]]:
+    origin, verdict = contents.run.provenance, contents.find(VerdictFinding)
+    session = None if origin is None else origin.sessions[-1]
+    return [
+        ("Verdict", "none" if verdict is None else str(verdict.verdict)),
+        ("Versions", "not noted" if session is None else ", ".join(f"{k} {v}" for k, v in session.versions.items())),
+        ("Date of the run", "not noted" if session is None else session.began),
+        ("Trials", f"{contents.run.trials:,}"),
+    ]
+
+
+def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Table]:
+    edpb = (
+        ("Singling out: can somebody be isolated in the data?", _ANSWERED,
+         f"named right among {CANDIDATES:,}; the reconstruction audit measures what an attacker reaches"),
+        ("Linkability: can two records be tied to one person?", f"{_ANSWERED}, for one training",
+         "beliefs and membership attacks; links to other publications are not known"),
+        ("Inference: can a value be deduced of somebody?", f"{_ANSWERED}, for what the training adds",
+         "attribute with the reconstruction audit; what follows from the population is not changed by noise"),
+    )  # fmt: skip
+    published = "Epsilons that others have published: what was bearable there, and not what is safe here"
+    columns = ("What is asked", "Answer", "Where, or why not")
+    levels = contents.find(PrivacyUnitsFinding)
+    return [
+        _facts_table(numbers, contents),
+        *([] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)),
+        _checked(contents),
+        Table("NIST SP 800-226: the parts of a guarantee", columns, _NIST),
+        Table("The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)", columns, edpb),
+        Table(published, ("What is released", "Unit", "Epsilon", "Source"), PUBLISHED),
+    ]
+
+
+def _checked(contents: ReportContents) -> Table:
+    """Return what the verdict says, what it covers, and what the data do to the meaning of the numbers."""
+    numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
+    reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
+    rows = (
+        ("Verdict, and why", reason),
+        ("What was checked, and what could not be seen", str(contents.summary.get("scope") or "nothing")),
+        *(("What to know about the data", str(one)) for one in notes),
+    )
+    return Table("What was checked, and what could not be seen", ("", ""), rows, TableLook.PAIRS)
+
+
+def _sentence(_: OperatorDeclarations, __: ReportContents) -> str:
+    return (
+        "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
+        "operator was checked by nobody. No number here decides a legal question, and NIST SP 800-226 names no epsilon "
+        "that is safe; these are the facts for such a decision. More published epsilons, with their sources: "
+        "the list of deployments by D. Desfontaines, desfontain.es."
+    )
+
+
+OFFICER = Section(
+    "officer", "For a data-protection officer", OperatorDeclarations, _measure, keys=("declared",), sentence=_sentence,
+    tables=_tables,
+)  # fmt: skip

@@ -1,0 +1,76 @@
+"""Sections on the guarantee at three levels of units, and on its one Gaussian parameter."""
+
+import math
+
+from fl_audit.adjacency import Unit
+from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, UnitLevel, measure_levels
+from fl_audit.report.finding import ReportContents, Section, Table
+from fl_audit.report.formatting import number_text
+
+_WHOSE = {
+    Unit.RECORD: "one record",
+    Unit.USER: "one user, with all records",
+    Unit.CLIENT: "one client, with all records",
+}
+_LARGE = 100.0  # nats, from which on a guarantee says nothing
+
+
+def _follows(level: UnitLevel, claimed: Unit) -> str:
+    """Return the derivation of a level's epsilon from the guarantee, in words."""
+    if level.is_claimed:
+        return "claimed"
+    if level.size is None:
+        return "not known: no column names the users"
+    if level.size == 1:
+        return f"by the guarantee to one {claimed}"
+    return f"by group privacy, of up to {level.size:,} {claimed}s"
+
+
+def _epsilon(level: UnitLevel) -> float | str | None:
+    if level.epsilon is not None and math.isinf(level.epsilon):
+        return "none"
+    return level.epsilon
+
+
+def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
+    claimed = contents.facts.relation.unit
+    columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
+               "Epsilon shown at least (nats)")  # fmt: skip
+    rows = tuple(
+        (_WHOSE[one.unit], _follows(one, claimed), _epsilon(one), "not asked" if one.shown is None else one.shown)
+        for one in numbers.levels
+    )
+    return [Table("What the same training guarantees at three levels", columns, rows)]
+
+
+def beyond(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
+    """Return a sentence on the guarantee for the next larger unit; empty where it is not known.
+
+    Parameters
+    ----------
+    numbers
+        The guarantee at the levels of record, user and client.
+    claimed
+        The unit of the guarantee that is claimed.
+    """
+    order = list(Unit)
+    larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]
+    if not larger or larger[0].size in (None, 1):
+        return ""
+    level, epsilon = larger[0], larger[0].epsilon
+    assert epsilon is not None, "others were passed over"
+    worth = "nothing that is known" if math.isinf(epsilon) else f"epsilon {number_text(epsilon, 3)}"
+    says = ", which says nothing" * (_LARGE <= epsilon < math.inf)
+    return f"For a {level.unit} with up to {level.size:,} {claimed}s it is worth {worth} by group privacy{says}."
+
+
+def _sentence(numbers: PrivacyUnitsFinding, contents: ReportContents) -> str:
+    claimed = contents.facts.relation.unit
+    text = f"The guarantee is about one {claimed}. {beyond(numbers, claimed)}".strip()
+    return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
+
+
+LEVELS = Section(
+    "levels", "What the same training guarantees at three levels", PrivacyUnitsFinding, measure_levels,
+    keys=("levels",), trusts=True, sentence=_sentence, tables=_tables,
+)  # fmt: skip

@@ -1,0 +1,188 @@
+"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models' outputs for members.
+
+For every class an attack model gets confidence vectors of shadow trials' models, with their membership. It then judges
+the outputs of the attacked trials' models. Trials are split into folds: the attack models of a fold learn from the
+trials of the other folds, so no trial is attacked by a model that saw its coins.
+"""
+
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.audits.membership.shadow_sums import _shadow_flags
+from fl_audit.errors import require, require_number
+from fl_audit.federation.membership import Membership
+
+_LEAST_PROBABILITY = 1e-12
+_FEWEST = 2  # members, and others, that a classifier learns from at least
+_EPOCHS, _FEWEST_EPOCHS, _SEEN = 50, 5, 128_000
+"""A network sees its examples 50 times, or, with many examples, fewer times: 128,000 in all, and each at least 5 times.
+
+With 6,400 examples a class of the MNIST audit in `experiments/configs`, 20 epochs gave the AUC of 50 epochs, 0.610, in
+half the time.
+"""
+
+
+class AttackModel(StrEnum):
+    """The scikit-learn classifier that attacks.
+
+    NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
+    TREES: boosted trees on histograms.
+    """
+
+    NETWORK = "network"
+    LOGISTIC = "logistic"
+    TREES = "trees"
+
+
+@dataclass(frozen=True)
+class ShadowSettings:
+    """The choices made before the attack."""
+
+    model: AttackModel = AttackModel.NETWORK  # the classifier
+    # Into how many parts trials are split, 2 or more; trial w is in part w modulo folds. Without meaning where the
+    # shadow trials are named.
+    folds: int = 2
+    seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
+
+    def __post_init__(self) -> None:
+        require_number("number of folds is", self.folds, "whole numbers from 2")
+
+
+def shadow_scores(
+    log_probabilities: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    membership: Membership,
+    rule: ShadowSettings | None = None,
+    shadows: Flags | None = None,
+) -> Floats:
+    """Return the log-odds of membership by the attack models, shape (trials, targets).
+
+    Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
+    other trials: the attacker holds the target, as everywhere in the membership audit. Shokri's shadow models are
+    trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
+    Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
+
+    Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
+    others in all that the models would learn from.
+
+    Parameters
+    ----------
+    log_probabilities
+        Logarithms of each trial's model's confidences in all classes, finite, shape (trials, targets, classes).
+    labels
+        Class of each target, shape (targets,). There is one attack model for each class that occurs, and one for all
+        classes that are too rare: with fewer than 2 members, or fewer than 2 others, in the trials to learn from.
+    membership
+        The membership, of which the attack on a trial uses only the rows of the trials that it learns from.
+    rule
+        Classifier, folds and seed; `ShadowRule()` if None.
+    shadows
+        The trials that the attack models learn from, bool (trials,). All other trials are attacked by the same models;
+        the shadow trials themselves get NaN, because the models saw their coins. None uses folds.
+    """
+    rule = rule or ShadowSettings()
+    values, classes = _checked(log_probabilities, labels, membership)
+    scores = np.full((membership.trials, membership.targets), np.nan)
+    for learnt_from, attacked in _parts(membership, rule, shadows):
+        is_in = membership.is_in[learnt_from]
+        everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
+        for label in np.unique(classes):
+            own = np.flatnonzero(classes == label)
+            if _fewer_kind(is_in[:, own]) < _FEWEST:
+                is_rare[own] = True
+                continue
+            model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
+            scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
+        if is_rare.any():
+            found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
+            require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more trials")
+            own = np.flatnonzero(is_rare)
+            model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
+            asked = _label_first(values, attacked, own, classes)
+            scores[np.ix_(attacked, own)] = _log_odds(model, asked, len(attacked))
+    return scores
+
+
+def _label_first(
+    values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
+) -> Floats:
+    """Return confidences as in `_confidences`, with those of the label and of the first class exchanged."""
+    rows = _confidences(values, trials, targets)
+    every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
+    rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
+    return rows
+
+
+def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
+    """Return the confidences of some trials' models in some targets, one row each, in double precision."""
+    taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
+    return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
+
+
+def _parts(
+    membership: Membership, rule: ShadowSettings, shadows: Flags | None
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return pairs of disjoint sets of trials, to learn from and to attack."""
+    if shadows is not None:
+        flags = _shadow_flags(membership, shadows)
+        return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
+    accepted = f"accepted are {rule.folds} trials or more, one for each fold"
+    require(membership.trials >= rule.folds, f"there are {membership.trials} trials: {accepted}")
+    fold = np.arange(membership.trials) % rule.folds
+    return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rule.folds)]
+
+
+def _trained(rule: ShadowSettings, examples: Floats, answers: Flags) -> Any:
+    """Return a trained classifier; the network stops after its epochs, even if its loss still falls."""
+    # It takes a second to import, which a run without this attack is spared.
+    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
+
+    match AttackModel(rule.model):
+        case AttackModel.NETWORK:
+            epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
+            network = neural_network.MLPClassifier((64,), random_state=rule.seed, max_iter=epochs)
+            model = pipeline.make_pipeline(preprocessing.StandardScaler(), network)
+        case AttackModel.LOGISTIC:
+            regression = linear_model.LogisticRegression(max_iter=1000)
+            model = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
+        case AttackModel.TREES:
+            model = ensemble.HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
+        case _:
+            assert_never(AttackModel(rule.model))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
+        model.fit(examples, answers)
+    return model
+
+
+def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
+    """Return the log-odds of membership that a trained classifier gives, shape (trials, targets)."""
+    if len(asked) == 0:
+        return np.zeros((0, 1))
+    inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(trials, -1)
+
+
+def _fewer_kind(is_in: Flags) -> int:
+    """Return the number of members, or of others if these are fewer."""
+    return int(min(is_in.sum(), (~is_in).sum()))
+
+
+def _checked(
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: Membership
+) -> tuple[NDArray[np.floating], Integers]:
+    """Return the values and the labels, or refuse them."""
+    values, classes = np.asarray(log_probabilities), np.asarray(labels)
+    shape = (membership.trials, membership.targets)
+    fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2
+    require(fits, f"log-probabilities have shape {values.shape}: accepted is {shape} and 2 or more classes")
+    require(bool(np.isfinite(values).all()), "log-probabilities contain NaN or infinity: accepted are finite numbers")
+    whole = classes.shape == shape[1:] and np.issubdtype(classes.dtype, np.integer)
+    require(whole, f"labels are {classes.dtype} of shape {classes.shape}: accepted are whole numbers {shape[1:]}")
+    return values, classes.astype(np.int64)

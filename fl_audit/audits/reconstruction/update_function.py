@@ -1,0 +1,99 @@
+"""The update that an owner shares for a few records, as a function of records that an attacker tries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from fl_audit.arrays import Integers
+from fl_audit.errors import require
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.module_checks import without_hints
+from fl_audit.learning.names import LocalOptimizer
+from fl_audit.learning.stacked_model import CACHE_BUDGET, StackedModel
+
+_Parameters = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class UpdateFunction:
+    """The map from records to an update: the rule of the federation, and the model that all clients received.
+
+    Raises `InputError` if the local optimizer is not SGD.
+    """
+
+    model: StackedModel  # the model
+    start: Tensor  # its weights at the start of the round, float32 (parameters,)
+    # C, to which the gradient of each record is clipped before they are added, or an update of local training as a
+    # whole; None leaves them as they are.
+    clipping_norm: float | None = None
+    # Local training by SGD, in place of gradients; None shares the sum of gradients.
+    schedule: LocalSchedule | None = None
+    # Indices of the records of each local step, which are drawn in public; empty without local training.
+    batches: Sequence[Integers] = field(default=())
+
+    def __post_init__(self) -> None:
+        optimizer = LocalOptimizer.SGD if self.schedule is None else self.schedule.optimizer
+        accepted = "accepted for inversion is 'sgd', whose updates are sums of gradients"
+        require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
+
+    def of(self, records: Tensor, labels: Tensor) -> Tensor:
+        """Return the update of the owner of some records, float32 (parameters,); differentiable, and fit for vmap.
+
+        Parameters
+        ----------
+        records
+            Features of the owner's records, float32 (records, *shape).
+        labels
+            Classes of the records, int64 (records,).
+        """
+        parameters = self.model.layout.of_one(self.start)
+        with without_hints():
+            if self.schedule is not None:
+                return self._clipped(self._moved(parameters, records, labels).unsqueeze(0))[0]
+            if self.clipping_norm is None:
+                return self._flat(grad(self._loss)(parameters, records, labels))
+            each = vmap(grad(self._loss), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
+        return self._clipped(torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
+
+    def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
+        """Return the updates of many owners, float32 (owners, parameters).
+
+        Parameters
+        ----------
+        records
+            Features of each owner's records, float32 (owners, records, *shape).
+        labels
+            Classes of the records, int64 (owners, records).
+        """
+        together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
+        return vmap(self.of, chunk_size=together)(records, labels).detach()
+
+    def _clipped(self, contributions: Tensor) -> Tensor:
+        if self.clipping_norm is None:
+            return contributions
+        lengths = contributions.square().sum(1, keepdim=True)
+        return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
+
+    def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
+        """Return the start minus the end of SGD on the mean loss of each batch."""
+        assert self.schedule is not None, "local training has a schedule"
+        now = parameters
+        for batch in self.batches:
+            chosen = torch.from_numpy(batch).to(records.device)
+            slope = grad(partial(self._loss, reduction="mean"))(now, records[chosen], labels[chosen])
+            now = {name: value - self.schedule.learning_rate * slope[name] for name, value in now.items()}
+        return self._flat({name: parameters[name] - now[name] for name in now})
+
+    def _loss(self, parameters: _Parameters, records: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
+        stacked = {name: value.unsqueeze(0) for name, value in parameters.items()}
+        with self.model.explaining(stacked, records):
+            logits = functional_call(self.model.template, parameters, (records,))
+        return F.cross_entropy(logits, labels, reduction=reduction)
+
+    def _flat(self, parameters: _Parameters) -> Tensor:
+        return torch.cat([parameters[name].reshape(-1) for name in self.model.layout.names])

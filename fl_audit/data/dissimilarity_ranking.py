@@ -1,0 +1,345 @@
+"""The records and the pairs of records that lie farthest apart, or nearest: exact ranks in bounded memory.
+
+Fast arithmetic with a known error finds the candidates, exact arithmetic ranks them; of ties the lowest index is first.
+Records are ranked by their summed dissimilarity to the others (Bernau et al. 2021, Eq. 9).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.data import dissimilarity as measures
+from fl_audit.data.dissimilarity import Dissimilarity, Measure, Prepared
+from fl_audit.data.multi_array_records import comparable
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+
+_KEPT = 2**21  # largest number of pairs that are kept at once to find the pair of a rank
+
+
+def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
+    """Return the positions of the records with the largest or smallest summed dissimilarity to the others, in order.
+
+    Parameters
+    ----------
+    records
+        The records, n of them.
+    measure
+        Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
+    count
+        Number of records that are returned, from 1 to n.
+    farthest
+        Whether the largest sums come first, or otherwise the smallest.
+    """
+    accepted = f"1 to {len(records)}, the number of records in D"
+    require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
+    records = comparable(records, measure)
+    sign = 1.0 if farthest else -1.0
+    totals, error = approximate_totals(records, measure)
+    candidates, scores = np.arange(len(records)), sign * totals
+    if error > 0:
+        candidates = np.flatnonzero(scores >= _last_of_top(scores, count) - 2 * error)
+        scores = sign * total_dissimilarity(records, measure, candidates)
+    return tuple(candidates[_top(scores, count)].tolist())
+
+
+def ranked_pairs(
+    inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True
+) -> tuple[tuple[int, int], ...]:
+    """Return the positions (i, j) of the inside and the outside records that lie farthest apart, or nearest, in order.
+
+    Parameters
+    ----------
+    inside
+        Records of D, n of them.
+    outside
+        Records outside D, m of them, of the shape of those in D.
+    measure
+        Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
+    count
+        Number of pairs that are returned, from 1 to n m.
+    farthest
+        Whether the farthest pairs come first, or otherwise the nearest.
+    """
+    inside, outside = _checked_pairs(inside, outside, measure, count)
+    best = _first_pairs(inside, outside, _Search(measure, count, farthest))
+    return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
+
+
+def pair_of_rank(
+    inside: Records, outside: Records, measure: Measure, rank: int, farthest: bool = True
+) -> tuple[int, int]:
+    """Return the pair with a given rank in `ranked_pairs`, in memory that does not grow with the rank.
+
+    All pairs are gone through once for every `_KEPT` ranks.
+
+    Parameters
+    ----------
+    inside
+        Records of D, n of them.
+    outside
+        Records outside D, m of them, of the shape of those in D.
+    measure
+        Measure of dissimilarity.
+    rank
+        Rank of the pair, from 1 to n m.
+    farthest
+        Whether rank 1 is the farthest pair, or otherwise the nearest.
+    """
+    inside, outside = _checked_pairs(inside, outside, measure, rank)
+    last = None
+    for passed in range(0, rank, _KEPT):
+        found = _first_pairs(inside, outside, _Search(measure, min(_KEPT, rank - passed), farthest, last))
+        last = found.last
+    assert last is not None, "a rank is at least 1"
+    return last.row, last.column
+
+
+def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
+    inside, outside = comparable(inside, measure), comparable(outside, measure)
+    accepted = f"accepted is that of the inside records, {inside.shape}"
+    require(inside.shape == outside.shape, f"outside records have shape {outside.shape}: {accepted}")
+    pairs = len(inside) * len(outside)
+    accepted = f"1 to {pairs}, the number of pairs of a record in D and one outside"
+    require(1 <= count <= pairs, f"neighbour-rank is {count}: accepted are {accepted}")
+    for records in (inside, outside):
+        measures.check_measurable(records, measure)
+    return inside, outside
+
+
+class _ScoredPair(NamedTuple):
+    """A pair and its score, which together decide its rank."""
+
+    score: float
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Search for the first `count` pairs in the ranking, or for the first that rank behind `after`."""
+
+    measure: Measure
+    count: int
+    farthest: bool
+    after: _ScoredPair | None = None
+
+
+def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
+    best, size = _Ranked.none(), measures.rows_in_block(inside, search.measure)
+    for row in range(0, len(inside), size):
+        mine = measures.prepare(inside.features[row : row + size], search.measure)
+        for column in range(0, len(outside), size):
+            yours = measures.prepare(outside.features[column : column + size], search.measure)
+            best = best.merged(_ranked_in_block(mine, yours, (row, column), search, best), search.count)
+    return best
+
+
+class _Ranked(NamedTuple):
+    """Pairs and their scores, larger ones first, of ties the lowest pair."""
+
+    scores: Floats
+    rows: Integers
+    columns: Integers
+
+    @classmethod
+    def none(cls) -> "_Ranked":
+        return cls(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def merged(self, other: "_Ranked", count: int) -> "_Ranked":
+        both = _Ranked(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
+        return both.take(np.lexsort((both.columns, both.rows, -both.scores))[:count])
+
+    def take(self, chosen: Integers | Flags) -> "_Ranked":
+        return _Ranked(self.scores[chosen], self.rows[chosen], self.columns[chosen])
+
+    @property
+    def last(self) -> _ScoredPair:
+        return _ScoredPair(float(self.scores[-1]), int(self.rows[-1]), int(self.columns[-1]))
+
+    def after(self, place: _ScoredPair) -> "_Ranked":
+        """Return those that rank behind a place."""
+        later = (self.rows > place.row) | ((self.rows == place.row) & (self.columns > place.column))
+        return self.take((self.scores < place.score) | ((self.scores == place.score) & later))
+
+
+def _ranked_in_block(
+    mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
+) -> _Ranked:
+    """Return the pairs of a block that may be among the first, ranked; `start` is where the block begins."""
+    block, error = measures.screening_block(mine, yours, search.measure)
+    scores = (block if search.farthest else -block).ravel()
+    needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
+    wanted = search.count
+    if search.after is not None:
+        # Some of those within the error of the place, or equal to it, may rank before it: they are looked at besides.
+        scores = np.where(scores > search.after.score + error, -np.inf, scores)
+        wanted += int(np.sum(scores >= search.after.score - error))
+    if scores.max() < needed:
+        return _Ranked.none()
+    positions = np.flatnonzero((scores >= max(needed, _last_of_top(scores, wanted) - 2 * error)) & (scores > -np.inf))
+    rows, columns = np.divmod(positions, block.shape[1])
+    chosen = scores[positions]
+    if error > 0:
+        exact = _exact_scores(mine, yours, rows, columns, search.measure)
+        chosen = exact if search.farthest else -exact
+    found = _Ranked(chosen, rows + start[0], columns + start[1])
+    if search.after is not None:
+        found = found.after(search.after)
+    return found.take(_top(found.scores, search.count)) if len(found.scores) else found
+
+
+def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
+    """Return the exact dissimilarities of pairs that are sorted by row."""
+    scores = np.empty(len(rows))
+    for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
+        part = slice(start, start + number)
+        scores[part] = measures.exact_block(mine[rows[start : start + 1]], yours[columns[part]], measure)[0]
+    return scores
+
+
+def _top(scores: Floats, count: int) -> Integers:
+    """Return the positions of the largest scores, largest first, of ties the first."""
+    least = _last_of_top(scores, count)
+    # Of the many that may tie for the last place only the first can be needed: sorting all of them takes long.
+    above, level = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+    positions = np.concatenate([above, level[: max(0, count - len(above))]])
+    return positions[np.lexsort((positions, -scores[positions]))]
+
+
+def _last_of_top(scores: Floats, count: int) -> float:
+    """Return the smallest of the `count` largest scores, or of all if there are fewer."""
+    place = max(0, len(scores) - count)
+    return float(np.partition(scores, place)[place])
+
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
+    """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
+
+    Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
+
+    Parameters
+    ----------
+    records
+        The records, n of them.
+    measure
+        Measure of dissimilarity.
+    chosen
+        Positions of the records whose sums are wanted; None for all records.
+    """
+    measures.check_measurable(records, measure)
+    wanted = np.arange(len(records)) if chosen is None else chosen
+    if measure is Dissimilarity.HAMMING:
+        return _hamming(records)[wanted]
+    rows = max(1, min(measures.rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
+    parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
+    return np.concatenate(parts)
+
+
+def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
+    """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
+
+    The bound, at least 0, includes the rounding of both sides. Manhattan takes O(n log n) a feature, cosine O(n),
+    Euclidean and ssim n^2 / 2 pairs.
+
+    Parameters
+    ----------
+    records
+        The records, n of them.
+    measure
+        Measure of dissimilarity.
+    """
+    measures.check_measurable(records, measure)
+    match measure:
+        case Dissimilarity.HAMMING:
+            return _hamming(records), 0.0
+        case Dissimilarity.MANHATTAN:
+            return _manhattan(records)
+        case Dissimilarity.COSINE:
+            return _cosine(records)
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM | str():
+            return _pair_by_pair(records, measure)
+        case _:
+            assert_never(measure)
+
+
+def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
+    mine, columns = measures.prepare(records.features[chosen], measure), measures.rows_in_block(records, measure)
+    block = np.empty((len(chosen), len(records)))
+    for first in range(0, len(records), columns):
+        part = slice(first, first + columns)
+        block[:, part] = measures.exact_block(mine, measures.prepare(records.features[part], measure), measure)
+    # Rounding can leave a record a little away from itself under the cosine measure.
+    block[np.arange(len(chosen)), chosen] = 0.0
+    # In one fixed order: ties must not be broken by the rounding of sums.
+    block.sort(axis=1)
+    return np.asarray(block.sum(axis=1))
+
+
+def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
+    """Sum blocks of one half of the symmetric matrix along both axes."""
+    totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
+    for start in range(0, len(records), rows):
+        mine = measures.prepare(records.features[start : start + rows], measure)
+        for first in range(start, len(records), rows):
+            yours = mine if first == start else measures.prepare(records.features[first : first + rows], measure)
+            block, block_error = measures.screening_block(mine, yours, measure)
+            error = max(error, block_error)
+            if first == start:
+                np.fill_diagonal(block, 0.0)
+            else:
+                totals[first : first + rows] += block.sum(axis=0)
+            totals[start : start + rows] += block.sum(axis=1)
+    return totals, len(records) * (error + 4 * _EPS * float(totals.max()))
+
+
+def _manhattan(records: Records) -> tuple[Floats, float]:
+    """Sum feature by feature: among sorted values, those below and those above need only their sums."""
+
+    def spread(column: Floats) -> Floats:
+        levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
+        below, mass = np.cumsum(counts), np.cumsum(counts * levels)
+        return np.asarray(levels * (2 * below - len(column)) + mass[-1] - 2 * mass)[position]
+
+    features = records.features.reshape(len(records), -1)
+    reach = np.maximum(features.max(axis=0), -features.min(axis=0)).sum(dtype=np.float64)
+    numbers = len(records) + features.shape[1] + 16
+    return _by_feature(records, spread), 8 * numbers * len(records) * _EPS * float(reach)
+
+
+def _cosine(records: Records) -> tuple[Floats, float]:
+    """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
+    rows, width = measures.rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+
+    def units(start: int) -> Floats:
+        return measures.directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
+
+    starts = range(0, len(records), rows)
+    together = np.zeros(width)
+    for start in starts:
+        together += units(start).sum(axis=0)
+    totals = np.concatenate([len(records) - units(start) @ together for start in starts])
+    return totals, 8 * (len(records) + width + 16) * len(records) * _EPS
+
+
+def _hamming(records: Records) -> Floats:
+    """Count unequal features, as whole numbers that no rounding can order."""
+
+    def unequal(column: Floats) -> Floats:
+        _, position, counts = np.unique(column, return_inverse=True, return_counts=True)
+        return np.asarray((len(column) - counts).astype(np.float64)[position])
+
+    return _by_feature(records, unequal) / int(records.features[0].size)
+
+
+def _by_feature(records: Records, part: Callable[[Floats], Floats]) -> Floats:
+    totals = np.zeros(len(records))
+    for column in records.features.reshape(len(records), -1).T:
+        totals += part(column.astype(np.float64))
+    return totals

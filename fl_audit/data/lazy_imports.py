@@ -1,0 +1,15 @@
+"""Loaders that need pandas or torch, which take seconds: whoever lists or misspells a data set does without them."""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.lazy_imports import late_modules
+
+PLACES = ("fl_audit.data.archives", "fl_audit.data.hugging_face", "fl_audit.data.image_folders", "fl_audit.data.tables")
+
+if TYPE_CHECKING:
+    from fl_audit.data import archives as archives
+    from fl_audit.data import hugging_face as hugging_face
+    from fl_audit.data import image_folders as image_folders
+    from fl_audit.data import tables as tables
+else:
+    __getattr__ = late_modules(__name__, PLACES)

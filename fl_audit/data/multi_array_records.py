@@ -1,0 +1,138 @@
+"""Records that are several named arrays, such as token ids and their padding mask: packed in rows, and compared."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats32, Integers
+from fl_audit.data.graph_records import comparable as comparable_graphs
+from fl_audit.data.option_names import Dissimilarity, Measure
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.learning.named_inputs import LARGEST_WHOLE, NamedInput, width_of
+
+_SET = 4096
+"""Places of the set of a text's tokens: of a larger vocabulary, ids that are equal modulo this share a place."""
+
+
+def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats32, tuple[NamedInput, ...]]:
+    """Return named arrays as rows, float32 (n, width), and where each stands in them.
+
+    Parameters
+    ----------
+    arrays
+        Named arrays of whole or real numbers, each with the records along its first axis.
+    what
+        Source of the arrays, for messages.
+
+    Raises
+    ------
+    InputError
+        If there is no array, the arrays are of unequal lengths, or one holds anything but numbers that float32 holds
+        exactly.
+    """
+    require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
+    first = next(iter(arrays))
+    rows, inputs = [], []
+    for name, values in arrays.items():
+        place = f"{what}: {name}"
+        accepted = "accepted are whole or real numbers, records first"
+        require(values.dtype.kind in "biuf", f"{place} has type {values.dtype}: {accepted}")
+        require(values.ndim >= 1, f"{place} is a single number: {accepted}")
+        require(name.isidentifier(), f"{place}: accepted are names of arguments, such as input_ids")
+        counted = f"{place} has {len(values)} records and {first} has {len(arrays[first])}"
+        require(len(values) == len(arrays[first]), f"{counted}: accepted are equal numbers")
+        is_whole = values.dtype.kind in "biu"
+        largest = max(abs(int(values.max())), abs(int(values.min()))) if is_whole and values.size else 0
+        limit = f"accepted are whole numbers up to {LARGEST_WHOLE:,}"
+        require(largest <= LARGEST_WHOLE, f"{place} has the number {largest:,}: {limit}")
+        with np.errstate(over="ignore"):
+            rows.append(values.reshape(len(values), -1).astype(np.float32))
+        inputs.append(NamedInput(name, values.shape[1:], is_whole))
+    return np.concatenate(rows, axis=1), tuple(inputs)
+
+
+def array_of(records: Records, name: str) -> NDArray[np.generic]:
+    """Return a named array of records as it was packed, whole numbers as int64, (n, *shape).
+
+    Parameters
+    ----------
+    records
+        Records that hold named arrays.
+    name
+        Name of one of the arrays.
+    """
+    before = list(takewhile(lambda one: one.name != name, records.inputs))
+    one, start = records.inputs[len(before)], width_of(tuple(before))
+    found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
+    return found.astype(np.int64) if one.is_whole else found
+
+
+def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> Records:
+    """Return records in a form in which two of them can be compared feature by feature.
+
+    The Euclidean distance of two ids says nothing, so texts are compared as the sets of their tokens: of every array of
+    ids, such as input_ids, there is a 1 for each id that occurs and a 0 for each other one. The Euclidean distance of
+    two texts is then the root of the number of tokens that one of them alone has. Masks are left out where there are
+    ids, other numbers stay as they are. For graphs see `fl_audit.data.graph_records`.
+
+    Parameters
+    ----------
+    records
+        Records of any kind.
+    measure
+        The dissimilarity by which two records are compared.
+
+    Raises
+    ------
+    InputError
+        If records are named arrays and the measure is for pictures, or it compares number by number and nothing says
+        whether whole numbers are ids.
+
+    Examples
+    --------
+    >>> rows, inputs = packed({"input_ids": np.array([[3, 5, 0], [5, 7, 3]])}, "here")
+    >>> found = comparable(Records(rows, np.array([0, 1]), 2, inputs=inputs))
+    >>> float(np.square(found.features[0] - found.features[1]).sum())  # 0 and 7
+    2.0
+    """
+    if not records.inputs:
+        return comparable_graphs(records)
+    ids = _ids_of(records)
+    _require_comparable(records, measure, ids)
+    parts, start = [], 0
+    for one in records.inputs:
+        part = records.features[:, start : start + one.width]
+        start += one.width
+        if one.name in ids:
+            parts.append(_sets(part.astype(np.int64), min(one.count or _SET, _SET)))
+        elif not one.is_whole or not ids:
+            parts.append(part)
+    return replace(records, features=np.concatenate(parts, axis=1), inputs=())
+
+
+def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
+    """Refuse a measure of pictures, and whole numbers that may be ids: the distance of two ids says nothing."""
+    own = "and 'package.module:name' of your own"
+    named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
+    of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"
+    require(measure is not Dissimilarity.SSIM, f"{of_pictures}: accepted are {named} {own}")
+    whole = [one.name for one in records.inputs if one.is_whole]
+    unclear = f"dissimilarity is {measure}, and nothing says whether the whole numbers of {', '.join(whole)} are ids"
+    is_clear = bool(ids) or not whole or not isinstance(measure, Dissimilarity)
+    remedy = "a dissimilarity of your own, and neighbour = 'random' in [audit]"
+    require(is_clear, f"{unclear}: accepted are arrays whose name ends in _ids, {remedy}")
+
+
+def _ids_of(records: Records) -> set[str]:
+    """Return the names of those arrays whose numbers name something, which no record decides."""
+    return {one.name for one in records.inputs if one.is_whole and (one.count or one.name.endswith("_ids"))}
+
+
+def _sets(ids: Integers, places: int) -> Floats32:
+    found = np.zeros((len(ids), places), dtype=np.float32)
+    found[np.arange(len(ids))[:, np.newaxis], ids % places] = 1
+    return found

@@ -1,0 +1,308 @@
+"""Local SGD of chains of dense layers, in all trials at once, with few and small operations.
+
+A step on a batch of ten records reads and writes every weight of the first layer for the sake of ten examples. But all
+trials see the same records X, and the first layer is linear: with D the gradients at its outputs, times the learning
+rate and summed over the steps so far, its weights stand at W - D' X, and its outputs at X W' - (X X') D. So the outputs
+of the first weights and the products between records are computed once for a stretch of steps, a step reads small
+matrices only, and the weights move once at the end. The other layers move at every step. The backward pass is written
+out: torch's own costs more than the arithmetic of such steps. Where each trial has records of its own, as where the
+clients of a round are stacked or records are randomised, the same holds record by record.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import prod
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fl_audit.arrays import Integers
+from fl_audit.learning.layers import applied
+from fl_audit.learning.stacked_layers import ParameterLayout
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function of single numbers that follows a layer."""
+
+    apply: Callable[[Tensor], Tensor]  # the function
+    # From the gradients at its outputs, and these outputs, to the gradients at its inputs.
+    pull_back: Callable[[Tensor, Tensor], Tensor]
+
+
+_aten = torch.ops.aten
+_NONE = Activation(lambda inputs: inputs, lambda signal, outputs: signal)
+_ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.ReLU: Activation(torch.relu, lambda signal, outputs: _aten.threshold_backward(signal, outputs, 0.0)),
+    nn.Tanh: Activation(torch.tanh, lambda signal, outputs: _aten.tanh_backward(signal, outputs)),
+    nn.Sigmoid: Activation(torch.sigmoid, lambda signal, outputs: _aten.sigmoid_backward(signal, outputs)),
+}
+
+
+@dataclass(frozen=True)
+class ChainLayer:
+    """One dense layer of a chain."""
+
+    outs: int  # number of outputs
+    ins: int  # number of inputs
+    weight: slice  # columns of a flat model that hold the weights
+    bias: slice | None  # columns that hold the bias, if there is one
+    activation: Activation = _NONE  # activation that follows the layer
+
+    def weights(self, models: Tensor) -> Tensor:
+        """Return the weights of stacked models as a view (trials, outs, ins)."""
+        return models[:, self.weight].view(len(models), self.outs, self.ins)
+
+    def biases(self, models: Tensor) -> Tensor | None:
+        """Return the biases of stacked models as a view (trials, 1, outs); None without biases."""
+        return None if self.bias is None else models[:, self.bias].unsqueeze(1)
+
+
+def dense_chain(
+    module: nn.Module, feature_shape: tuple[int, ...], layout: ParameterLayout
+) -> tuple[ChainLayer, ...] | None:
+    """Return the layers of a module that is a chain of dense layers; None if it is none, or not certainly one.
+
+    Parameters
+    ----------
+    module
+        Template of the model.
+    feature_shape
+        Shape of the features of one example.
+    layout
+        Positions of the module's parameters.
+    """
+    columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
+    for name, part in _parts(module, ""):
+        kind = None if _is_altered(part) else type(part)  # a subclass may compute anything
+        weight, bias = columns.get(f"{name}.weight"), columns.get(f"{name}.bias")
+        # Nothing of a dense layer may be frozen, and its weights have to be its own.
+        if isinstance(part, nn.Linear) and kind is nn.Linear and is_flat and weight and (bias or part.bias is None):
+            layers.append(ChainLayer(part.out_features, part.in_features, weight, bias))
+        elif kind in _ACTIVATIONS and layers and layers[-1].activation is _NONE:
+            layers[-1] = replace(layers[-1], activation=_ACTIVATIONS[kind])
+        elif kind is nn.Flatten and part.start_dim == 1 and part.end_dim == -1:
+            is_flat = True
+        elif kind is not nn.Identity and not (kind is nn.Dropout and part.p == 0):
+            return None
+    widths = [prod(feature_shape), *(layer.outs for layer in layers)]
+    fits = all(width == layer.ins for width, layer in zip(widths, layers, strict=False))
+    return tuple(layers) if layers and fits else None
+
+
+def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+    """Yield path and module of all parts in the order in which nested `nn.Sequential` call them."""
+    if type(module) is not nn.Sequential or _is_altered(module):
+        yield name, module
+        return
+    # `named_children` would leave out a part that is called a second time.
+    for child, part in module._modules.items():
+        assert part is not None
+        yield from _parts(part, f"{name}.{child}" if name else child)
+
+
+def _is_altered(module: nn.Module) -> bool:
+    """Whether a module does more than its type implies, by hooks or a replaced forward."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+
+
+_STRETCH = 256
+"""Most records of a stretch of several steps: with more, the products between records cost more than they save."""
+
+
+def chain_updates(
+    layers: Sequence[ChainLayer],
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    rate: float,
+    batches: Sequence[Integers],
+    trials_together: Callable[[int], int],
+) -> Tensor:
+    """Return the pseudo-gradients of `local_updates` for a chain of dense layers.
+
+    Parameters
+    ----------
+    layers
+        Layers of the chain.
+    models
+        Start of every trial, as for `fl_audit.learning.local_training.local_updates`.
+    features
+        Features of the records, of any type.
+    labels
+        Classes of the records.
+    rate
+        Learning rate.
+    batches
+        Indices of the records of each step, at least one step; steps may differ between trials where `fits_one_stretch`
+        holds.
+    trials_together
+        Function from a number of records to the number of trials that are best computed together.
+    """
+    moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
+    is_own = labels.dim() == 2
+    for number, (chosen, steps) in enumerate(_stretches(labels.shape[-1], batches)):
+        shared = None if is_own else _StepRange.of(layers, features[chosen], labels[chosen], steps)
+        together = trials_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
+        for first in range(0, len(models), together):
+            rows = slice(first, first + together)
+            theirs = [step[rows] if step.ndim == 2 else step for step in steps]
+            stretch = shared or _StepRange.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
+            start = models[rows]
+            now = start if number == 0 else start - moved[rows]
+            _move(layers, start, now, moved[rows], stretch, rate)
+    return moved
+
+
+def fits_one_stretch(records: int, used: int) -> bool:
+    """Return whether all steps of a round together are best computed over one array of all records.
+
+    Parameters
+    ----------
+    records
+        Number of records of the client, from 0.
+    used
+        Number of records that all steps use together, each counted as often as it is used.
+    """
+    return records <= min(_STRETCH, used)
+
+
+@dataclass(frozen=True)
+class _StepRange:
+    """Some records, and the steps that are taken on them."""
+
+    # Whether each trial has records of its own; elsewhere the leading axis of the three tensors has length 1.
+    is_own: bool
+    features: Tensor  # float32 (trials, n, ins)
+    targets: Tensor  # 1 at each record's class, else 0, float32 (trials, n, classes)
+    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (trials, n, n)
+    # Indices of the records of each step; own records by their places among those of all trials, (trials * batch,).
+    steps: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
+    ) -> "_StepRange":
+        is_own = labels.dim() == 2
+        flat = features.flatten(2 if is_own else 1).float()
+        targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
+        products = flat @ flat.mT if len(steps) > 1 else flat.new_empty(0)
+        if layers[0].bias is not None:
+            products += 1
+        if is_own:
+            # Steps that are the same in all trials are named trial by trial here.
+            firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
+            steps = [(firsts + step).reshape(-1) for step in steps]
+        else:
+            flat, targets, products = flat[None], targets[None], products[None]
+        return cls(is_own, flat, targets, products, tuple(map(torch.from_numpy, steps)))
+
+    def picked(self, values: Tensor, step: Tensor) -> Tensor:
+        """Return the rows of a step's records from values (trials, n, width)."""
+        if self.is_own:
+            return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
+        return values.index_select(1, step)
+
+    def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
+        """Add to the rows of a step's records in values (trials, n, width)."""
+        if self.is_own:
+            values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
+        else:
+            values.index_add_(1, step, more)
+
+
+def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
+    """Divide the steps into stretches: yield the records of each, and its steps in indices of these records."""
+    sizes = [batch.shape[-1] for batch in batches]
+    if fits_one_stretch(records, sum(sizes)):
+        yield slice(None), batches
+        return
+    first = 0
+    while first < len(batches):
+        reached = accumulate(sizes[first:])
+        last = first + max(1, sum(1 for size in reached if size <= _STRETCH))
+        chosen, places = np.unique(np.concatenate(batches[first:last]), return_inverse=True)
+        yield torch.from_numpy(chosen), np.split(places, np.cumsum(sizes[first : last - 1]))
+        first = last
+
+
+def _move(
+    layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepRange, rate: float
+) -> None:
+    """Take the steps of a stretch from the weights `now` and write to `moved` how far they end from `models`."""
+    front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
+    for step in stretch.steps:
+        values = front.forward(step)
+        for layer in upper:
+            values = layer.forward(values)
+        # The gradient of cross-entropy at the logits; here it takes the learning rate and the mean once for all.
+        signal = torch.softmax(values, 2).sub_(stretch.picked(stretch.targets, step)).mul_(rate / values.shape[1])
+        for layer in reversed(upper):
+            signal = layer.backward(signal)
+        front.backward(signal)
+    front.settle(moved, is_fresh=now is models)
+    for layer in upper:
+        layer.settle(models, moved)
+
+
+class _FirstLayer:
+    """The first layer in some trials: its weights stay where they are until it settles."""
+
+    def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepRange) -> None:
+        self._layer, self._stretch = layer, stretch
+        self._inputs = stretch.features.expand(len(now), -1, -1)
+        self._first = applied(self._inputs, layer.weights(now), layer.biases(now))
+        self._pulled = torch.zeros_like(self._first)
+        self._is_moved = False
+
+    def forward(self, step: Tensor) -> Tensor:
+        outputs = self._stretch.picked(self._first, step)
+        if self._is_moved:
+            products = self._stretch.picked(self._stretch.products, step).expand(len(outputs), -1, -1)
+            outputs.baddbmm_(products, self._pulled, alpha=-1)
+        self._step, self._outputs = step, self._layer.activation.apply(outputs)
+        return self._outputs
+
+    def backward(self, signal: Tensor) -> None:
+        self._stretch.add(self._pulled, self._step, self._layer.activation.pull_back(signal, self._outputs))
+        self._is_moved = True
+
+    def settle(self, moved: Tensor, is_fresh: bool) -> None:
+        """Write how far the stretch moved the parameters, or add it unless `moved` is fresh."""
+        kept = 0 if is_fresh else 1
+        self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=kept)
+        if self._layer.bias is not None:
+            biases, shift = moved[:, self._layer.bias], self._pulled.sum(1)
+            biases.copy_(shift if is_fresh else biases + shift)
+
+
+class _UpperLayer:
+    """A further layer in some trials: its weights, which are few, move at every step."""
+
+    def __init__(self, layer: ChainLayer, now: Tensor) -> None:
+        self._layer = layer
+        self._weights, biases = layer.weights(now).clone(), layer.biases(now)
+        self._biases = None if biases is None else biases.clone()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = applied(inputs, self._weights, self._biases)
+        self._inputs, self._outputs = inputs, self._layer.activation.apply(outputs)
+        return self._outputs
+
+    def backward(self, signal: Tensor) -> Tensor:
+        """Move the layer and return the gradients at what it read, of the weights before the move."""
+        signal = self._layer.activation.pull_back(signal, self._outputs)
+        below = torch.bmm(signal, self._weights)
+        self._weights.baddbmm_(signal.transpose(1, 2), self._inputs, alpha=-1)
+        if self._biases is not None:
+            self._biases.sub_(signal.sum(1, keepdim=True))
+        return below
+
+    def settle(self, models: Tensor, moved: Tensor) -> None:
+        """Write how far the parameters are from those of `models`."""
+        torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
+        if self._layer.bias is not None and self._biases is not None:
+            torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

@@ -1,0 +1,133 @@
+"""Values read from objects of Opacus and torch: samplers, accountants, layers, and the noise of a step."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import torch
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer
+from opacus.utils.batch_memory_manager import BatchSplittingSampler
+from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSampler, UniformWithReplacementSampler
+from torch import Tensor, nn
+from torch.utils.data import BatchSampler
+
+from fl_audit.local_training.training_facts import History, Noise, Sampling
+from fl_audit.privacy.gaussian import combined_multiplier
+
+_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
+_COUPLED = (nn.modules.batchnorm._BatchNorm,)
+
+
+def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """Return parameters and buffers of a module, by name."""
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
+def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
+    """Return whether all tensors of the left side are on the right side, too, with the same values.
+
+    Parameters
+    ----------
+    left
+        Tensors by name, all of which are looked up in `right`.
+    right
+        Tensors by name, of which there may be more.
+    """
+    return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
+
+
+def digest(value: Tensor) -> bytes:
+    """Return a digest of the values of a tensor."""
+    return sha256(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data).digest()
+
+
+def count_of(dataset: Any) -> int:
+    """Return the number of records of a data set; 0 where it is unknown."""
+    return len(dataset) if hasattr(dataset, "__len__") else 0
+
+
+def inner_sampler(sampler: Any) -> Any:
+    """Return the sampler of whole samples, which `BatchMemoryManager` splits."""
+    return inner_sampler(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
+
+
+def is_part(sampler: Any) -> bool:
+    """Return whether the batch that was just drawn is a part of a batch, with more parts to follow."""
+    if not isinstance(sampler, BatchSplittingSampler):
+        return False
+    return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
+
+
+def sampling_of(sampler: Any) -> Sampling:
+    """Return the sampling method of a sampler."""
+    match inner_sampler(sampler):
+        case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
+            return Sampling.POISSON
+        case BatchSampler():
+            return Sampling.FIXED
+        case _:
+            return Sampling.OTHER
+
+
+def history_of(accountant: Any) -> History:
+    """Return the history of an accountant; empty if it has none."""
+    entries = getattr(accountant, "history", None) or ()
+    return tuple((float(noise), float(rate), int(steps)) for noise, rate, steps in entries)
+
+
+def coupled_layers(module: nn.Module) -> tuple[str, ...]:
+    """Return the modules of a model that mix the records of a batch in their present state.
+
+    Batch normalisation with fixed statistics, for example of a frozen layer in evaluation mode, mixes none.
+    """
+    inner = module._module if isinstance(module, GradSampleModule) else module
+    return tuple(
+        f"{name} ({type(one).__name__})"
+        for name, one in inner.named_modules()
+        if isinstance(one, _COUPLED) and (one.training or one.running_mean is None)
+    )
+
+
+def multiplier_of(optimizer: DPOptimizer) -> float:
+    """Return the noise multiplier of all that a step releases.
+
+    With an adaptive norm a step releases the sum of gradients and a count, whose bits move it by one half (Andrew et
+    al. 2021, theorem 1). In `AdaClipDPOptimizer` of Opacus before its change 807 the multiplier of the optimizer, which
+    its accountant counts, is that of the sum alone; since then `add_noise` works out the noise of the sum from it.
+    """
+    told, of_count = float(optimizer.noise_multiplier), count_noise_of(optimizer)
+    is_of_all = of_count is None or "noise_multiplier" in type(optimizer).add_noise.__code__.co_names
+    if is_of_all or told <= 0:
+        return told
+    return combined_multiplier(told, 2 * of_count) if of_count else 0.0
+
+
+def count_noise_of(optimizer: DPOptimizer) -> float | None:
+    """Return the standard deviation of the noise on the count behind an adaptive norm; None without one."""
+    return float(optimizer.unclipped_num_std) if isinstance(optimizer, AdaClipDPOptimizer) else None
+
+
+def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
+    """Return the noise of the last step, the sum of clipped gradients before it, and sizes of tensors."""
+    parts, sums = [], []
+    share = 1.0
+    if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:
+        share = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
+    for one in optimizer.params:
+        if getattr(one, "summed_grad", None) is None or one.grad is None:
+            continue
+        total = one.summed_grad.detach().double().reshape(-1)
+        parts.append(one.grad.detach().double().reshape(-1) * share - total)
+        sums.append(total)
+    if not parts:
+        return None, None, ()
+    noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
+    if optimizer.generator is not None:
+        seed = optimizer.generator.initial_seed()
+    # In units of the claimed scale: noise for a tiny clipping norm is not equal because it is small.
+    scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
+    head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
+    found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))
+    return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)

@@ -1,0 +1,28 @@
+"""The accountants and their imports, scipy among them, imported at first use for modules that clients load."""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.lazy_imports import late_modules
+
+PLACES = (
+    "fl_audit.privacy.accounting",
+    "fl_audit.privacy.calibration",
+    "fl_audit.privacy.claim",
+    "fl_audit.privacy.events",
+    "fl_audit.privacy.gaussian",
+    "fl_audit.privacy.guarantee",
+    "fl_audit.privacy.matrices",
+    "fl_audit.privacy.targets",
+)
+
+if TYPE_CHECKING:
+    from fl_audit.privacy import accounting as accounting
+    from fl_audit.privacy import calibration as calibration
+    from fl_audit.privacy import claim as claim
+    from fl_audit.privacy import events as events
+    from fl_audit.privacy import gaussian as gaussian
+    from fl_audit.privacy import guarantee as guarantee
+    from fl_audit.privacy import matrices as matrices
+    from fl_audit.privacy import targets as targets
+else:
+    __getattr__ = late_modules(__name__, PLACES)

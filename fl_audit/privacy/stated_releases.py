@@ -1,0 +1,83 @@
+"""The releases of one training as its operator states them, in a light module that clients and servers can carry."""
+
+from collections.abc import Mapping
+from dataclasses import InitVar, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError, choice, require_number
+from fl_audit.privacy import defaults, lazy_imports
+from fl_audit.privacy.names import MultiplierReference
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import ReleaseEvent
+
+
+@dataclass(frozen=True)
+class StatedReleases:
+    """Rounds of Gaussian noise, and the relation between the neighbours that it hides.
+
+    Raises `InputError` if a number is out of its range or the adjacency is unknown.
+    """
+
+    adjacency: Adjacency  # the relation between neighbours, or its name
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity of the sum, above 0
+    rounds: int  # at least 1
+    # Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
+    sampling_rate: float = defaults.SAMPLING_RATE
+    # The quantity that the given noise multiplier multiplies; `noise_multiplier` is always over the sensitivity.
+    noise_over: InitVar[MultiplierReference] = MultiplierReference.SENSITIVITY
+
+    if TYPE_CHECKING:  # A name will do.
+
+        def __init__(
+            self,
+            adjacency: Adjacency | str,
+            noise_multiplier: float,
+            rounds: int,
+            sampling_rate: float = ...,
+            noise_over: MultiplierReference | str = ...,
+        ) -> None: ...
+
+    def __post_init__(self, noise_over: MultiplierReference) -> None:
+        object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
+        require_number("noise multiplier is", self.noise_multiplier, "positive finite numbers")
+        over = choice(MultiplierReference, "noise over", noise_over)
+        object.__setattr__(self, "noise_multiplier", over.over_sensitivity(self.noise_multiplier, self.adjacency))
+        require_number("rounds is", self.rounds, "whole numbers from 1")
+        require_number("sampling rate is", self.sampling_rate, "numbers above 0 and up to 1")
+
+    @property
+    def events(self) -> "tuple[ReleaseEvent, ...]":
+        """The release events of the training for an accountant."""
+        return lazy_imports.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
+
+    def claim(self, delta: float) -> "Claim":
+        """Return the claim at delta, by the exact accountant."""
+        return lazy_imports.claim.Claim(self.adjacency, self.events, delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        return asdict(self) | {"adjacency": str(self.adjacency)}
+
+
+def terms_of_json(values: Mapping[str, Any], where: str) -> StatedReleases:
+    """Return terms from JSON values; other keys are ignored.
+
+    Parameters
+    ----------
+    values
+        JSON values as `StatedReleases.to_json` makes them.
+    where
+        Source of the values, for messages.
+
+    Raises
+    ------
+    InputError
+        If a value is missing or out of its range.
+    """
+    try:
+        return StatedReleases(**{field.name: values[field.name] for field in fields(StatedReleases)})
+    except (KeyError, TypeError, InputError) as error:
+        raise InputError(f"{where} states no training: {error}") from None

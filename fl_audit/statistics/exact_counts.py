@@ -1,0 +1,180 @@
+"""Exact distributions of counts: sums of whole numbers, and tables of two rows.
+
+Everything here is discrete, so a two-sided p-value is twice the smaller tail, which is never too small.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, gammaln
+from scipy.stats import binom
+
+from fl_audit.arrays import Floats, Integers
+
+_REACH = 20  # standard deviations of a number on either side of its mean for which its distribution is worked out
+_LEAST = 1e-12  # below it the rounding of a Fourier transform is larger than a tail
+_STEPS = 8  # whole steps of a score for each unit of a squared standardised deviation
+_MOST = 40  # a squared standardised deviation counts as no more than this
+
+
+@dataclass(frozen=True)
+class CountDistribution:
+    """The distribution of a whole number from 0, and the number of its independent copies."""
+
+    probabilities: Floats  # of 0, 1, ...
+    copies: int  # number of summands
+
+
+def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
+    """Return the probabilities that a sum is at most, and at least, the observed value.
+
+    The distribution of the sum is the product of characteristic functions, exact up to rounding within twenty standard
+    deviations of its mean.
+
+    Parameters
+    ----------
+    distributions
+        Distributions of the summands, at least one copy of one distribution.
+    found
+        The observed value of the sum.
+
+    Examples
+    --------
+    >>> lower, upper = sum_tails([CountDistribution(np.array([0.5, 0.5]), 4)], 3)
+    >>> round(lower, 4), round(upper, 4)
+    (0.9375, 0.3125)
+    """
+    mean, variance, highest = 0.0, 0.0, 0
+    for one in distributions:
+        values = np.arange(one.probabilities.size)
+        own = float(values @ one.probabilities)
+        mean += one.copies * own
+        variance += one.copies * float(np.square(values - own) @ one.probabilities)
+        highest += one.copies * (one.probabilities.size - 1)
+    if variance < 1e-12:  # nothing is random
+        return float(found >= round(mean)), float(found <= round(mean))
+    spread = min(highest + 1, 2 * math.ceil(_REACH * math.sqrt(variance)) + 2)
+    size = 1 << max(4, (spread + max(one.probabilities.size for one in distributions)).bit_length())
+    first = max(0, round(mean) - size // 2) if highest >= size else 0
+    if not first <= found < first + size:
+        return (_LEAST, 1.0) if found < first else (1.0, _LEAST)
+    product = np.ones(size // 2 + 1, dtype=np.complex128)
+    for one in distributions:
+        product *= np.fft.rfft(one.probabilities, size) ** one.copies
+    shares = np.roll(np.maximum(np.fft.irfft(product, size), 0.0), -(first % size))
+    at = found - first
+    lower, upper = float(shares[: at + 1].sum()), float(shares[at:].sum())
+    return tuple(min(1.0, max(_LEAST, tail)) for tail in (lower, upper))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class RepeatedBinomials:
+    """Independent binomial counts of one distribution, as the number of times that each value occurred."""
+
+    trials: int  # of each count, at least 1
+    probability: float  # of a success, above 0 and below 1
+    often: Integers  # number of times that the count was 0, 1, ..., trials
+
+    @property
+    def scores(self) -> Integers:
+        """The squared deviation of every value from the mean, in eighths of the variance."""
+        mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
+        squares = np.square(np.arange(self.trials + 1) - mean) / variance
+        return np.asarray(np.rint(_STEPS * np.minimum(squares, _MOST)), dtype=np.int64)
+
+    @property
+    def distribution(self) -> CountDistribution:
+        """The distribution of the score of one count."""
+        shares = binom.pmf(np.arange(self.trials + 1), self.trials, self.probability)
+        return CountDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
+
+    @property
+    def total(self) -> int:
+        """The sum of all scores."""
+        return int(self.often @ self.scores)
+
+    @property
+    def squares(self) -> float:
+        """The sum of squared deviations over their variance; its expectation is the number of counts."""
+        mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
+        return float(self.often @ np.square(np.arange(self.trials + 1) - mean)) / variance
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """The spread of counts relative to that of independent binomial counts."""
+
+    ratio: float  # measured over binomial variance
+    lower: float  # probability of so small a spread, or a smaller one
+    upper: float  # of so large a one, or a larger one
+
+    @property
+    def p_value(self) -> float:
+        """The two-sided p-value."""
+        return min(1.0, 2 * min(self.lower, self.upper))
+
+
+def dispersion(counts: Sequence[RepeatedBinomials]) -> Dispersion:
+    """Return the relative spread of counts with exact tails, whatever their number.
+
+    Parameters
+    ----------
+    counts
+        Counts of one or more binomial distributions, all independent of each other, at least one of them in all.
+    """
+    number = sum(int(one.often.sum()) for one in counts)
+    lower, upper = sum_tails([one.distribution for one in counts], sum(one.total for one in counts))
+    return Dispersion(sum(one.squares for one in counts) / number, lower, upper)
+
+
+def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats:
+    """Return the two-sided p-values of binomial counts.
+
+    Parameters
+    ----------
+    found
+        The observed counts, of any shape.
+    trials
+        Number of trials behind each count.
+    probability
+        Probability of success in each trial, from 0 to 1.
+    """
+    values = np.asarray(found, dtype=np.float64)
+    upper = np.where(values <= 0, 1.0, bdtrc(np.maximum(values - 1, 0), trials, probability))
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(bdtr(values, trials, probability), upper)), dtype=np.float64)
+
+
+def table_p(inside: int, total: int, first: int, second: int) -> float:
+    """Return the two-sided p-value of a table of two rows whose margins are given: hypergeometric.
+
+    Parameters
+    ----------
+    inside
+        Number of marked elements in the first row.
+    total
+        Number of marked elements in both rows together.
+    first
+        Number of elements in the first row.
+    second
+        Number of elements in the second row.
+    """
+    lowest, highest = max(0, total - second), min(first, total)
+    # All probabilities that matter lie within twenty standard deviations of the mean.
+    whole = first + second
+    mean = first * total / whole
+    spread = math.sqrt(max(1.0, mean * (1 - total / whole) * second / max(1, whole - 1)))
+    low, high = max(lowest, math.floor(mean - _REACH * spread)), min(highest, math.ceil(mean + _REACH * spread))
+    if not low <= inside <= high:
+        return _LEAST
+    values = np.arange(low, high + 1)
+    logs = _log_choose(first, values) + _log_choose(second, total - values)
+    shares = np.exp(logs - logs.max())
+    shares /= shares.sum()
+    lower, upper = float(shares[: inside - low + 1].sum()), float(shares[inside - low :].sum())
+    return min(1.0, max(_LEAST, 2 * min(lower, upper)))
+
+
+def _log_choose(number: int, chosen: Integers) -> Floats:
+    return np.asarray(gammaln(number + 1) - gammaln(chosen + 1) - gammaln(number - chosen + 1), dtype=np.float64)

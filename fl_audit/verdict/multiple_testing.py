@@ -1,0 +1,255 @@
+"""The family of tests on which a verdict rests: their names and their shares of the level, fixed before any data.
+
+Every test is exact under the claimed distribution, or its p-value is never too small except as its module says. By
+Bonferroni the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+
+from fl_audit.errors import require
+from fl_audit.statistics.significance_levels import FAMILY_LEVEL as FAMILY_LEVEL
+
+DETECTION_POWER = 0.9
+"""Probability with which a breach as large as a limit of detection is found."""
+
+
+class TestName(StrEnum):
+    """The name of a test, with its weight: the shares of `FAMILY_LEVEL` are in proportion to the weights.
+
+    A new test is therefore one line, and takes a little from each of the others. Most tests ask whether the noise is
+    the claimed one, and SENSITIVITY asks whether it hides enough. The SIGNAL_ and DRIFT_ tests ask whether the released
+    sum is the claimed one: the target contributes once, and nothing else differs. The SECRET_ tests and DISTINGUISHER
+    ask whether anything but the sums tells D from D'. The tests from TARGET_TURNS on concern what the challenger
+    opened. The last three have no weight: SCORES and CANDIDATES have what the tests of `BESIDE_SCORES`, their
+    neighbours in the membership and reconstruction audits, leave of the level, and CANARIES stands alone in the canary
+    audit.
+    """
+
+    __test__ = False  # it is no test of pytest's
+
+    weight: float
+
+    def __new__(cls, name: str, weight: float = 0.0) -> "TestName":  # noqa: D102
+        member = str.__new__(cls, name)
+        member._value_, member.weight = name, weight
+        return member
+
+    NOISE_TOTAL = "noise-total", 0.05
+    NOISE_ALONG_RECORD = "noise-along-record", 0.25  # it decides how large an epsilon would be found
+    NOISE_TENSOR = "noise-tensor", 0.04
+    NOISE_PLACE = "noise-place", 0.03
+    NOISE_ROUND = "noise-round", 0.03
+    SHAPE = "shape", 0.03
+    TAILS = "tails", 0.03
+    SUPPORT = "support", 0.03
+    SHAPE_ALONG_RECORD = "shape-along-record", 0.03
+    NOISE_TRIAL = "noise-along-record-trial", 0.03
+    SIGNAL = "signal", 0.25  # it decides how often the record may count without being found
+    SIGNAL_ROUND = "signal-round", 0.03
+    SIGNAL_TRIAL = "signal-trial", 0.06
+    DRIFT_PLACE = "drift-place", 0.03
+    DRIFT_ALONG_RECORD = "drift-along-record", 0.05
+    DRIFT_ALONG_GRADIENTS = "drift-along-gradients", 0.05
+    REPEATED_NOISE = "repeated-noise", 0.03
+    EQUAL_VALUES = "equal-values", 0.02
+    COPIED_PLACES = "copied-places", 0.03
+    JOINT_PLACES = "joint-places", 0.03
+    SHIFTED_COPIES = "shifted-copies", 0.02
+    SHARED_OVER_TRIALS = "shared-over-trials", 0.03
+    SHARED_OVER_ROUNDS = "shared-over-rounds", 0.03
+    SERIAL_CORRELATION = "serial-correlation", 0.03
+    LOW_BITS = "low-bits", 0.02
+    GRID = "grid", 0.02
+    SENSITIVITY = "sensitivity", 0.01  # it raises no false alarm
+    SECRET_TOTAL = "secret-total", 0.04
+    SECRET_PLACE = "secret-place", 0.02
+    SECRET_ALONG_RECORD = "secret-along-record", 0.03
+    DISTINGUISHER = "distinguisher", 0.02
+    # The noise, looked at in more ways.
+    EVEN_SIZES = "even-sizes", 0.03
+    CARRIED_SIZES = "carried-sizes", 0.02
+    NOISE_PART = "noise-part", 0.02
+    NOISE_ALONG_GRADIENTS = "noise-along-gradients", 0.02
+    COPIED_SIZES = "copied-sizes", 0.03
+    SECRET_COORDINATES = "secret-coordinates", 0.03
+    # Values that the challenger opens: participation, shares of the noise, quantile bits, and steps that are not
+    # random.
+    TARGET_TURNS = "target-turns", 0.02
+    UNIT_TURNS = "unit-turns", 0.02
+    SAMPLE_SIZES = "sample-sizes", 0.02
+    EVEN_TURNS = "even-turns", 0.02
+    SHARED_SAMPLES = "shared-samples", 0.02
+    SHARE_PAIRS = "share-pairs", 0.02
+    BIT_NOISE = "bit-noise", 0.03
+    EXACT_STEPS = "exact-steps", 0.01  # it raises no false alarm
+    SECRET_LAST_BITS = "secret-last-bits", 0.02
+    SCORES = "scores"
+    CANDIDATES = "candidates"
+    CANARIES = "canaries"
+
+    @property
+    def share(self) -> float:
+        """The test's share of `FAMILY_LEVEL`."""
+        if self is TestName.CANARIES:
+            return 1.0
+        if self in (TestName.SCORES, TestName.CANDIDATES):
+            return 1.0 - math.fsum(test.share for test in BESIDE_SCORES)
+        return self.weight / _weight_in_all()
+
+    @property
+    def level(self) -> float:
+        """The share of the family's level at which the test is made."""
+        return FAMILY_LEVEL * self.share
+
+    @property
+    def is_about_secret(self) -> bool:
+        """Whether the test asks if the noise depends on the secret, rather than if it is the claimed noise."""
+        return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
+
+
+@cache
+def _weight_in_all() -> float:
+    return math.fsum(test.weight for test in TestName)
+
+
+OF_OPENED = (
+    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
+    TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS, TestName.SECRET_LAST_BITS,
+)  # fmt: skip
+"""The tests of values that the challenger opens beside the noise of the sum; they need no likelihood ratio."""
+ALONG_TARGETS = (
+    TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL,
+    TestName.SECRET_ALONG_RECORD,
+)  # fmt: skip
+"""The tests of the noise along targets, which the membership and reconstruction audits make too."""
+BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
+"""The tests that can stand beside scores and guesses, which have no known likelihood ratio."""
+
+
+def of_looks(looks: int, p_value: float) -> float:
+    """Return the Bonferroni p-value of the smallest of several p-values; NaN stays NaN, which `TestResult` rejects.
+
+    Parameters
+    ----------
+    looks
+        Number of p-values, at least 1 (2 for a two-sided test).
+    p_value
+        Smallest of the p-values, at least 0.
+    """
+    return float(np.minimum(1.0, looks * p_value))
+
+
+OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
+"""The tests whose statistic is the ratio of measured to claimed noise."""
+OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
+"""The tests whose statistics are computed from the noise in units of the claimed noise."""
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """The finding of one test in numbers; `fl_audit.verdict.verdict_messages` puts them into words.
+
+    Raises
+    ------
+    InputError
+        If the p-value is none: no run may pass because a test came to nothing.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    name: TestName  # name of the test
+    statistic: float  # the number that it rests on; its module says which
+    p_value: float  # probability, if the claim holds, of what was found or worse
+    measured: float  # the measured value
+    claimed: float  # the claimed value, in the same unit
+    # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
+    # limit; NaN where no size can be said.
+    limit: float = math.nan
+    place: str = ""  # its place in the run, such as a tensor or two rounds; empty for the whole run
+    more: Mapping[str, float] = field(default_factory=dict)  # other numbers of this test, by name
+
+    def __post_init__(self) -> None:
+        found = f"the test {self.name} has the p-value {self.p_value}"
+        require(0 <= self.p_value <= 1, f"{found}: accepted are numbers from 0 to 1; is one of the run not finite?")
+
+    @property
+    def level(self) -> float:
+        """The test's share of the family's level."""
+        return self.name.level
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted at the test's level."""
+        return self.p_value < self.level
+
+
+class NotTestedReason(StrEnum):
+    """The reason why a test was not made in a run."""
+
+    NOT_MEASURED = "not-measured"
+    NO_DIFFERENCE = "no-difference"
+    NO_OTHER_DIRECTION = "no-other-direction"
+    NO_DIRECTIONS = "no-directions"
+    NO_NOISE = "no-noise"
+    MORE_NOISE = "more-noise"
+    NO_SHARED_SUM = "no-shared-sum"
+    ONE_TRIAL = "one-trial"
+    ONE_ROUND = "one-round"
+    ONE_SIDE = "one-side"
+    TOO_FEW = "too-few"
+    ROUNDING = "rounding"
+    SCORES_ALONE = "scores-alone"
+    CANDIDATES_ALONE = "candidates-alone"
+    TARGETS_ALONE = "targets-alone"
+    NOT_OPENED = "not-opened"
+    NOT_SAMPLED = "not-sampled"
+    NO_SHARES = "no-shares"
+    UNOPENED_SHARES = "unopened-shares"
+    NO_BITS = "no-bits"
+
+
+class TestNotApplicableError(Exception):
+    """Raised by a test that cannot be made in a run."""
+
+    def __init__(self, reason: NotTestedReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def only_if(holds: bool, reason: NotTestedReason) -> None:
+    """Raise `TestNotApplicableError` with the reason unless the condition of a test holds.
+
+    Parameters
+    ----------
+    holds
+        Whether the condition of the test holds.
+    reason
+        Reason for which the test is not offered if the condition does not hold.
+
+    Raises
+    ------
+    TestNotApplicableError
+        If the condition does not hold.
+    """
+    if not holds:
+        raise TestNotApplicableError(reason)
+
+
+def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
+    """Return the tests that refute a guarantee: the one to report first, then the others by falling evidence.
+
+    Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
+    noise that is missing.
+    """
+    ordered = sorted(broken, key=lambda test: test.p_value / test.level)
+    about_secret = [test for test in ordered if test.name.is_about_secret]
+    missing = any(test.name in OF_NOISE for test in ordered)
+    first = (about_secret if about_secret and not missing else ordered)[:1]
+    return (*first, *(test for test in ordered if test not in first))

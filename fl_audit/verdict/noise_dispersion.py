@@ -1,0 +1,171 @@
+"""Tests whether sizes of the noise spread as those of independent noise do, and whether any part of it is missing.
+
+The sum of squares of a round is chi-square, so its normal score is N(0, 1), independent over trials and rounds. Noise
+that is scaled to one length, or has fresh directions only, has scores that hardly differ; shuffled noise keeps its size
+wherever it is moved. Whoever knows such a mechanism reads the secret off the sizes.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import chdtr, chdtrc, chdtri, ndtri
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.noise_moments import _detectable_mean, _student_p
+from fl_audit.verdict.noise_scale import SquareSum, detectable_ratio, has_direction, least_of, why_no_direction
+from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
+
+_FEWEST = 8  # rounds, over all trials, whose sizes are compared
+_FEWEST_FREEDOM = 30  # of louder noise, from which a cube root is near enough to normal
+_MOST_LAGS = 4
+_LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
+
+
+def normal_scores(squares: Floats, freedom: Integers) -> Floats:
+    """Return the normal scores of chi-square sums by their lower tail; NaN without a degree of freedom.
+
+    Parameters
+    ----------
+    squares
+        Sums of squares over the claimed variance.
+    freedom
+        Degrees of freedom of the sums, of the shape of `squares`.
+    """
+    known = freedom > 0
+    counts = np.where(known, freedom, 1)
+    lower, upper = chdtr(counts, squares), chdtrc(counts, squares)
+    smaller = np.maximum(np.minimum(lower, upper), 1e-300)
+    scores = np.where(lower <= upper, 1.0, -1.0) * ndtri(smaller)
+    return np.where(known, np.clip(scores, -_LARGEST_SCORE, _LARGEST_SCORE), np.nan)
+
+
+def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
+    """Return whether the noise differs from the claim by more than chance, so that scores under it mean little."""
+    total, degrees = float(squares.sum()), int(freedom.sum())
+    return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
+
+
+def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
+    """Return sizes over their own mean as nearly normal scores, by cube roots (Wilson and Hilferty 1931)."""
+    mean = max(1e-300, float(squares.sum() / freedom.sum()))
+    spread = 2 / (9 * freedom)
+    return np.asarray((np.cbrt(squares / freedom / mean) - 1 + spread) / np.sqrt(spread), dtype=np.float64)
+
+
+def _ranked(squares: Floats, freedom: Integers) -> Floats:
+    """Return the normal scores of the ranks of sizes, less the loudness of single trials and rounds, (trials, rounds).
+
+    Trials that lack the size of a round are NaN.
+    """
+    whole = (freedom > 0).all(axis=1)
+    found = np.full(squares.shape, np.nan)
+    if whole.any():
+        logs = np.log(np.maximum(squares[whole] / freedom[whole], 1e-300))
+        logs = logs - logs.mean(axis=1, keepdims=True) - logs.mean(axis=0, keepdims=True) + logs.mean()
+        ranks = logs.reshape(-1).argsort().argsort().reshape(logs.shape)
+        found[whole] = ndtri((ranks + 0.5) / ranks.size)
+    return found
+
+
+def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
+    """Return the sums of squares of every round, over all parameters and by tensor, and their degrees of freedom."""
+    only_if(has_direction(measured), why_no_direction(measured))
+    noise, variance = measured.noise, measured.sigma**2
+    found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
+    if len(noise.tensors) > 1:
+        squares = np.maximum(0.0, noise.squares / variance[..., None])
+        each = enumerate(noise.tensors)
+        found |= {f"tensor '{name}'": (squares[..., at], noise.freedom[..., at]) for at, name in each}
+    return found
+
+
+@of_family(TestName.EVEN_SIZES)
+def even_sizes(measured: NoiseMeasurements) -> TestResult:
+    """Test the spread of the sizes of rounds: the sum of squared scores about their mean, chi-square, both tails.
+
+    The test is made over all parameters and of each tensor, by Bonferroni. Where there is more or less noise than
+    chance explains, sizes are compared with their own mean, and the upper tail is left out: a mixture of larger scales
+    is no breach.
+    """
+    found = []
+    for place, (squares, freedom) in _sizes(measured).items():
+        is_off = _is_off_scale(squares, freedom)
+        known = freedom > 0
+        if np.count_nonzero(known) < _FEWEST or (is_off and freedom[known].min() < _FEWEST_FREEDOM):
+            continue
+        scores = _over_own_scale(squares[known], freedom[known]) if is_off else normal_scores(squares, freedom)[known]
+        spread, rest = float(np.sum(np.square(scores - scores.mean()))), scores.size - 1
+        lower, upper = float(chdtr(rest, spread)), 1.0 if is_off else float(chdtrc(rest, spread))
+        found.append((of_looks(2, min(lower, upper)), spread / rest, place, rest))
+    only_if(bool(found), NotTestedReason.TOO_FEW)
+    p_value, ratio, place, rest = min(found)
+    level = TestName.EVEN_SIZES.level / len(found)
+    limit = 1 - float(chdtri(rest, 1 - level / 2) / chdtri(rest, 1 - DETECTION_POWER))
+    more, p_value = {"places": len(found)}, of_looks(len(found), p_value)
+    return TestResult(TestName.EVEN_SIZES, ratio, p_value, ratio, 1.0, max(0.0, limit), place, more)
+
+
+@of_family(TestName.CARRIED_SIZES)
+def carried_sizes(measured: NoiseMeasurements) -> TestResult:
+    """Test whether the size of a round follows that of a round shortly before it: Student's t, two-sided.
+
+    Given the scores of earlier rounds the products with later ones are normal, as in `serial_correlation`. Only this
+    test finds noise that contains a part of the previous round's noise, shuffled over all places. Bonferroni over up to
+    four lags, over all parameters and each tensor. Where there is more or less noise than chance explains, ranks of
+    sizes are compared, less the loudness of single trials and rounds, and the lower tail is left out.
+    """
+    only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
+    found = []
+    for place, (squares, freedom) in _sizes(measured).items():
+        is_off = _is_off_scale(squares, freedom)
+        usable = _ranked(squares, freedom) if is_off else normal_scores(squares, freedom)
+        usable = usable[~np.isnan(usable).any(axis=1)]
+        for lag in range(1, min(_MOST_LAGS, measured.rounds - 1) + 1):
+            before, after = usable[:, :-lag], usable[:, lag:]
+            lengths = np.linalg.norm(before, axis=1)
+            some = lengths > 0
+            steps = np.einsum("wi,wi->w", before, after)[some] / lengths[some]
+            if steps.size >= _FEWEST:
+                size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), _student_p(steps)
+                if is_off:  # sizes less their means are a little opposed to each other by themselves
+                    p_value = p_value / 2 if t > 0 else 1.0
+                found.append((p_value, size, f"{lag} rounds later{place and f' on {place}'}", steps.size))
+    only_if(bool(found), NotTestedReason.TOO_FEW)
+    p_value, size, place, count = min(found)
+    level = TestName.CARRIED_SIZES.level / len(found)
+    limit = min(1.0, _detectable_mean(count, level) / math.sqrt(measured.rounds - 1))
+    more, p_value = {"looks": len(found)}, of_looks(len(found), p_value)
+    return TestResult(TestName.CARRIED_SIZES, size, p_value, size, 0.0, limit, place, more)
+
+
+@of_family(TestName.NOISE_PART)
+def noise_part(measured: NoiseMeasurements) -> TestResult:
+    """Test the noise of every tensor in every round of every trial: chi-square, smallest lower tail, by Bonferroni."""
+    only_if(has_direction(measured), why_no_direction(measured))
+    noise, freedom = measured.noise, measured.noise.freedom
+    squares = np.maximum(0.0, noise.squares / (measured.sigma**2)[..., None])
+    p_values = np.where(freedom > 0, chdtr(np.maximum(freedom, 1), squares), 1.0)
+    trial, number, tensor = np.unravel_index(int(p_values.argmin()), p_values.shape)
+    count, degrees = int(np.count_nonzero(freedom)), int(freedom[trial, number, tensor])
+    ratio = math.sqrt(float(squares[trial, number, tensor]) / max(1, degrees))
+    level = TestName.NOISE_PART.level / count
+    limit = 1 - detectable_ratio(int(freedom[freedom > 0].min()), level)
+    place = f"the tensor '{noise.tensors[tensor]}' in trial {trial} round {number + 1}"
+    more = {"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.max()), level)}
+    p_value = of_looks(count, float(p_values[trial, number, tensor]))
+    return TestResult(TestName.NOISE_PART, ratio, p_value, ratio, 1.0, limit, place, more)
+
+
+@of_family(TestName.NOISE_ALONG_GRADIENTS)
+def noise_along_gradients(measured: NoiseMeasurements) -> TestResult:
+    """Test the noise along the gradients that D and D' share: chi-square, lower tail."""
+    only_if(has_direction(measured), why_no_direction(measured))
+    values = measured.noise.gradient / measured.sigma
+    values = values[~np.isnan(values)]
+    only_if(values.size > 0, NotTestedReason.NO_SHARED_SUM)
+    return least_of(
+        TestName.NOISE_ALONG_GRADIENTS,
+        SquareSum(float(values @ values), int(values.size)),
+        NotTestedReason.NO_SHARED_SUM,
+    )

@@ -1,0 +1,125 @@
+"""Tests whether magnitudes of the noise determine each other or differ with the secret, at the sampled coordinates.
+
+Noise with fresh signs on old magnitudes has no correlation with its source, and hides only signs. The normal score of
+the magnitude of N(0, 1) is N(0, 1) itself, so the tests for copies of the noise apply to copies of magnitudes too.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import chdtrc, log_ndtr, ndtri_exp, stdtr
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.noise_copies import _FEWEST_DRAWS, _cosine_at, _cosine_tail, _likest_pair
+from fl_audit.verdict.noise_moments import _detectable_mean
+from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+
+_FEWEST_TRIALS = 6  # with D, and with D', from which single coordinates are compared
+_MOST_PLACES = 64
+_FEWEST_PLACES = 16
+_MOST_ROUNDS = 4096
+"""Largest number of rounds, over all trials, that are compared with each other; of more rounds, evenly spaced ones are
+used.
+"""
+
+
+def magnitude_scores(values: Floats) -> Floats:
+    """Return the normal scores of the magnitudes of normal noise: they are N(0, 1) if the noise is.
+
+    Parameters
+    ----------
+    values
+        Noise over the claimed noise, any shape.
+    """
+    # Of magnitude m, 1 - 2 ndtr(-m) is uniform: its smaller tail is 2 ndtr(-m) from the median on.
+    tail = math.log(2) + log_ndtr(-np.abs(values))
+    upper = -ndtri_exp(np.minimum(tail, -1e-300))
+    return np.asarray(np.where(tail > math.log(0.5), ndtri_exp(np.log(-np.expm1(np.minimum(tail, -1e-300)))), upper))
+
+
+@of_family(TestName.COPIED_SIZES)
+def copied_sizes(measured: NoiseMeasurements) -> TestResult:
+    """Test the largest correlation of magnitudes between two coordinates, between two rounds, and over all coordinates.
+
+    Coordinates are vectors over rounds and trials, rounds vectors over sampled coordinates, and the cosines of both
+    have the distribution of `copied_places`. Neighbouring rounds of all trials together are compared too, coordinate by
+    coordinate.
+    Bonferroni over the three.
+    """
+    scores = magnitude_scores(measured.even_sample)
+    _, rounds, places = scores.shape
+    looks: list[tuple[float, float, str, float]] = []
+    # Noise of another size, which other tests find, moves all scores alike.
+    by_place = (scores - scores.mean(axis=(0, 1))).reshape(-1, places).T
+    if places >= 2 and by_place.shape[1] >= _FEWEST_DRAWS:
+        found, names = _likest_pair(by_place), [number for number, _ in measured.noise.places]
+        place = f"coordinates {names[found.first]} and {names[found.second]}"
+        looks.append(_look(found.cosine, found.pairs, by_place.shape[1] - 1, place))
+    some = np.unique(np.linspace(0, places - 1, min(_MOST_PLACES, places)).astype(np.int64))
+    by_round = scores.reshape(-1, places)[:, some]
+    step = -(-len(by_round) // _MOST_ROUNDS)
+    by_round = by_round[::step]
+    by_round = by_round - by_round.mean(axis=1, keepdims=True)
+    if some.size >= _FEWEST_PLACES and len(by_round) >= 2:
+        found = _likest_pair(by_round)
+        (one, at), (other, later) = (divmod(step * number, rounds) for number in (found.first, found.second))
+        place = f"trial {one} round {at + 1} and trial {other} round {later + 1}"
+        looks.append(_look(found.cosine, found.pairs, some.size - 1, place))
+    if rounds >= 2 and scores[:, 1:].size >= 100:
+        even = scores - scores.mean()  # a mean of each coordinate would oppose its few rounds to each other
+        before, after = even[:, :-1].reshape(-1), even[:, 1:].reshape(-1)
+        # Given the earlier round, the product with the later one is normal.
+        cosine = abs(float(before @ after)) / math.sqrt(float(before @ before) * float(after @ after))
+        looks.append(_look(min(1.0, cosine), 1, before.size, "rounds in a row"))
+    only_if(bool(looks), NotTestedReason.TOO_FEW)
+    p_value, cosine, place, limit = min(looks)
+    more = {"looks": len(looks)}
+    name, p_value = TestName.COPIED_SIZES, of_looks(len(looks), p_value)
+    return TestResult(name, cosine, p_value, cosine, 0.0, limit, place, more)
+
+
+def _look(cosine: float, pairs: int, dimensions: int, place: str) -> tuple[float, float, str, float]:
+    level = TestName.COPIED_SIZES.level / 3
+    limit = min(1.0, _cosine_at(level / pairs, dimensions) + 1.2816 / math.sqrt(dimensions))
+    return of_looks(pairs, _cosine_tail(cosine, dimensions)), cosine, place, limit
+
+
+@of_family(TestName.SECRET_COORDINATES)
+def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
+    """Test the mean and size of the noise at every sampled coordinate with D against those with D'.
+
+    Student's t compares trials of the two sides. Its normal scores are independent over coordinates, so the sum of
+    their squares is chi-square, and many small differences add up. The largest t is tested by itself, too, with
+    Bonferroni over the four tests.
+    """
+    members = measured.members[measured.sampled_trials]
+    only_if(bool(members.any() and not members.all()), NotTestedReason.ONE_SIDE)
+    sample = measured.even_sample
+    only_if(min(int(members.sum()), int((~members).sum())) >= _FEWEST_TRIALS, NotTestedReason.TOO_FEW)
+    kinds = {"mean": sample.mean(axis=1), "size": np.cbrt(np.square(sample).mean(axis=1))}
+    looks = []
+    for kind, values in kinds.items():
+        p_values, t = _by_side(values, members)
+        scores = ndtri_exp(np.log(np.maximum(p_values / 2, 1e-300)))
+        total, at = float(np.sum(np.square(scores))), int(p_values.argmin())
+        number = measured.noise.places[at][0]
+        shift = float(np.sqrt(np.mean(np.square(t)) / members.size))
+        looks.append((float(chdtrc(t.size, total)), shift, f"the {kind} at all sampled coordinates"))
+        looks.append((of_looks(t.size, float(p_values[at])), float(t[at]) / math.sqrt(members.size),
+                      f"the {kind} at coordinate {number}"))  # fmt: skip
+    p_value, size, place = min(looks)
+    level = TestName.SECRET_COORDINATES.level / len(looks) / sample.shape[-1]
+    limit = 2 * _detectable_mean(members.size, level) / math.sqrt(measured.rounds)
+    more, p_value = {"places": sample.shape[-1]}, of_looks(len(looks), p_value)
+    return TestResult(TestName.SECRET_COORDINATES, size, p_value, abs(size), 0.0, limit, place, more)
+
+
+def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
+    """Return the two-sided p-value and Student's t of each column, between the rows of the two sides."""
+    one, other = values[members], values[~members]
+    rest = len(values) - 2
+    within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)
+    spread = np.sqrt(np.maximum(within / rest * (1 / len(one) + 1 / len(other)), 1e-300))
+    t = (one.mean(axis=0) - other.mean(axis=0)) / spread
+    return np.asarray(2 * stdtr(rest, -np.abs(t)), dtype=np.float64), t

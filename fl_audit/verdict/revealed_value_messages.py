@@ -1,0 +1,119 @@
+"""The messages of the tests of opened values, and of the closer tests of the noise.
+
+Each entry has, in this order, the fields of `fl_audit.verdict.verdict_messages.TestMessages`.
+"""
+
+from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.remedies import BLIND, LESS, NEIGHBOURS, NORMAL, REUSE, SAMPLER, SCALE
+
+MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
+    TestName.EVEN_SIZES: (
+        "spread of the noise's size over rounds",
+        "The size of the noise varies from round to round in another way than that of independent noise",
+        "sizes of rounds{with_place} that vary {measured:times} times as much as those of independent noise",
+        "the variation of independent noise",
+        "sizes that vary {limit:percent} less than those of independent noise", NORMAL,
+    ),
+    TestName.CARRIED_SIZES: (
+        "sizes carried from round to round",
+        "The size of the noise of one round tells that of a later one: noise was used again in another order",
+        "a correlation of {measured:signed} between the size of a round and that {place}",
+        "no correlation",
+        "a correlation of {limit:number}", REUSE,
+    ),
+    TestName.NOISE_PART: (
+        "noise on each tensor in single rounds",
+        "A part of the model gets less noise than was claimed in some round",
+        "{measured:times} times the claimed noise on {place}",
+        "the claimed noise on each of {looks:count} parts",
+        f"{LESS} on the smallest of them, {{best_limit:percent}} on the largest",
+        f"{SCALE}every tensor gets it in every round.",
+    ),
+    TestName.NOISE_ALONG_GRADIENTS: (
+        "noise along {others}",
+        "There is less noise than was claimed along {others}",
+        "{measured:times} times the claimed noise along {others}",
+        "the claimed noise or more", LESS, NEIGHBOURS,
+    ),
+    TestName.COPIED_SIZES: (
+        "copies of magnitudes",
+        "Magnitudes of the noise were copied: only its signs are new",
+        "a correlation of {measured:number} between magnitudes, between {place}",
+        "independent magnitudes",
+        "magnitudes with a correlation of {limit:number}", REUSE,
+    ),
+    TestName.SECRET_COORDINATES: (
+        "single coordinates {there} against {not_there}",
+        "The noise of single coordinates depends on the secret",
+        "a difference of {measured:number} standard deviations of a trial in {place}",
+        "the same noise with either at each of {places:count} coordinates",
+        "a shift of {limit:number} standard deviations at one coordinate", BLIND,
+    ),
+    TestName.TARGET_TURNS: (
+        "how often the {one} takes part",
+        "The {one} does not take part as was claimed",
+        "participation in {measured:percent} of {draws:count} rounds{with_place}{at_epsilon}",
+        "participation in {claimed:percent}, on its own",
+        "a rate that is {limit:percent} higher or lower", SAMPLER,
+    ),
+    TestName.UNIT_TURNS: (
+        "how often every other one takes part",
+        "Others do not take part as was claimed",
+        "participation in {measured:percent} of the rounds, of {place}{at_epsilon}",
+        "participation in {claimed:percent}, on its own",
+        "a rate that is {limit:percent} higher or lower", SAMPLER,
+    ),
+    TestName.SAMPLE_SIZES: (
+        "sizes of samples",
+        "Samples are not drawn as the accountant assumes, which is Poisson sampling",
+        "sizes that vary {measured:times} times as much as those of Poisson samples{at_epsilon}",
+        "the variation of Poisson samples",
+        "sizes that vary {limit:percent} more or less", SAMPLER,
+    ),
+    TestName.EVEN_TURNS: (
+        "turns of units in a trial",
+        "Rounds of a trial do not sample independently of each other, as the accountant assumes",
+        "a variation of {place} of {measured:times} times that of Poisson samples{at_epsilon}",
+        "the variation of Poisson samples",
+        "a variation that is {limit:percent} larger or smaller", SAMPLER,
+    ),
+    TestName.SHARED_SAMPLES: (
+        "samples that trials have in common",
+        "Trials do not sample independently of each other",
+        "a variation of {place} of {measured:times} times that of Poisson samples",
+        "the variation of Poisson samples",
+        "a variation that is {limit:percent} larger or smaller", SAMPLER,
+    ),
+    TestName.SHARE_PAIRS: (
+        "shares of the noise of different clients",
+        "Shares of the noise are copies of each other: who knows one knows others",
+        "a correlation of {measured:number} between the shares of {place}",
+        "independent shares",
+        "shares with a correlation of {limit:number}",
+        "Let every client draw its share from a seed of its own, which nobody else knows.",
+    ),
+    TestName.BIT_NOISE: (
+        "noise of the quantile bits",
+        "The bits behind the adaptive clipping norm do not get the noise that was claimed",
+        "{measured:times} times the claimed noise of the bits, with a mean of {shift:signed}; what tells is {place}",
+        "independent normal noise of the claimed size",
+        f"{LESS}, or a mean of {{shift_limit:number}} standard deviations",
+        "Draw noise for the bits anew in every round, as large as the clipping settings say.",
+    ),
+    TestName.EXACT_STEPS: (
+        "steps that follow from what is released",
+        "What clients see is not what the public rule makes of the release",
+        "{measured:count} of {rounds:count} rounds in which the step differs{with_place}",
+        "none, to the last bit",
+        "any step that differs in any bit",
+        "Look for what changes the model, the learning rate or the clipping norm beside the public rule.",
+    ),
+    TestName.SECRET_LAST_BITS: (
+        "last bits {there} against {not_there}",
+        "The last bits of the release depend on the secret",
+        "a last bit that is 1 {measured:percent} more often with one than with the other, at {place}",
+        "the same share with either",
+        "a difference of {limit:percent}", BLIND,
+    ),
+}  # fmt: skip
+"""The messages of these tests."""

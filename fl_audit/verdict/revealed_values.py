@@ -1,0 +1,201 @@
+"""The values that the challenger opens after a run: samples, shares of the noise, quantile bits and steps.
+
+In an audit everything that was drawn in secret can be opened once all rounds are over, so most faults beside the noise
+of the sum have an exact test. Only counts are kept, never a sample or a share itself, so the size of the tables does
+not grow with the number of trials times the number of units.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.errors import require
+from fl_audit.privacy.claim import Claim
+from fl_audit.statistics.exact_counts import RepeatedBinomials
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Kinds of rows in the table of tallies.
+TURNS, CROWD, UNIT, LAST_BIT = "turns", "crowd", "unit", "last-bit"
+SHARE, SHARE_DRAWS, SHARE_KNOWN = "share", "share-draws", "share-known"
+RESIDUAL = -1
+"""The number of the remaining noise in the table of products of shares."""
+
+
+@dataclass(frozen=True, eq=False)
+class RevealedParticipation:
+    """The opened samples of a run: the units that took part in each round of each trial.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree.
+    """
+
+    rate: float  # the claimed probability with which a unit takes part in a round, above 0 and below 1
+    units: int  # units of which samples are drawn, without the target where there is one
+    sizes: Integers  # number of participants, (trials, rounds)
+    overlaps: Integers  # number of participants in this round and the previous one, (trials, rounds); 0 in the first
+    digests: Floats  # a number that names the sample, alike for equal samples, (trials, rounds)
+    target: Flags | None  # whether the target took part, (trials, rounds); None where there are many targets
+    # Number of participations of each unit, (units, 4): under D with the target and without it, under D' with and
+    # without. Without a target everything is in the first column.
+    of_units: Integers
+    numbers: Integers  # the number of each unit, (units,)
+    turns: RepeatedBinomials  # in how many rounds of a trial a unit took part, over units and trials
+    crowds: tuple[
+        RepeatedBinomials, ...
+    ]  # in how many trials of a batch a unit took part in a round, over units and rounds
+
+    def __post_init__(self) -> None:
+        shape = self.sizes.shape
+        for name, found in (("overlaps", self.overlaps.shape), ("digests", self.digests.shape)):
+            require(found == shape, f"{name} of samples have shape {found}: accepted is {shape}, that of the sizes")
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseShareProducts:
+    """Products of opened shares of the noise, over the evaluated coordinates, rounds and trials."""
+
+    clients: Integers  # owners of the shares, (shares,); `RESIDUAL` is the part that the insider could not subtract
+    products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
+    draws: int  # of how many coordinates, rounds and trials
+    known: tuple[int, ...]  # clients whose shares are no part of that rest
+
+
+@dataclass(frozen=True, eq=False)
+class LastBitCounts:
+    """The counts of last bits of released numbers that were 1, with D and with D'."""
+
+    # Of all coordinates looked at, (2 sides,): how often it was 1, and of how many.
+    odd: Integers
+    of: Integers
+    odd_places: Integers  # number of times that it was 1 at every sampled coordinate, (places, 2 sides)
+    of_places: Integers  # of how many, (2 sides,)
+    places: tuple[int, ...]  # numbers of these coordinates
+
+
+@dataclass(frozen=True, eq=False)
+class RevealedValues:
+    """The opened values of a run; a part is None where the mechanism does not have it, or it was not kept."""
+
+    members: Flags  # whether a trial used D, (trials,)
+    claim: Claim | None = None  # the claim, from which the cost of a breach of participation is computed
+    is_kept: bool = False  # whether anything was opened
+    is_sampled: bool = False  # whether the mechanism samples units
+    has_shares: bool = False  # whether clients add shares of the noise
+    is_adaptive: bool = False  # whether quantile bits are released
+    samples: RevealedParticipation | None = None
+    shares: NoiseShareProducts | None = None
+    bits: Floats | None = None  # noise of quantile bits over the claimed noise, (trials, rounds)
+    # Coordinates of the model after a round that are not what the public step makes of the release, (trials, rounds).
+    wrong_steps: Floats | None = None
+    wrong_norms: Floats | None = None  # 1 where the clipping norm is not what the rule makes of shown bits, else 0
+    last_bits: LastBitCounts | None = None
+    odd: Floats | None = None  # share of last bits of a release that are 1 as normal deviations from half, by round
+
+
+OPENED_COLUMNS = ("size", "target", "overlap", "digest", "bit_noise", "wrong_steps", "wrong_norms", "odd")
+"""Columns of the table of opened values, one row per trial and round; a column is NaN where a run lacks it."""
+TALLY_COLUMNS = ("kind", "first", "second", "third", "number")
+"""Columns of the table of tallies: a kind, up to three whole numbers that name the counted event, and the count."""
+
+
+def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
+    rows = table[table["kind"] == kind]
+    return rows.groupby(["first", "second", "third"], sort=True)["number"].sum().reset_index()
+
+
+def samples_of(
+    opened: "pd.DataFrame",
+    tallies: "pd.DataFrame",
+    trials: int,
+    rate: float,
+    has_target: bool,
+    turns: Flags | None = None,
+) -> RevealedParticipation | None:
+    """Return the participation samples that the tables of a run hold; None where they hold none.
+
+    Parameters
+    ----------
+    opened
+        Table of opened values, sorted by trial and round.
+    tallies
+        Table of tallies, sorted by trial and round.
+    trials
+        Number of trials.
+    rate
+        Claimed sampling rate.
+    has_target
+        Whether the audit has a single target.
+    turns
+        Whether each round is opened, shape (rounds,); None where all are.
+    """
+    grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
+    if turns is not None:
+        # Where units take turns, the samples of the first group are opened, in the rounds that are theirs.
+        grid = {name: values[:, turns] for name, values in grid.items()}
+    if np.isnan(grid["size"]).any():
+        return None
+    units, often, crowds = (_summed(tallies, kind) for kind in (UNIT, TURNS, CROWD))
+    numbers = np.unique(units["first"].to_numpy(dtype=np.int64))
+    of_units = np.zeros((numbers.size, 4), dtype=np.int64)
+    of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
+    of_turns = _counted(often["first"].to_numpy(), often["second"].to_numpy(), often["number"].to_numpy(), rate)
+    of_crowds = _counted(crowds["first"].to_numpy(), crowds["second"].to_numpy(), crowds["number"].to_numpy(), rate)
+    return RevealedParticipation(
+        rate,
+        numbers.size,
+        grid["size"].astype(np.int64),
+        grid["overlap"].astype(np.int64),
+        grid["digest"],
+        grid["target"] == 1 if has_target else None,
+        of_units,
+        numbers,
+        of_turns[0],
+        of_crowds,
+    )
+
+
+def _counted(trials: Integers, values: Integers, numbers: Integers, rate: float) -> tuple[RepeatedBinomials, ...]:
+    found = []
+    for one in np.unique(trials).tolist():
+        often = np.zeros(one + 1, dtype=np.int64)
+        rows = trials == one
+        often[values[rows].astype(np.int64)] = numbers[rows]
+        found.append(RepeatedBinomials(int(one), rate, often))
+    return tuple(found)
+
+
+def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
+    """Return the products of shares that the tallies hold; None where they hold none."""
+    rows = _summed(tallies, SHARE)
+    if rows.empty:
+        return None
+    clients = np.unique(rows["first"].to_numpy(dtype=np.int64))
+    one, other = (np.searchsorted(clients, rows[name]) for name in ("first", "second"))
+    products = np.zeros((clients.size, clients.size))
+    products[one, other] = products[other, one] = rows["number"]
+    known = tuple(_summed(tallies, SHARE_KNOWN)["first"].astype(int).tolist())
+    return NoiseShareProducts(clients, products, int(_summed(tallies, SHARE_DRAWS)["number"].sum()), known)
+
+
+def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
+    """Return the counts of last bits that the tallies hold; None where they hold none.
+
+    Rows have the coordinate (-1 for the total, -2 for the number of bits in it, -3 for the number of bits of each
+    coordinate) and the side (0 is D, 1 is D').
+    """
+    rows = _summed(tallies, LAST_BIT)
+    if rows.empty:
+        return None
+    found = {(int(at), int(side)): int(number) for at, side, _, number in rows.itertuples(index=False)}
+    places = tuple(sorted({at for at, _ in found if at >= 0}))
+
+    def of(at: int) -> Integers:
+        return np.array([found.get((at, side), 0) for side in (0, 1)], dtype=np.int64)
+
+    return LastBitCounts(of(-1), of(-2), np.stack([of(at) for at in places]), of(-3), places)

@@ -1,0 +1,153 @@
+"""The measurements for the tests of the verdict, read from the tables of a finished run."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
+from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.revealed_values import OPENED_COLUMNS, RevealedValues, last_bits_of, samples_of, shares_of
+from fl_audit.verdict.run_measurements import NoiseMeasurements
+
+_TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
+
+
+def measured_in(run: FinishedRun) -> NoiseMeasurements:
+    """Return the insider's measurements of a run for the tests of the verdict; they are computed once."""
+    return run.once(_measured)
+
+
+def _measured(run: FinishedRun) -> NoiseMeasurements:
+    table, facts = run.tables.residuals, run.facts
+    residuals = None if table is None else Residuals.of_table(table)
+    return NoiseMeasurements(
+        members=run.bits,
+        increments=run.increments,
+        sensitivity=run.by_trial("local_sensitivity"),
+        sigma=run.by_trial("sigma"),
+        noise_multiplier=facts.federation.mechanism.round_multiplier(facts.federation.threat_model),
+        residuals=residuals,
+        scores=_scores(run, residuals),
+        largest_mu=facts.mu if math.isfinite(facts.mu) else None,
+        claimed_length=claimed_length(facts.federation),
+        opened=opened_of_pair(run),
+    )
+
+
+def claimed_length(federation: Federation) -> float | None:
+    """Return the largest contribution of a target to a round under the claim, over the noise.
+
+    The result is the clipping norm over the noise, or None where the noise is scaled to the difference of D and D'.
+    """
+    mechanism = federation.mechanism
+    if mechanism.scaling is NoiseScaling.LOCAL:
+        return None
+    return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / mechanism.round_multiplier(federation.threat_model)
+
+
+def opened_of_pair(run: FinishedRun) -> RevealedValues:
+    """Return the values that the challenger opened after a run about a pair, with the secret bits; computed once."""
+    return run.once(_opened_of_pair)
+
+
+def opened_of_targets(run: FinishedRun) -> RevealedValues:
+    """Return the values that the challenger opened after a run about many targets; computed once."""
+    return run.once(_opened_of_targets)
+
+
+def _opened_of_pair(run: FinishedRun) -> RevealedValues:
+    return _opened(run, True)
+
+
+def _opened_of_targets(run: FinishedRun) -> RevealedValues:
+    return _opened(run, False)
+
+
+def _opened(run: FinishedRun, of_pair: bool) -> RevealedValues:
+    federation, opened, tallies = run.facts.federation, run.tables.opened, run.tables.tallies
+    claim = None if run.facts.guarantee is None else run.facts.guarantee.claim
+    has_shares = federation.mechanism.noise.origin is NoiseOrigin.CLIENTS and of_pair
+    mechanism = RevealedValues(
+        run.bits, claim, False, federation.mechanism.is_sampled, has_shares, federation.mechanism.is_adaptive
+    )
+    if opened is None or tallies is None or opened.empty:
+        return mechanism
+    rows = opened.sort_values(["trial", "round"])
+    grid = {name: rows[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in OPENED_COLUMNS}
+    sides = last_bits_of(tallies) if of_pair else None
+    return replace(
+        mechanism,
+        is_kept=True,
+        samples=samples_of(
+            rows, tallies, run.trials, federation.mechanism.sampling_rate, of_pair, _opened_rounds(federation)
+        )
+        if mechanism.is_sampled and len(federation.mechanism.rates) == 1
+        else None,
+        shares=shares_of(tallies) if has_shares else None,
+        bits=grid["bit_noise"] if mechanism.is_adaptive else None,
+        wrong_steps=grid["wrong_steps"],
+        wrong_norms=grid["wrong_norms"] if mechanism.is_adaptive else None,
+        last_bits=sides,
+        odd=None if sides is None else grid["odd"],
+    )
+
+
+def _opened_rounds(federation: Federation) -> Flags | None:
+    """Return the rounds whose samples are opened: those of the first group where units take turns, None for all."""
+    if (first := federation.turn(1)) is None:
+        return None
+    turns = (federation.turn(number) for number in range(1, federation.rounds + 1))
+    return np.array([turn is not None and np.array_equal(turn, first) for turn in turns])
+
+
+def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
+    """Return the noise along the target, (trials, rounds), or the run's scores where secrets do not change them.
+
+    Where the target's participation is secret, the opened samples tell whether it took part, so that only the noise is
+    left.
+    """
+    if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
+        return run.scores
+    opened = residuals.signal[..., 0, 0]
+    return run.scores if np.isnan(opened).all() else np.asarray(opened)
+
+
+def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlongTarget | None:
+    """Return the noise along the contribution of one target of every trial, in all rounds.
+
+    The result is None where it was not measured, as in trial batches of an older version.
+
+    Parameters
+    ----------
+    run
+        A run with a table of targets.
+    chosen
+        Number of the target of each trial, from 0, shape (trials,).
+    of_all
+        Whether the noise along all other targets was measured as well.
+    """
+    table = run.tables.targets
+    if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
+        return None
+    is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(run.trials, -1)
+    at = np.arange(run.trials), chosen
+    every = {name: table[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in _TARGET_NOISE}
+    squares, rounds, sums, lengths = (every[name][at] for name in _TARGET_NOISE)
+    inside = is_in[at]
+    many = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if of_all else None
+    lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.facts.federation)
+    return NoiseAlongTarget(squares, rounds.astype(np.int64), inside, sums, lengths, many, claimed_length=claimed)
+
+
+def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
+    """Return the drift along each target over the trials that contain it, standard normal; None for fewer than two."""
+    held = is_in & (rounds > 0)
+    counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))
+    of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])
+    return None if of_targets.size < 2 else of_targets

@@ -1,0 +1,18 @@
+"""Modules for the server of an audit, imported at first use because clients import this package."""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.lazy_imports import late_modules
+
+PLACES = (
+    "fl_audit.strategies.black_box.audited_strategy",
+    "fl_audit.strategies.black_box.findings",
+    "fl_audit.strategies.black_box.legacy_adapter",
+)
+
+if TYPE_CHECKING:
+    from fl_audit.strategies.black_box import audited_strategy as audited_strategy
+    from fl_audit.strategies.black_box import findings as findings
+    from fl_audit.strategies.black_box import legacy_adapter as legacy_adapter
+else:
+    __getattr__ = late_modules(__name__, PLACES)

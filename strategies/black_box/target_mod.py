@@ -1,0 +1,238 @@
+"""The audit inside the client app: a mod that acts as the target, and separates the trials of a client.
+
+For claims about records the app asks for the records that it holds in a trial.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import InputError
+from fl_audit.strategies.black_box.arrays import (
+    Arrays,
+    base_of,
+    contribution,
+    flat,
+    record_of,
+    records_of,
+    shapes_of,
+    with_names,
+)
+from fl_audit.strategies.black_box.data_sets import DataSet, data_set_of
+from fl_audit.strategies.black_box.fingerprint import client_fingerprint
+from fl_audit.strategies.black_box.message_tags import (
+    ANSWER,
+    ClientAnswer,
+    ReportedNumbers,
+    TargetAction,
+    TrialTag,
+    read_note,
+)
+from fl_audit.strategies.black_box.working_copy import apart, own_copy
+
+_OURS, _TRIAL = "fl-audit.", "fl-audit.kind"
+_OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
+"""Names in the state of a client: the number of its trial, its state of the app's own training, the previous one, and
+its reply in a round of the trials in which others are held still.
+"""
+_WITHOUT = (TargetAction.ALMOST_NOTHING, TargetAction.NOTHING)
+
+
+def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Client mod that answers as the client app does, or as the trial requires.
+
+    Without an audited strategy at the other end it does nothing.
+
+    Parameters
+    ----------
+    message
+        Message to the client.
+    context
+        Context of the client, whose state is kept separately for every trial.
+    call_next
+        The client app, or the mods that are closer to it.
+    """
+    note = read_note(message)
+    with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as kept:
+        if note is None:
+            return call_next(message, context)
+        is_target = note.action is not None and message.metadata.message_type.startswith("train")
+        received = records_of(message) if is_target or note.pull else {}
+        is_still = note.is_still and note.action is None and message.metadata.message_type.startswith("train")
+        with (
+            shard_of(note.action if is_target and note.is_about_records else None) as shard,
+            _in_a_copy(note.trial) as outside,
+        ):
+            held = _held_still(kept, note.round) if is_still else None
+            reply = call_next(message, context) if held is None else Message(held, reply_to=message)
+        if is_still and held is None and not reply.has_error():
+            kept |= {f"{_STILL}{note.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
+    if reply.has_error():
+        return reply
+    update = _played(reply, received, note) if is_target else None
+    if is_still and note.pull is not None:
+        _played(reply, received, replace(note, action=note.pull))
+    with _spared(note.trial):
+        partition = context.node_config.get("partition-id")
+        code = "" if note.trial else client_fingerprint(call_next, context.run_config)
+        number = partition if isinstance(partition, int) else None
+        answer = ClientAnswer(number, update, shard.records, code, tuple(outside), shard.fault or "")
+        reply.content[ANSWER] = answer.record()
+    return reply
+
+
+def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
+    """Return a client's training reply in a round of an earlier trial; None if there was none."""
+    start = f"{_STILL}{round}."
+    found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
+    return RecordDict(found) if found else None
+
+
+@contextmanager
+def _in_a_copy(trial: int) -> Iterator[list[str]]:
+    """Let a client write to a copy of its working directory in trials; give the other places where it writes."""
+    if not trial:
+        yield []
+        return
+    copy = own_copy()
+    # Files are looked through after trials of the server: here Python's own word is enough.
+    with apart(copy, thoroughly=False):
+        yield copy.outside
+
+
+def _spared(trial: int) -> AbstractContextManager[None]:
+    """Keep errors of the audit away from the app's own training; in trials they are errors like others."""
+    return nullcontext() if trial else suppress(Exception)
+
+
+def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
+    """Change a reply as a trial requires; return the client's own update, or None if no tensors fit the model."""
+    assert note.action is not None
+    update = None
+    for name, own in records_of(reply).items():
+        sent = with_names(received, set(own), name)
+        base = base_of(own, sent, note.replies)
+        if update is None and shapes_of(own) == shapes_of(base):
+            update = flat(own) - flat(base)
+        if note.action is not TargetAction.OWN:
+            reply.content[name] = record_of(contribution(note.action, own, base, note.length))
+    if note.numbers is ReportedNumbers.WITHHELD and note.action in _WITHOUT:
+        for numbers in reply.content.metric_records.values():
+            for key, value in numbers.items():
+                numbers[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value
+    return update
+
+
+@contextmanager
+def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
+    """Give a client its state in a trial, as if other trials had not happened.
+
+    The given state is kept from one message of the trial to the next.
+    """
+    ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
+    if not trial:  # replies of an earlier training must not be held still
+        ours = {key: record for key, record in ours.items() if not key.startswith(_STILL)}
+    if not ours and not is_noted:
+        yield ours
+        return
+    with _spared(trial):
+        _enter(context.state, ours, trial)
+    try:
+        yield ours
+    finally:
+        context.state.update(ours)
+
+
+def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
+    """Replace a state by that of a trial, if the trial has changed; `ours` is kept for later."""
+    if not ours:
+        ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}
+        ours[_TRIAL] = ConfigRecord({"trial": 0})
+    before = int(ours[_TRIAL]["trial"])
+    if before == trial:
+        return
+    if before == 0:
+        ours |= {_OWN + key: record for key, record in state.items()}
+    state.clear()
+    kept = _BEFORE if trial else _OWN
+    state.update({key.removeprefix(kept): deepcopy(record) for key, record in ours.items() if key.startswith(kept)})
+    if trial == 0:
+        for key in [key for key in ours if key.startswith(_OWN)]:
+            del ours[key]
+    ours[_TRIAL] = ConfigRecord({"trial": trial})
+
+
+@dataclass
+class Shard:
+    """The records that a client asks for while it answers a message."""
+
+    action: TargetAction | None = None  # its contribution; None where nothing is changed
+    records: int | None = None  # number of the app's records, None if it did not ask for them
+    fault: str | None = None  # why the app's object is no data set, None if it is one
+
+    def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
+        """Return the parts of the same records as data sets, and record their size; `InputError` if they are none."""
+        found = [data_set_of(part) for part in parts]
+        counts = [one.records for one in found] + ([] if self.records is None else [self.records])
+        if len(set(counts)) > 1:
+            raise InputError(
+                f"held() was given parts of {' and '.join(map(str, dict.fromkeys(counts)))} records in one message: "
+                "accepted are parts of the same records, such as inputs and labels, since one record differs"
+            )
+        self.records = counts[0]
+        return found
+
+
+_shard: ContextVar[Shard | None] = ContextVar("shard", default=None)
+
+
+@contextmanager
+def shard_of(action: TargetAction | None) -> Iterator[Shard]:
+    """Let the app ask for its records, and record whether it does."""
+    shard = Shard(action)
+    token = _shard.set(shard)
+    try:
+        yield shard
+    finally:
+        _shard.reset(token)
+
+
+def held(*parts: Any) -> Any:
+    """Return the records that a client holds: all of them, except for the target's client in some trials.
+
+    An app whose claim is about records calls this where it has loaded the records of a client: arrays, tensors or
+    tables with one record a row, lists, or data sets of torch or Hugging Face, in the same order, such as inputs and
+    labels. It gets the same part, or the tuple of them; or what is left of them without the first record; or with
+    another record in its place.
+
+    Raises
+    ------
+    InputError
+        If nothing is handed over; in trials also if something is that is no data set.
+    """
+    if not parts:
+        raise InputError("held() was given nothing: accepted is what the client app has loaded, as in held(records)")
+    shard = _shard.get()
+    if shard is not None and shard.action is None:
+        try:
+            shard.of_records(parts)
+        except InputError as error:  # the app's own training goes on, and the server says why there are no trials
+            shard.fault = shard.fault or str(error)
+    elif shard is not None:
+        found = shard.of_records(parts)
+        places = list(range(found[0].records))
+        # The first record is the one that differs. Where none does, records are taken out in the same way: whatever
+        # an app makes of a data set that was put together anew, it makes under D and D'.
+        if shard.action is TargetAction.WITHOUT_RECORD:
+            places = places[1:]
+        elif shard.action is TargetAction.OTHER_RECORD:
+            places = [places[-1], *places[1:]]
+        parts = tuple(one.taken(places) for one in found)
+    return parts[0] if len(parts) == 1 else parts

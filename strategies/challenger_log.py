@@ -1,0 +1,276 @@
+"""Records of the challenger in every round, so that samples, bits, steps and shares can be opened after the run.
+
+Counts are kept, a few numbers a trial and round, and never a sample: beyond the batch in training, the size does not
+grow with trials times units.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.observed_rounds import ServerRound
+from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.learning.optimizers import OptimizerState, step
+from fl_audit.mechanisms.contribution import AdaptiveClipping
+from fl_audit.mechanisms.remaining_noise import noise_share
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.trials import TrialBatch
+from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.revealed_values import (
+    CROWD,
+    LAST_BIT,
+    OPENED_COLUMNS,
+    RESIDUAL,
+    SHARE,
+    SHARE_DRAWS,
+    SHARE_KNOWN,
+    TURNS,
+    UNIT,
+)
+
+_DIGEST_BITS = 53  # as many as a 64-bit float holds
+_MOST_LAST_BITS = 2**14  # coordinates of a large model whose last bits are looked at
+_SHARE_TRIALS, _SHARE_CLIENTS, _SHARE_COORDINATES = 16, 24, 32
+_ALL, _OF_ALL, _OF_EACH = -1, -2, -3
+
+_Tally = tuple[str, int, int, int, float]
+
+
+@dataclass
+class _BatchLog:
+    """The records of one batch."""
+
+    columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
+    turns: Integers | None = None  # in how many rounds each unit took part, (trials, units)
+    units: Integers | None = None  # see `Samples.of_units`
+    crowds: Integers | None = None  # number of units that took part in 0, 1, ... trials
+    sample: Flags | None = None  # sample of the previous round, (trials, units)
+    model: Tensor | None = None  # result of the public steps, (trials, parameters)
+    state: OptimizerState = field(default_factory=OptimizerState)
+    norms: Tensor | None = None  # result of the rule on public bits, (trials,)
+    odd: Integers | None = None  # last bits of releases that are 1, (1 + places, 2 sides), all coordinates first
+    rounds: int = 0
+    opened: int = 0  # rounds whose samples are opened
+
+
+@dataclass
+class ChallengerLog:
+    """The records that are opened after a run, batch by batch."""
+
+    public: Federation  # the public federation
+    challenger: SeededChallenger  # knows the secret bits
+    target: int | None  # number of the target among the units that are sampled; None where there are many
+    places: tuple[int, ...]  # coordinates whose last bits are counted one by one
+    _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))
+
+    def note(
+        self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
+    ) -> None:
+        """Record a round of a batch, with its secrets.
+
+        Parameters
+        ----------
+        batch
+            The batch of trials.
+        made
+            The round as the server made it.
+        taking_part
+            Real participation, bool, shape (trials, units); None where everybody takes part.
+        centred_bits
+            Sum of the centred quantile bits before noise; None without an adaptive norm.
+        """
+        kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
+        found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
+        if taking_part is not None and self._is_opened(made.number):
+            found |= self._sampled(kept, taking_part.numpy(), members)
+        found["wrong_steps"] = self._stepped(kept, made)
+        if centred_bits is not None and made.side.bits is not None:
+            found["bit_noise"] = ((made.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
+            found["wrong_norms"] = self._moved(kept, made)
+        found["odd"] = self._last_bits(kept, made, members)
+        kept.rounds += 1
+        for name, values in found.items():
+            kept.columns[name].append(values)
+
+    def _is_opened(self, server_round: int) -> bool:
+        """Return whether the sample of a round is opened: where units take turns, that of the first group."""
+        turn = self.public.turn(server_round)
+        return self._group is None or (turn is not None and np.array_equal(self._group, turn))
+
+    @property
+    def _group(self) -> Integers | None:
+        """The units whose samples are opened, in ascending order; None for all."""
+        return self.public.turn(1)
+
+    @property
+    def _place(self) -> int | None:
+        """The place of the target among them; None where there are many targets."""
+        group = self._group
+        return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
+
+    def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
+        """Count the participations, those of the target separately."""
+        group, place = self._group, self._place
+        taking_part = taking_part if group is None else taking_part[:, group]
+        others = taking_part if place is None else np.delete(taking_part, place, axis=1)
+        if kept.turns is None or kept.units is None or kept.crowds is None:
+            kept.turns = np.zeros(others.shape, dtype=np.int32)
+            kept.units = np.zeros((others.shape[1], 4), dtype=np.int64)
+            kept.crowds = np.zeros(len(others) + 1, dtype=np.int64)
+        kept.turns += others
+        kept.opened += 1
+        kept.crowds += np.bincount(others.sum(axis=0), minlength=len(others) + 1)
+        column, target = np.zeros(len(others), dtype=np.int64), np.full(len(others), np.nan)
+        if place is not None:
+            target = taking_part[:, place].astype(np.float64)
+            column = np.where(members, 0, 2) + np.where(taking_part[:, place], 0, 1)
+        for one in range(4):
+            kept.units[:, one] += others[column == one].sum(axis=0)
+        overlap = np.zeros(len(others)) if kept.sample is None else (others & kept.sample).sum(axis=1)
+        kept.sample = others
+        digests = np.array([_digest(row) for row in np.packbits(others, axis=1)])
+        return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
+
+    def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
+        """Return the number of coordinates of the models that differ from the public step of the release."""
+        mechanism = self.public.mechanism
+        before = made.models[-2] if kept.model is None else kept.model
+        expected, kept.state = step(mechanism.optimizer, before, made.release, kept.state, mechanism.denominator)
+        wrong = (expected != made.models[-1]).sum(dim=1).double().numpy()
+        # From here on the round is judged by itself: a wrong step is counted once.
+        kept.model = made.models[-1]
+        return np.asarray(wrong)
+
+    def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
+        """Return in which trials the clipping norm differs from the rule's result on the public bits."""
+        clipping, side = self.public.mechanism.clipping, made.side
+        assert isinstance(clipping, AdaptiveClipping)
+        assert side.norms is not None
+        assert side.bits is not None
+        expected = torch.full_like(side.norms, clipping.norm) if kept.norms is None else kept.norms
+        kept.norms = clipping.moved(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
+        return (expected != side.norms).double().numpy()
+
+    def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
+        """Count last bits of the release that are 1, with D and with D'; those of models follow by the public step."""
+        if kept.odd is None:
+            kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)
+        bits = made.release.contiguous().view(torch.int32)
+        some = bits[:, :: self._stride(bits.shape[1])]
+        counts = (some & 1).sum(dim=1).numpy()
+        single = (bits[:, list(self.places)] & 1).numpy()
+        for side, rows in enumerate((members, ~members)):
+            kept.odd[0, side] += counts[rows].sum()
+            kept.odd[1:, side] += single[rows].sum(axis=0)
+        return np.asarray((2 * counts - some.shape[1]) / np.sqrt(some.shape[1]), dtype=np.float64)
+
+    @staticmethod
+    def _stride(parameters: int) -> int:
+        return -(-parameters // _MOST_LAST_BITS)
+
+    def columns(self, batch: TrialBatch) -> ResultColumns:
+        """Return the records of a batch; rounds that were not played are NaN."""
+        kept = self._kept.pop(batch.name, _BatchLog())
+        missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
+        opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
+        return ResultColumns(opened=opened, tallies=_table(self._tallies(kept, batch)))
+
+    def _tallies(self, kept: _BatchLog, batch: TrialBatch) -> list[_Tally]:
+        found: list[_Tally] = []
+        if kept.turns is not None and kept.units is not None and kept.crowds is not None:
+            found += _histogram(TURNS, kept.opened, np.bincount(kept.turns.reshape(-1), minlength=kept.opened + 1))
+            found += _histogram(CROWD, batch.count, kept.crowds)
+            group = np.arange(len(kept.units) + (self.target is not None)) if self._group is None else self._group
+            numbers = [one for one in group.tolist() if one != self.target]
+            found += [
+                (UNIT, number, at, 0, float(count))
+                for number, row in zip(numbers, kept.units.tolist(), strict=True)
+                for at, count in enumerate(row)
+            ]
+        if kept.odd is not None and kept.model is not None:
+            members = self.challenger.membership(batch.trials).is_in[:, 0]
+            parameters = kept.model.shape[1]
+            looked_at = -(-parameters // self._stride(parameters))
+            for side, trials in enumerate((int(members.sum()), int((~members).sum()))):
+                found.append((LAST_BIT, _ALL, side, 0, float(kept.odd[0, side])))
+                found.append((LAST_BIT, _OF_ALL, side, 0, float(trials * kept.rounds * looked_at)))
+                found.append((LAST_BIT, _OF_EACH, side, 0, float(trials * kept.rounds)))
+                each = zip(self.places, kept.odd[1:, side].tolist(), strict=True)
+                found += [(LAST_BIT, at, side, 0, float(count)) for at, count in each]
+        return found
+
+
+def _digest(packed: np.ndarray) -> float:
+    whole = int.from_bytes(blake2b(packed.tobytes(), digest_size=8).digest(), "big")
+    return float(whole >> (64 - _DIGEST_BITS))
+
+
+def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
+    return [(kind, trials, value, 0, float(count)) for value, count in enumerate(often.tolist()) if count]
+
+
+def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
+    columns = list(zip(*tallies, strict=True)) or [(), (), (), (), ()]
+    named = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
+    whole = {name: np.array(values, dtype=np.int64) for name, values in named.items()}
+    return {"kind": np.array(columns[0], dtype=object), **whole, "number": np.array(columns[4], dtype=np.float64)}
+
+
+def open_shares(
+    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: Residuals
+) -> ResultColumns:
+    """Return the inner products of some clients' noise shares with each other and with the residual of the sum.
+
+    The shares are drawn again from the clients' seeds, in some trials and at the first coordinates, which are in every
+    sample of the noise.
+
+    Parameters
+    ----------
+    federation
+        The federation, whose clients add the noise in shares.
+    challenger
+        The challenger, which knows the clients' seeds.
+    batch
+        The batch of trials.
+    residuals
+        Residuals of the noise at the sampled coordinates, shape (trials, rounds, ...).
+    """
+    at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
+    size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)
+    if [residuals.places[one][0] for one in at] != list(range(size)) or np.isnan(residuals.sample).any():
+        return ResultColumns()
+    trials = list(batch.trials)[:looked_at]
+    first = sorted(
+        {
+            *federation.insiders,
+            *(one for insider in federation.insiders for one in federation.colluders(insider)),
+            federation.victim,
+        }
+    )
+    others = [one for one in range(federation.public.clients) if one not in first]
+    clients = sorted([*first, *others][:_SHARE_CLIENTS])
+    rows = [residuals.sample[:looked_at, :, 0, at].reshape(-1)]
+    for client in clients:
+        seed, rounds = challenger.noise_seed(client), range(1, federation.public.rounds + 1)
+        drawn = torch.stack([noise_share(seed, trials, one, size) for one in rounds], dim=1)
+        rows.append(drawn.double().numpy().reshape(-1))
+    products = np.stack(rows) @ np.stack(rows).T
+    numbers, found = [RESIDUAL, *clients], list[_Tally]()
+    for one, first_client in enumerate(numbers):
+        pairs = zip(numbers[one:], products[one, one:].tolist(), strict=True)
+        found += [(SHARE, first_client, other, 0, value) for other, value in pairs]
+    found.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
+    if federation.public.threat_model.adversary is Adversary.CLIENT:
+        found += [
+            (SHARE_KNOWN, one, 0, 0, 1.0) for one in (federation.insider, *federation.colluders(federation.insider))
+        ]
+    return ResultColumns(tallies=_table(found))

@@ -1,0 +1,162 @@
+"""Statements of an app's code on the privacy of single records: libraries, and names of handwritten code.
+
+Such privacy is kept or broken inside clients, where no review looks. Code is parsed as Python does, so words in
+comments, texts and documentation do not count.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fl_audit.strategies.review.claims import is_on
+
+LIBRARIES = {
+    "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",
+    "dp_accounting": "dp-accounting", "fastDP": "fastDP", "private_transformers": "private-transformers",
+    "dp_transformers": "dp-transformers", "private_vision": "private-vision", "pyvacy": "PyVacy",
+    "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
+    "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
+}  # fmt: skip
+"""Libraries for the privacy of records, by the package that code imports."""
+_BY_HAND = re.compile(
+    r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"
+    r"|per_?(sample|example|record)_?(grad|clip|norm)|clip_?(per|each)_?(sample|example|record)"
+    r"|(sample|example|record)_?wise_?(grad|clip)|grad_?sample|ghost_?clip",
+    re.IGNORECASE,
+)
+"""Names that are usual in handwritten code for private training of records."""
+_SETTING = re.compile(r"noise[-_.]?multiplier|(target|dp|privacy)[-_.]?(epsilon|budget)", re.IGNORECASE)
+"""Names of settings for the strength of privacy."""
+_LEFT_OUT = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"}
+_MOST_PLACES = 3  # places that are named
+
+
+@dataclass(frozen=True)
+class RecordPrivacyMention:
+    """A place where code names something for the privacy of records."""
+
+    what: str  # the library, or the name that code of one's own has
+    file: str  # the file, by its path within the app
+    line: int  # the line, from 1
+    is_library: bool  # whether it is a library
+
+
+def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
+    """Return the places where an app's code names something for the privacy of records, in order of files and lines.
+
+    Parameters
+    ----------
+    directory
+        The directory of the app.
+    """
+    found = list[RecordPrivacyMention]()
+    for path in sorted(directory.rglob("*.py")):
+        inner = path.relative_to(directory)
+        if _LEFT_OUT.isdisjoint(inner.parts):
+            found += sorted(_in_file(path, str(inner)), key=lambda one: one.line)
+    return tuple(dict.fromkeys(found))
+
+
+def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
+    """Return the settings of an app that name the strength of some privacy, as in its file.
+
+    Parameters
+    ----------
+    file
+        Path of the app's `pyproject.toml`.
+    config
+        Settings of the app, keyed by their full names.
+    """
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    found = list[RecordPrivacyMention]()
+    for name, value in config.items():
+        last = name.rpartition(".")[2]
+        line = next((place for place, text in enumerate(lines, 1) if last in text.partition("=")[0]), None)
+        if _SETTING.search(name) and is_on(value) and line is not None:
+            found.append(RecordPrivacyMention(f"{name} = {value}", file.name, line, is_library=False))
+    return tuple(found)
+
+
+def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
+    """Return the finds and their places in a few words; empty if there are none.
+
+    Parameters
+    ----------
+    found
+        The finds, as in `of_records`.
+    """
+    said = list[str]()
+    # Beside a library the names of its parts say nothing more.
+    shown = [one for one in found if one.is_library] or found
+    for what in dict.fromkeys(one.what for one in shown):
+        places = [f"{one.file}:{one.line}" for one in shown if one.what == what]
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        said.append(f"{what} ({', '.join(places[:_MOST_PLACES])}{more})")
+    more = f" and {len(said) - _MOST_PLACES} more names" if len(said) > _MOST_PLACES else ""
+    return f"{', '.join(said[:_MOST_PLACES])}{more}"
+
+
+def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes in texts of others
+            tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):  # nothing that Python could run
+        return
+    aliases = dict[str, str]()
+    for node in ast.walk(tree):
+        for package, alias in _imported(node):
+            library = LIBRARIES.get(package.partition(".")[0])
+            if library is not None:
+                aliases[alias] = library
+                yield RecordPrivacyMention(library, name, node.lineno, is_library=True)  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        for written, line in _named(node):
+            library = aliases.get(written.partition(".")[0])
+            if library is not None and isinstance(node, ast.Call):
+                yield RecordPrivacyMention(library, name, line, is_library=True)
+            elif library is None and _BY_HAND.search(written.rpartition(".")[2]):
+                yield RecordPrivacyMention(written.rpartition(".")[2], name, line, is_library=False)
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the packages that a statement or a call imports, and the name of each afterwards."""
+    match node:
+        case ast.Import(names=names):
+            for one in names:
+                yield one.name, one.asname or one.name.partition(".")[0]
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            for one in names:
+                yield module, one.asname or one.name
+        case ast.Call(
+            func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(module)), *_],
+        ):
+            yield module, ""
+
+
+def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the names that are defined or called, and those of named arguments."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name, node.lineno
+        case ast.Call(func=func):
+            yield _dotted(func), node.lineno
+        case ast.keyword(arg=str(name)):
+            yield name, node.lineno
+        case ast.Attribute(attr="grad_sample"):
+            yield "grad_sample", node.lineno
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return the name of a called object, with the objects that it is an attribute of; empty where it has none."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=inner, attr=name):
+            return f"{_dotted(inner)}.{name}"
+        case _:
+            return ""
