@@ -43,6 +43,11 @@ def played(first: int = 0) -> Iterator[Played]:
     ----------
     first
         How many of them are passed over.
+
+    Raises
+    ------
+    InputError
+        If a training fails for another reason.
     """
     forms = ((seed, *form) for seed in count() for form in product(EXAMPLES, HONEST.items()))
     for number, (seed, example, (name, train)) in enumerate(islice(forms, first, None), first):
