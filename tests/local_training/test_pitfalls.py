@@ -117,6 +117,16 @@ def test_many_honest_trainings_are_not_accused() -> None:
     assert _accused(range(150)) == []
 
 
+def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other_parts() -> None:
+    """With this seed every sample without one of the records has another number of parts."""
+    example = EXAMPLES[0]
+    torch.manual_seed(7)
+    train = partial(HONEST["physical batches"], example)
+    came = audit_training(train, "train", example.model(), example.dataset(7), TrainingOptions(1, 2))
+    assert (came.verdict, came.found, came.unseen) == (Verdict.CONSISTENT, (), ())
+    assert all(one.is_replaced and one.claimed == 2 for one in came.evidence.replays)
+
+
 def test_a_size_that_shows_is_named() -> None:
     came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0, 100), TrainingOptions(1, 2))
     assert Pitfall.PRIVATE_SIZE in _names(came)
