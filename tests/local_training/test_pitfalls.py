@@ -117,6 +117,7 @@ def test_many_honest_trainings_are_not_accused() -> None:
     assert _accused(range(150)) == []
 
 
+@pytest.mark.long
 def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other_parts() -> None:
     """With this seed every sample without one of the records has another number of parts."""
     example = EXAMPLES[0]
