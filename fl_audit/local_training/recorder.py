@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fl_audit.local_training.models import PrivateModels
 from fl_audit.local_training.opacus_introspection import (
-    count_noise_of,
+    count_multiplier_of,
     count_of,
     coupled_layers,
     history_of,
@@ -251,7 +251,7 @@ class Recorder:
             PrivateStep(
                 type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
                 float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
-                gradients if is_kept else None, sizes, optimizer.expected_batch_size, count_noise_of(optimizer),
+                gradients if is_kept else None, sizes, optimizer.expected_batch_size, count_multiplier_of(optimizer),
             )
         )  # fmt: skip
         self._fresh = []

@@ -72,7 +72,7 @@ class PrivateTraining:
     # has the largest epsilon depends on the noise.
     shards: tuple[int, ...]
     # The noise that a client that attacks does not know, over that of the target's client alone, both on the scale of
-    # that client's clipped sum: at least 1, and 1 where the server attacks. What a record adds is so much harder to see.
+    # that client's clipped sum: at least 1, and 1 where the server attacks. A record is so much harder to see.
     hiding: float = 1.0
     kind: Literal["private-training"] = "private-training"
     unit: ClassVar[Unit] = Unit.RECORD

@@ -212,7 +212,7 @@ def test_limits_that_are_planned_are_those_of_the_verdict(
 ) -> None:
     """Every record is longer than so small a norm, so that the plan knows how much each contributes."""
     plan = plan_of(
-        small_plan, training={"local-batch": batch}, data={"clients": clients},
+        small_plan, training={"local-batch": batch, "local-learning-rate": 100.0}, data={"clients": clients},
         privacy={"clipping-norm": 1e-3, "noise-multiplier": 1.0}, audit={"adversary": adversary, "trials": 40},
     )  # fmt: skip
     found = verdict_of(run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)).judgement
