@@ -127,7 +127,7 @@ class Recorder:
         self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
         self.engines.append(
             PrivateEngine(
-                multiplier_of(optimizer),
+                float(optimizer.noise_multiplier),
                 tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
                 str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
                 type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
