@@ -339,7 +339,8 @@ def test_a_count_over_the_size_of_the_sample_moves_by_more_than_half_a_bit(
 ) -> None:
     needs_opacus(1, 6, "its adaptive clipping does not account for the count")
     found = _audited(_adaptive_of_opacus)
-    assert {one.pitfall for one in found.found} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
+    # An epsilon by the RDP accountant has room for so much less noise.
+    assert [one.pitfall for one in found.found] == [Pitfall.WRONG_NOISE_COUNTED]
     assert found.composed is not None
     # The noise of the sum is made for a count that moves by one half, 1 - 1/4^2, and it moves by one: + 1/2^2.
     assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([(1 - 1 / 16 + 1 / 4) ** -0.5])
@@ -351,7 +352,7 @@ def test_replayed_norms_move_as_far_as_the_count_is_said_to(
 ) -> None:
     """A record alone is within the norm, or alone is clipped, among `size` records of a step."""
     needs_opacus(1, 6, "its adaptive clipping does not account for the count")
-    size, noise = 20, 1e-4
+    size, expected, noise = 20, 19, 1e-4  # 19 is a fifth of 98 records, rounded down
 
     def norm(lengths: list[float]) -> float:
         model = nn.Linear(1, 1, bias=False)
@@ -369,5 +370,5 @@ def test_replayed_norms_move_as_far_as_the_count_is_said_to(
     for own, others in ((0.5, 2.0), (2.0, 0.5)):
         without = [others] * (size - 1)
         moved = np.log(norm([*without, own]) / norm(without)) / ADAPTIVE["clipbound_learning_rate"]
-        found.append(abs(moved) * (20 if kind is _Centred else size))
+        found.append(abs(moved) * (expected if kind is _Centred else size))
     assert found == pytest.approx([most, most], rel=0.05)
