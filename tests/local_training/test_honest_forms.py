@@ -56,7 +56,7 @@ def _trained(model: nn.Module, parts: Parts) -> nn.Module:
     return model
 
 
-ADAPTIVE = {
+ADAPTIVE: dict[str, Any] = {
     "clipping": "adaptive", "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2,
     "max_clipbound": 10.0, "min_clipbound": 0.1, "unclipped_num_std": 2.0,
 }  # fmt: skip
