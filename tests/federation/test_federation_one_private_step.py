@@ -225,3 +225,18 @@ def test_limits_that_are_planned_are_those_of_the_verdict(
     for told in (found.signal.limit, found.signal.times):  # of the claimed length, and of the one that was measured
         assert told - 1 == pytest.approx(signal.limit - 1, rel=0.2)
     assert found.limit_of_detection == pytest.approx(noise.limit_of_detection, rel=0.2)
+
+
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: MakePlan, colluders: int) -> None:
+    """Clients have shards of several sizes, all smaller than a batch, so that each has noise of its own."""
+    plan = plan_of(
+        small_plan, data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders}
+    )
+    federation, steps = load_federation(plan.public), plan.public.mechanism.contribution
+    assert isinstance(steps, PrivateTraining)
+    insider = federation.insiders[0]
+    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders(insider), federation.victim}
+    others = [len(shard) for client, shard in enumerate(federation.shards) if client not in known]
+    assert len(others) == 2 - colluders
+    assert steps.hiding == pytest.approx(np.sqrt(1 + sum((own / one) ** 2 for one in others)))
