@@ -198,7 +198,8 @@ def _sizes(training: RecordedTraining) -> set[int]:
 def _exact_count(evidence: Evidence) -> str:
     for training in _all(evidence):
         records = _sizes(training)
-        for name, value in {**training.left.numbers, **training.left.evaluation}.items():
+        # Replies to training and to evaluation may use the same names.
+        for name, value in (*training.left.numbers.items(), *training.left.evaluation.items()):
             if value in records and (value > 1 or name in _COUNTS):
                 follows = [one for one in training.answers if one.epsilon in training.left.numbers.values()]
                 more = "; epsilon, which follows from it, leaves too" if follows else ""
