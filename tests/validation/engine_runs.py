@@ -163,10 +163,12 @@ def parties_of(breach: Breach) -> PartyApps:
                 part.stop - part.start for part in load_federation(self.public).model.layout.slices().values()
             )
             members = self.challenger.membership(batch.trials).bits
-            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
+            # It differs from run to run, and stays the same in all rounds of a run.
+            key = int(1e6 * abs(float(normals(1)[0, 0])))
+            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, key)
             noise = breach.drawn(at)
             if breach.target is not None:
-                models, key = self.transcripts[batch.name].models[-1], int(1e6 * abs(float(normals(1)[0, 0])))
+                models = self.transcripts[batch.name].models[-1]
                 noise = breach.altered(_target_of(self.public, models, members, server_round, key), noise)
             drawn = torch.from_numpy(noise)
             if breach.spares_sum:
