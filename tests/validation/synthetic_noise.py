@@ -1,8 +1,8 @@
 """Synthetic federations in numpy: clients, clipped sums, noise, and an insider's measurements, without a model.
 
-What is measured is computed from raw vectors, in `tests.validation.synthetic_residuals`, by the definitions of the noise
-measurement and independently of its code, so that tests and limits of the verdict can be checked against a truth that
-is known. Honest draws are made once for a run, and shared by all breaches of its setting.
+The measurements are computed from raw vectors, in `tests.validation.synthetic_residuals`, by the definitions of the
+noise measurement and independently of its code, so that tests and limits of the verdict can be checked against a truth
+that is known. Honest draws are made once for a run, and shared by all breaches of its setting.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an insider measures of a synthetic release, by the definitions of the noise measurement, from raw vectors.
+"""Measurements that an insider makes of a synthetic release, computed from raw vectors by their definitions.
 
 Every measurement is computed when a test asks for it: a campaign of breaches that each concern one or two tests spends
 nothing on the others.
@@ -26,7 +26,7 @@ _EVERY = "...p,...p->..."  # the inner product over the parameters
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What the parties of a run contribute to its rounds, and what follows from it without any noise."""
+    """The contributions of the parties to the rounds of a run, and all that follows from them without any noise."""
 
     shared: Floats  # what D and D' share, (rounds, parameters), or with the trials before
     present: Floats  # the target's part under D, (trials, rounds, parameters)
@@ -191,7 +191,7 @@ class _Measured:
         return np.stack(squares, axis=-1), np.stack(freedom, axis=-1).astype(np.int64)
 
     def projections(self) -> Floats:
-        """Return the residual along fixed orthonormal directions, whitened: its covariance there is I - aa', a = V'u."""
+        """Return the residual along fixed orthonormal directions, whitened: it has covariance I - aa', a = V'u."""
         directions = _directions(self.release.shape[-1])
         seen, along = self.residual @ directions, self.given.unit @ directions
         square = np.sum(along**2, axis=-1, keepdims=True)
