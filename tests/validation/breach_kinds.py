@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.arrays import Flags, Floats
 from fl_audit.verdict.multiple_testing import TestName as T
 from tests.validation.signal_breaches import (
     Altered,
@@ -156,24 +156,11 @@ def _shuffled_copy(at: NoiseRound) -> Floats:
 
 
 def _seeded(bits: int) -> Noise:
-    """Draw from generators with seeds of few bits: seeds that are drawn again bring back the noise of the first."""
-
     def noise(at: NoiseRound) -> Floats:
-        trials, found = len(at.own), at.own.copy()
-        seeds = np.concatenate([_seeds(at.key, number, bits, trials) for number in range(1, at.number + 1)])
-        _, firsts, which = np.unique(seeds, return_index=True, return_inverse=True)
-        start = len(seeds) - trials
-        for trial, first in enumerate(firsts[which[start:]]):
-            if first != start + trial:
-                found[trial] = at.normals(1 + first // trials)[first % trials]
-        return found
+        seeds = at.rng(3).integers(2**bits, size=len(at.own))
+        return np.stack([np.random.default_rng(seed).standard_normal(at.own.shape[1]) for seed in seeds])
 
     return noise
-
-
-@lru_cache(maxsize=128)
-def _seeds(key: int, number: int, bits: int, trials: int) -> Integers:
-    return np.random.default_rng((key, number, 3)).integers(2**bits, size=trials)
 
 
 def _low_rank(at: NoiseRound) -> Floats:

@@ -95,7 +95,8 @@ def draw_gradients(rng: np.random.Generator, setting: NoiseSetting) -> Gradients
 def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
     vectors = rng.standard_normal((setting.trials, setting.rounds, setting.parameters))
     lengths = NORM * rng.uniform(0.1, 1.0, (setting.trials, setting.rounds, 1))
-    return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
+    vectors *= lengths / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors
 
 
 @dataclass(frozen=True, eq=False)

@@ -244,5 +244,6 @@ def _directions(size: int) -> Floats:
 
 def _low_bits(values: Floats) -> Floats:
     """Return the sum of cos(2 pi phase), phase the value in units of the last of 11 significant bits."""
-    _, exponents = np.frexp(values)
-    return np.asarray(np.cos(2 * np.pi * np.ldexp(values, _HALF_PRECISION_BITS - exponents)).sum(axis=-1))
+    phases = np.frexp(values)[0] * 2.0**_HALF_PRECISION_BITS
+    phases -= np.rint(phases)  # whole turns, which cosines of large angles are slow to take away
+    return np.asarray(np.cos(2 * np.pi * phases).sum(axis=-1))
