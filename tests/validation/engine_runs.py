@@ -3,8 +3,10 @@
 A breach is a small value: another strategy that adds noise to the sums in its own way, or other clients.
 """
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ from torch import Tensor
 from fl_audit.arrays import Flags, Floats
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
-from fl_audit.experiments.runs.run import HONEST, PartyApps
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.runs.run import HONEST, PartyApps, _federate, _play
+from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.dp_strategy import DPStrategy
@@ -133,7 +138,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
 
 def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasurements:
-    """Play a temporary run, in one thread, and return the insider's measurements.
+    """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary.
 
     Parameters
     ----------
@@ -143,7 +148,15 @@ def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasureme
         The programs of the parties.
     """
     torch.set_num_threads(1)
-    return measured_in(played(plan, parties).run)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = RunDirectory(Path(scratch) / "run")
+        with directory.opened(plan, False) as opened:
+            federate = partial(_federate, Engine.LOCAL, opened, None, parties.client_app)
+            _play(opened, directory, Engine.LOCAL.value, federate, parties=parties)
+            tables = RunTables(**directory.store(opened.config).tables(opened.config.audit.trials))
+    privacy, audit = opened.config.privacy, opened.config.audit
+    facts = RunFacts(opened.public, opened.guarantee, privacy.prior, audit.confidence, "", None, {})
+    return measured_in(FinishedRun(facts, tables))
 
 
 def parties_of(breach: Breach) -> PartyApps:
