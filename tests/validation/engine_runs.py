@@ -167,10 +167,18 @@ def parties_of(breach: Breach) -> PartyApps:
             client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped)
         )
 
+    # Honest noise of every batch by round, and what a breach keeps of its own: drawing it takes longer than a round.
+    honest, kept = dict[int, dict[int, Floats]](), dict[int, dict[int, Floats]]()
+
     class Broken(DPStrategy):
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+            own = honest.setdefault(batch.first, {})
+
             def normals(number: int) -> Floats:
-                return self.challenger.standard_normals(batch.trials, number, self.parameters).double().numpy()
+                if number not in own:
+                    drawn = self.challenger.standard_normals(batch.trials, number, self.parameters)
+                    own[number] = drawn.double().numpy()
+                return own[number]
 
             sizes = tuple(
                 part.stop - part.start for part in load_federation(self.public).model.layout.slices().values()
@@ -178,7 +186,8 @@ def parties_of(breach: Breach) -> PartyApps:
             members = self.challenger.membership(batch.trials).bits
             # It differs from run to run, and stays the same in all rounds of a run.
             key = int(1e6 * abs(float(normals(1)[0, 0])))
-            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, key)
+            mine = kept.setdefault(batch.first, {})
+            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, key, mine)
             noise = breach.drawn(at)
             if breach.target is not None:
                 models = self.transcripts[batch.name].models[-1]
