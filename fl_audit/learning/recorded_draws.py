@@ -35,7 +35,6 @@ class TensorPlace:
     stride: tuple[int, ...]
     offset: int
 
-
     @property
     def is_whole(self) -> bool:
         """Whether the tensor is all that its memory holds."""

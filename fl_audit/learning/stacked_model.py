@@ -95,6 +95,7 @@ class StackedModel:
         set_aside_frozen(own)
         start_from_zeros(own)
         own.requires_grad_(False)
+        self._is_tied = _has_two_names(own)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
         self._parts = PerThreadState(own)
@@ -299,7 +300,7 @@ class StackedModel:
                 one_by_one = map(self.layout.of_one, models)
                 with self.explaining(self.layout.views(models), features):
                     read = self._read(features)
-                    return torch.stack([functional_call(self._behind, values, (read,)) for values in one_by_one])
+                    return torch.stack([self._called(values, read) for values in one_by_one])
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
@@ -326,7 +327,15 @@ class StackedModel:
 
     def _summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         """Return the summed loss of one model on what trials read of records, see `_read`."""
-        return F.cross_entropy(functional_call(self._behind, parameters, (features,)), labels, reduction="sum")
+        return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
+
+    def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
+        """Return what one model makes of what trials read of records.
+
+        Looking for parameters that are held under two names takes longer than many a layer, so it is done once.
+        """
+        logits: Tensor = functional_call(self._behind, parameters, (features,), tie_weights=self._is_tied)
+        return logits
 
     def _clipped_sum_fast(
         self, models: Tensor, portion: PassExamples, clipping_norm: float | None, total: Tensor, slack: float = 0.0
@@ -535,6 +544,12 @@ def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelPro
     check_outputs(template, shape, spec.classes, real)
     model.cautions = cautions
     return model
+
+
+def _has_two_names(module: nn.Module) -> bool:
+    """Return whether some tensor of a module is held in two places of it."""
+    held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return len({id(tensor) for _, tensor in held}) < len(held)
 
 
 def _is_same(left: Tensor, right: Tensor) -> bool:
