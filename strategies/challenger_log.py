@@ -51,7 +51,7 @@ class _BatchLog:
 
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
     turns: Integers | None = None  # in how many rounds each unit took part, (trials, units)
-    units: Integers | None = None  # see `Samples.of_units`
+    units: Integers | None = None  # see `RevealedParticipation.of_units`
     crowds: Integers | None = None  # number of units that took part in 0, 1, ... trials
     sample: Flags | None = None  # sample of the previous round, (trials, units)
     model: Tensor | None = None  # result of the public steps, (trials, parameters)
