@@ -120,11 +120,17 @@ class Texts(torch.nn.Module):
         return self.head((self.table(input_ids) * read).sum(1) / read.sum(1).clamp(min=1.0))
 
 """
-IDS = """texts = [
-        {"input_ids": torch.randint(1, 40, (8,)) * mask, "attention_mask": mask, "labels": torch.tensor(number % 3)}
-        for number in range(98) for mask in [(torch.arange(8) < 2 + number % 7).long()]
-    ]
-    return texts"""
+IDS = """
+    class Reviews(torch.utils.data.Dataset):
+        def __len__(self):
+            return 98
+
+        def __getitem__(self, number):
+            mask = (torch.arange(8) < 2 + number % 7).long()
+            ids = (1 + (number * torch.arange(1, 9)) % 39) * mask
+            return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(number % 3)}
+
+    return Reviews()"""
 
 
 @pytest.mark.long
@@ -137,8 +143,9 @@ def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: st
     client, server = (OF_TEXTS + one.replace("torch.nn.Linear(5, 3)", "Texts()") for one in (client, SERVER))
     name = f"clients_texts_{is_honest}".lower()
     app = read_app(write_app(tmp_path / name, name, server, client))
-    found = look_into_clients(app, catch(app, 3, StandIns(app.directory)), 3, None, 120.0).assessment
-    assert found is not None
+    looked = look_into_clients(app, catch(app, 3, StandIns(app.directory)), 3, None, 120.0)
+    found = looked.assessment
+    assert found is not None, looked.unseen
     assert (found.verdict is Verdict.CONSISTENT) is is_honest
     assert (Pitfall.NO_POISSON in {one.pitfall for one in found.found}) is not is_honest
 
