@@ -383,7 +383,8 @@ def progress(total):
 
 if __name__ == "__main__":
     run_scheduling.cores = lambda: 2
-    run_scheduling.carry_out_all([Task(), Task()], ItemContext(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress))
+    context = ItemContext(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
+    run_scheduling.carry_out_all([Task(), Task()], context)
 """
 
 
