@@ -73,7 +73,7 @@ def test_memory_and_processes_on_ray_are_told(small_plan: MakePlan) -> None:
 
 
 def test_a_few_trials_show_how_long_many_take(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where rounds of all trials would take long, they are estimated from those of a few."""
+    """The time of long rounds is estimated from rounds of a few trials."""
     plan = small_plan(audit={"trials": 24}, run={"trials-per-batch": 24})
     every = probe(plan)
     monkeypatch.setattr(time_probe, "ENOUGH_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""What a factory draws is computed again to the bit, in no more memory than what is still to be read needs."""
+"""A factory's draws are computed again to the bit, in no more memory than the tensors that are still to be read."""
 
 from collections.abc import Callable
 

@@ -116,7 +116,7 @@ class DrawnRun(Contributions):
 
     @cached_property
     def longer(self) -> Flags:
-        """Where the target's contribution is longer than half of the norm, (trials, rounds, 1)."""
+        """Return whether the target's contribution is longer than half of the clipping norm, (trials, rounds, 1)."""
         return np.asarray(np.linalg.norm(self.chosen, axis=-1, keepdims=True) > NORM / 2)
 
 
