@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ClientRole, ReleaseQuery
 from fl_audit.audits.canaries.canaries import canary_contribution, canary_records, canary_scores
 from fl_audit.audits.identifiability import identifiability
@@ -24,13 +24,13 @@ from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import read_ahead as read_ahead
 from fl_audit.errors import InputError
 from fl_audit.federation.contributions import private_steps, trained_privately
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.observed_rounds import ObservedRound
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.learning.private_training import CanaryRecords
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
-from fl_audit.protocol import Key, NonTrainingQuery, Record
+from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.released_model import loss_moments as moments
 
 
@@ -58,7 +58,7 @@ def train(message: Message, context: Context) -> Message:
         return _train_privately(request)
     task, membership, sensitivity = request.task, request.own_membership, None
     if role is ClientRole.OWNER_OF_TARGETS:
-        none = Membership(np.empty((len(task.models), 0), dtype=np.bool_))
+        none = TargetMembership(np.empty((len(task.models), 0), dtype=np.bool_))
         found = contribute_members(federation, client, task, none if membership is None else membership)
     elif role is ClientRole.VICTIM:
         assert membership is not None, "the victim holds a target"
@@ -91,7 +91,7 @@ def _train_privately(request: Request) -> Message:
     before = _own_accountant(request)
     found = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
     counted: dict[str, str] = {Key.ACCOUNTANT: found.accountant}
-    request.context.state[Record.OWN_ACCOUNTANT] = ConfigRecord(request.about | counted)
+    request.context.state[MessageRecord.OWN_ACCOUNTANT] = ConfigRecord(request.about | counted)
     return request.reply({Key.SUM: found.updates.cpu().numpy(), Key.TIMES: found.times}, counted)
 
 
@@ -110,7 +110,7 @@ def _own_accountant(request: Request) -> str | None:
     that ends last leaves its own: the state of the other is lost, as is that of a call whose process died. The
     accountant's count follows from the schedule, so it is then computed anew, and no step is lost.
     """
-    kept = request.context.state.config_records.get(Record.OWN_ACCOUNTANT)
+    kept = request.context.state.config_records.get(MessageRecord.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
         return str(kept[Key.ACCOUNTANT])
     if request.round == 1:
@@ -124,7 +124,7 @@ def identify(message: Message, context: Context) -> Message:
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
-    return Message(RecordDict({Record.CONFIG: config}), reply_to=message)
+    return Message(RecordDict({MessageRecord.CONFIG: config}), reply_to=message)
 
 
 def observe(message: Message, context: Context) -> Message:
@@ -187,7 +187,7 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
     named = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
     population = moments.ScoreMoments(*map(request.array, named))
     star = moments.epsilon_star_of_moments(found, population, float(str(delta)), float(str(cut)))
-    context.state[Record.OWN_EPSILON_STAR] = ConfigRecord(request.about | {Key.EPSILON_STAR: star.tolist()})
+    context.state[MessageRecord.OWN_EPSILON_STAR] = ConfigRecord(request.about | {Key.EPSILON_STAR: star.tolist()})
     told = star if request.config[Key.REPORT] else None
     summary: dict[str, Floats] = {Key.COUNT: found.count, Key.MEAN: found.mean, Key.SQUARES: found.squares}
     return request.reply({**summary, Key.EPSILON_STAR: told})

@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction, canary_update
 from fl_audit.audits.canaries.observer_store import TrainingObserver, ends_nothing, seed_in
 from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryReply, fingerprint

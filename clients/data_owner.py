@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.contributions import (
     ClientRandomness,
     RoundContext,
@@ -16,10 +16,10 @@ from fl_audit.federation.contributions import (
     differing_contributions,
 )
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.randomised_records import LocallyRandomisedRecords
+from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
-from fl_audit.mechanisms.remaining_noise import noise_share
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
 
 
 def contribute_members(
-    federation: LoadedFederation, client: int, task: ClientTask, membership: Membership
+    federation: LoadedFederation, client: int, task: ClientTask, membership: TargetMembership
 ) -> TrialContributions:
     """Return the contribution of a client in the membership audit: in every trial that of its members.
 
@@ -89,7 +89,7 @@ def contribute_members(
 
 
 def contribute_as_victim(
-    federation: LoadedFederation, task: ClientTask, membership: Membership
+    federation: LoadedFederation, task: ClientTask, membership: TargetMembership
 ) -> tuple[TrialContributions, Floats]:
     """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
 

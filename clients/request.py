@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.data_owner import ClientTask
 from fl_audit.federation.contributions import (
@@ -30,9 +30,9 @@ from fl_audit.federation.contributions import (
 )
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.randomised_records import told_by
-from fl_audit.protocol import Key, Record, models_key, unpack_participation
+from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.protocol import Key, MessageRecord, models_key, unpack_participation
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Request:
     @cached_property
     def config(self) -> ConfigRecord:
         # `content.config_records` makes a dictionary anew whenever it is asked, which adds up over a round's calls.
-        found = self.message.content[Record.CONFIG]
+        found = self.message.content[MessageRecord.CONFIG]
         assert isinstance(found, ConfigRecord)
         return found
 
     @cached_property
     def arrays(self) -> ArrayRecord:
-        found = self.message.content[Record.ARRAYS]
+        found = self.message.content[MessageRecord.ARRAYS]
         assert isinstance(found, ArrayRecord)
         return found
 
@@ -83,14 +83,14 @@ class Request:
         return ClientRandomness(int(str(self.config[Key.NOISE_SEED])), self.trials)
 
     @property
-    def own_membership(self) -> Membership | None:
+    def own_membership(self) -> TargetMembership | None:
         """The membership of the client's own targets, None where it has none."""
         targets = len(self.federation.targets_of(self.client))
         return self.membership(targets) if targets else None
 
-    def membership(self, targets: int) -> Membership:
+    def membership(self, targets: int) -> TargetMembership:
         """Return the membership of the given number of targets."""
-        return Membership.unpack(self._bytes(Key.MEMBERSHIP), targets)
+        return TargetMembership.unpack(self._bytes(Key.MEMBERSHIP), targets)
 
     def coins(self, canaries: int) -> Flags:
         """Return the coins of the given number of canaries, (trials, canaries)."""
@@ -153,7 +153,7 @@ class Request:
         """
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
-        return Message(RecordDict({Record.ARRAYS: packed, Record.CONFIG: config}), reply_to=self.message)
+        return Message(RecordDict({MessageRecord.ARRAYS: packed, MessageRecord.CONFIG: config}), reply_to=self.message)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Another app's messages name no federation, and none of its clients train together.
-    own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(Record.CONFIG, {})]
+    own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(MessageRecord.CONFIG, {})]
     about = {(one.config[Key.FEDERATION], *one.about.values()) for one in own}
     told = {id(one.arrays[models_key(0)].data) for one in own}
     is_one = len(about) == len(told) == 1

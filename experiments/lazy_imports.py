@@ -28,7 +28,7 @@ PLACES = (
     "fl_audit.experiments.runs.config.settings_reference",
     "fl_audit.experiments.runs.data_warnings",
     "fl_audit.experiments.runs.new_config",
-    "fl_audit.experiments.runs.plan",
+    "fl_audit.experiments.runs.audit_plan",
     "fl_audit.experiments.runs.replay",
     "fl_audit.experiments.runs.run",
     "fl_audit.experiments.runs.run_check",
@@ -63,10 +63,10 @@ if TYPE_CHECKING:
     from fl_audit.experiments.figures import paths as paths
     from fl_audit.experiments.reproductions import papers as papers
     from fl_audit.experiments.reproductions import reproduce as reproduce
+    from fl_audit.experiments.runs import audit_plan as audit_plan
     from fl_audit.experiments.runs import data_warnings as data_warnings
     from fl_audit.experiments.runs import new_config as new_config
     from fl_audit.experiments.runs import non_private_run as non_private_run
-    from fl_audit.experiments.runs import plan as plan
     from fl_audit.experiments.runs import replay as replay
     from fl_audit.experiments.runs import run as run
     from fl_audit.experiments.runs import run_check as run_check

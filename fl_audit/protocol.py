@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.arrays import Flags
+from fl_audit.array_types import Flags
 
 
 class NonTrainingQuery(StrEnum):
@@ -16,7 +16,7 @@ class NonTrainingQuery(StrEnum):
     LOSS_MOMENTS = "loss_moments"
 
 
-class Record(StrEnum):
+class MessageRecord(StrEnum):
     """Names of the records in a message, and of those in a client's own state."""
 
     ARRAYS = "arrays"
@@ -59,7 +59,7 @@ class Key(StrEnum):
     CANARIES = "canaries"  # scores of canaries, then of decoys, in a round (trials, directions), float64
     ACCOUNTANT = "accountant"  # state of a client's Opacus accountant as JSON, after the round
     RESIDUALS = "residuals"
-    """The insider's measurements of the noise (trials, columns), float64; see `Residuals.as_array`."""
+    """The insider's measurements of the noise (trials, columns), float64; see `NoiseStatistics.as_array`."""
     COUNT = "count"  # number of records that a summary of losses is of, per trial, float64 as all of a summary
     LOW = "low"  # smallest loss per trial
     HIGH = "high"  # largest loss per trial

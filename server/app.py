@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import private_steps
@@ -34,18 +34,18 @@ from fl_audit.server import evaluator as evaluation
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.server.results import BatchResult, FinalQueries, ResultSink, TargetOutputs
 from fl_audit.server.user_losses import of_users
-from fl_audit.strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
+from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws, true_side
 from fl_audit.strategies.challenger_log import ChallengerLog, open_shares
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.insider_queries import CanaryQueries, InsiderQueries, ScoreQueries, TargetQueries
 from fl_audit.strategies.loss_queries import FederatedLosses, LossQueries
-from fl_audit.strategies.queries import AccountantStates
+from fl_audit.strategies.queries import AccountantStateCollector
+from fl_audit.strategies.release_scoring import CanaryQueries, LogOddsQueries, ScoreQueries, TargetQueries
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
-from fl_audit.verdict.residuals import ResidualsLayout
+from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
 
-_Queries = InsiderQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantStates
+_Queries = LogOddsQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantStateCollector
 """Questions to parties, or their reports, beside contributions, which leave columns in the tables."""
 _Wave = tuple[TrialBatch, ...]
 _OnRound = Callable[[int], None]  # is told the number of trials that moved one round
@@ -71,7 +71,7 @@ class FederationPlan:
     # The strategy that the server follows; a study of broken mechanisms puts another in its place.
     strategy: type[DPStrategy] = DPStrategy
     # So many evaluated releases without a smaller loss on the population sample end the training of a trial, see
-    # `EarlyStopping`; None trains all rounds.
+    # `CheckpointSelector`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
     more: FinalQueries = field(default_factory=FinalQueries)  # further queries to final models about the targets
@@ -210,7 +210,7 @@ def _play_wave(
     public, threads = plan.public, plan.public.threads
     prior = public.prior_of_candidates if public.candidate_prior else None
     with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
-        challenger = AheadChallenger(
+        challenger = PrefetchingChallenger(
             plan.seed, public.targets, public.membership_scheme, prior, executor=drawing, rounds=public.rounds
         )
         insiders = _insiders(federation, challenger)
@@ -219,7 +219,7 @@ def _play_wave(
             batch.name: recorder.start(batch, starting_models(federation, plan.initial, plan.model_seed, batch.trials))
             for batch in wave
         }
-        stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
+        stopping = None if plan.patience is None else evaluation.CheckpointSelector(plan.patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan)
         findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
@@ -325,7 +325,7 @@ def _round_queries(
     round_queries, public = list[_Queries](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
-        round_queries.append(AccountantStates(plan.evaluated_releases, shards, private_steps(public.mechanism)))
+        round_queries.append(AccountantStateCollector(plan.evaluated_releases, shards, private_steps(public.mechanism)))
     round_queries += _release_queries(federation, insiders, wave, challenger)
     if plan.federated_losses is not None:
         federated = plan.federated_losses
@@ -353,17 +353,17 @@ def _release_queries(
             opened = partial(true_side, federation, challenger)
             has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS
             shares = partial(open_shares, federation, challenger) if has_shares else None
-            return [InsiderQueries(public, insiders, wave, measured_layout(federation), opened, shares)]
+            return [LogOddsQueries(public, insiders, wave, measured_layout(federation), opened, shares)]
         case query:
             assert_never(query)
 
 
-def measured_layout(federation: LoadedFederation) -> ResidualsLayout:
+def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
     """Return the layout of an insider's measurements of the noise."""
     layout = federation.model.layout
     sides = 3 if federation.public.is_secretly_sampled else 2
     directions = number_of_directions(layout.size)
-    return ResidualsLayout(layout.names, directions, sampled_places(layout), sides, layout.size)
+    return NoiseStatisticsLayout(layout.names, directions, sampled_places(layout), sides, layout.size)
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:

@@ -19,12 +19,12 @@ from flwr.app import ArrayRecord
 from torch import Tensor
 
 from fl_audit.array_packing import copy_to_tensor, unpack
-from fl_audit.arrays import Flags, Floats, Floats32, Integers
-from fl_audit.audits.membership.loss import membership_attack, record_membership_guess
+from fl_audit.array_types import Flags, Floats, Floats32, Integers
+from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
@@ -56,7 +56,7 @@ class EvaluatedRelease:
     batch: TrialBatch  # the trials
     number: int  # number of the release, 0 being the initial models
     models: Tensor  # stacked models (trials, parameters)
-    membership: Membership  # membership of the targets
+    membership: TargetMembership  # membership of the targets
 
     @property
     def is_last(self) -> bool:
@@ -170,7 +170,7 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
 
 
 @dataclass
-class EarlyStopping:
+class CheckpointSelector:
     """Selects for every trial the release after which the loss on the population sample no longer fell.
 
     The rule is public and reads releases and records of nobody's training set alone, so it is part of no guarantee:
@@ -240,7 +240,7 @@ class ReleaseEvaluator:
     batches: Sequence[TrialBatch]  # the batches that travel together
     findings: Sequence[ReleaseFinding]  # functions that analyse the releases
     # Chooses a release of every trial; None takes the last one. What is looked at last are the chosen models.
-    stopping: EarlyStopping | None = None
+    stopping: CheckpointSelector | None = None
     _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
     _found: dict[str, ResultColumns] = field(init=False, default_factory=dict)
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))

@@ -10,13 +10,13 @@ import torch
 from scipy.special import expit, logit
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.record_confidences import Queries, label_log_probability, scaled_confidence
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.encoding import Attribute
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.result_columns import ResultColumns, Table, nan_columns
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.server.evaluator import EvaluatedRelease
 from fl_audit.trials import TrialBatch
 
@@ -37,7 +37,7 @@ class BatchResult:
     """Everything that is known after the last round of a batch."""
 
     batch: TrialBatch  # the trials
-    membership: Membership  # membership of the targets
+    membership: TargetMembership  # membership of the targets
     rounds: int  # number of rounds
     evaluated: tuple[int, ...]  # numbers of the releases that were evaluated, 0 being the initial models
     columns: ResultColumns  # all findings

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.server.evaluator import EvaluatedRelease
 
@@ -49,7 +49,7 @@ def means_of_users(values: Floats, users: Integers) -> Floats:
 class UserLosses:
     """The losses of users in a trial batch, in the form in which an audit asks for the losses of members."""
 
-    membership: Membership  # membership of the targets
+    membership: TargetMembership  # membership of the targets
     common_losses: Floats  # of users that every trial has (trials, users)
     differing_losses: Floats  # of the target, or of every target
     replacement_losses: Floats  # of the user in its place under D'; (trials, 0) where nothing replaces it

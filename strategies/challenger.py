@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.canaries.canary_draws import canary_coin
 from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.federation.randomised_records import randomised_records, record_pair
 from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.randomness import Purpose, generator
 from fl_audit.trials import TrialBatch
@@ -35,14 +35,14 @@ class SeededChallenger:
     prior: Floats | None = None  # probability of each to be the one that is in, (targets,); None where all are equal
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
-    def membership(self, trials: Sequence[int]) -> Membership:
+    def membership(self, trials: Sequence[int]) -> TargetMembership:
         """Return the membership of the targets in each trial: every coin is fair, whatever the prior of the claim.
 
         A trial with a single target trains on D if the target is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
-        return Membership(np.stack([self._is_in[trial] for trial in trials]))
+        return TargetMembership(np.stack([self._is_in[trial] for trial in trials]))
 
     def _draw(self, source: np.random.Generator) -> Flags:
         match self.who:
@@ -157,7 +157,7 @@ class SeededChallenger:
 
 
 @dataclass
-class AheadChallenger(SeededChallenger):
+class PrefetchingChallenger(SeededChallenger):
     """Draws the first set of standard normals of the next round in a thread while clients compute."""
 
     executor: Executor = field(kw_only=True)  # the thread

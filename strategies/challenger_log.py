@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ServerRound
@@ -21,11 +21,11 @@ from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.optimizers import OptimizerState, step
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.mechanisms.remaining_noise import noise_share
+from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.revealed_values import (
     CROWD,
     LAST_BIT,
@@ -234,7 +234,7 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 
 
 def open_shares(
-    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: Residuals
+    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: NoiseStatistics
 ) -> ResultColumns:
     """Return the inner products of some clients' noise shares with each other and with the residual of the sum.
 

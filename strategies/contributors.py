@@ -11,14 +11,14 @@ from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.participations.participation import in_turn
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.challenger import SeededChallenger

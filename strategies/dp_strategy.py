@@ -21,14 +21,14 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
-from fl_audit.mechanisms.remaining_noise import add_noise
-from fl_audit.protocol import Key, Record, models_key
+from fl_audit.mechanisms.effective_noise import add_noise
+from fl_audit.protocol import Key, MessageRecord, models_key
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import (
@@ -40,7 +40,7 @@ from fl_audit.strategies.contributors import (
     receive,
 )
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RoundQueries
+from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries
 from fl_audit.strategies.replies import Answer, read_replies
 from fl_audit.trials import TrialBatch
 
@@ -60,7 +60,7 @@ class DPStrategy(Strategy):
     parameters: int  # number of scalars of one model
     time_limit: float  # seconds that one client call may take
     on_release: Callable[[TrialBatch, ServerRound], None]  # told of every release as it is made
-    round_queries: Sequence[RoundQueries] = ()  # what parties are asked beside their contributions
+    round_queries: Sequence[RunQueries] = ()  # what parties are asked beside their contributions
     # Whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
     is_over: Callable[[], bool] = lambda: False
     opening: ChallengerLog | None = None  # keeps what the challenger opens after the run; None keeps nothing
@@ -285,7 +285,7 @@ class DPStrategy(Strategy):
     def _content(self, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More) -> RecordDict:
         config = ConfigRecord({Key.FEDERATION: self._federation_json, Key.ROUND: server_round, Key.BATCH: batch.name})
         config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
-        return RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
+        return RecordDict({MessageRecord.ARRAYS: arrays, MessageRecord.CONFIG: config})
 
     def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:
         self._written[Answer(client, kind, batch.name)] = server_round

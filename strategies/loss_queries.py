@@ -19,14 +19,14 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.protocol import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.queries import BatchProgress, More, RoundQueries, WriteMessage
+from fl_audit.strategies.queries import BatchProgress, More, RunQueries, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array
 from fl_audit.trials import TrialBatch
 
@@ -45,7 +45,7 @@ class FederatedLosses:
 
 
 @dataclass
-class LossQueries(RoundQueries):
+class LossQueries(RunQueries):
     """The questions of a run of some batches, and Epsilon* from the answers."""
 
     settings: FederatedLosses  # settings of the queries

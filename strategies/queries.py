@@ -2,7 +2,7 @@
 
 Messages that are sent together form one exchange. The exchange of round i is number i; after the last round k come as
 many more as the queries need, without contributions. In exchange i a strategy can ask about the releases up to i - 1,
-while the clients work on round i. `AccountantStates` asks nothing: it reads the notes in contributions.
+while the clients work on round i. `AccountantStateCollector` asks nothing: it reads the notes in contributions.
 """
 
 import json
@@ -19,7 +19,7 @@ from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import PrivateSteps
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.replies import Answer
 from fl_audit.trials import TrialBatch
@@ -45,7 +45,7 @@ class BatchProgress:
     bits: Tensor | None = None
 
 
-class RoundQueries:
+class RunQueries:
     """Questions of one kind over a whole run; a kind without questions reads parts of contributions."""
 
     @property
@@ -88,7 +88,7 @@ class RoundQueries:
         """
 
 
-class _Counted(NamedTuple):
+class _AccountantHistoryEntry(NamedTuple):
     """The one entry of an accountant's history: equal steps."""
 
     noise_multiplier: float
@@ -99,24 +99,24 @@ class _Counted(NamedTuple):
         return f"{self.steps} steps (noise multiplier {self.noise_multiplier:g}, sampling rate {self.sampling_rate:g})"
 
 
-_NOTHING = _Counted(np.nan, np.nan, 0)
+_NOTHING = _AccountantHistoryEntry(np.nan, np.nan, 0)
 """The count of an accountant before the first round, with unknown noise and rate."""
 
 
 @dataclass
-class AccountantStates(RoundQueries):
+class AccountantStateCollector(RunQueries):
     """Asks nothing: the state of a client's accountant is sent with its contribution."""
 
     evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models
     shards: Sequence[int]  # number of records of each client
     steps: PrivateSteps  # the count of each client's accountant by the schedule
-    _counted: dict[tuple[str, int, int], _Counted] = field(init=False, default_factory=dict)
+    _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Record the accountants' states: each must be readable, and match the client's schedule."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:
-                config = reply.content.config_records.get(Record.CONFIG)
+                config = reply.content.config_records.get(MessageRecord.CONFIG)
                 client = answer.client
                 counted = _read(str(config and config.get(Key.ACCOUNTANT)), client, exchange)
                 # A client's schedule is public, and so is the size of its shard.
@@ -134,19 +134,21 @@ class AccountantStates(RoundQueries):
         counted = np.array(
             [[self._counted.get((batch.name, one, client), _NOTHING) for client in clients] for one in self.evaluated]
         )
-        columns = {f"accounted_{name}": counted[..., place] for place, name in enumerate(_Counted._fields)}
+        columns = {
+            f"accounted_{name}": counted[..., place] for place, name in enumerate(_AccountantHistoryEntry._fields)
+        }
         columns["records"] = np.tile(np.array(self.shards, dtype=np.float64), (len(self.evaluated), 1))
         return ResultColumns(clients={name: np.tile(values, (batch.count, 1, 1)) for name, values in columns.items()})
 
 
-def _read(text: str, client: int, server_round: int) -> _Counted:
+def _read(text: str, client: int, server_round: int) -> _AccountantHistoryEntry:
     """Return the steps, all equal, that a client's accountant has counted, from its state as JSON."""
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]
         if int(steps) != steps:
             raise ValueError("steps are counted in whole numbers")
-        return _Counted(float(noise_multiplier), float(sampling_rate), int(steps))
+        return _AccountantHistoryEntry(float(noise_multiplier), float(sampling_rate), int(steps))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FederationError(
             f"round {server_round}: client {client} sent no '{Key.ACCOUNTANT}' that names its equal steps"

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import unpack
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
@@ -63,7 +63,7 @@ def read_replies(
         who = f"round {server_round}: client {partitions[source]}"
         if reply.has_error():
             raise FederationError(f"{who} failed: {reason_line(reply.error.reason)}")
-        config = reply.content.get(Record.CONFIG)  # `config_records` is made anew for everybody who asks
+        config = reply.content.get(MessageRecord.CONFIG)  # `config_records` is made anew for everybody who asks
         if not isinstance(config, ConfigRecord) or Key.BATCH not in config:
             raise FederationError(f"{who} sent a reply that names no batch")
         answer = Answer(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
@@ -118,7 +118,7 @@ def read_array(
     FederationError
         If the array is missing, has another shape or type, or holds a value that is not finite.
     """
-    arrays, who = reply.content.get(Record.ARRAYS), f"round {server_round}: client {client} sent"
+    arrays, who = reply.content.get(MessageRecord.ARRAYS), f"round {server_round}: client {client} sent"
     if not isinstance(arrays, ArrayRecord) or key not in arrays:
         raise FederationError(f"{who} no '{key}'")
     try:

@@ -20,8 +20,8 @@ from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.experiments.cli.main import app, main
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run_directory import public_part
 from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.privacy.names import Accountant

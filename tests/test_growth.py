@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.experiments.benchmarks import growth, own_networks
+from fl_audit.experiments.benchmarks import growth, user_networks
 from fl_audit.experiments.benchmarks.growth_figure import growth_figure, slope_of
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +44,7 @@ def test_the_published_table_has_every_point_that_is_measured_and_is_drawn() -> 
 
 def test_the_dense_networks_have_as_many_parameters_as_they_say() -> None:
     for power in range(3, 8):
-        module = getattr(own_networks, f"dense_{power}")()
+        module = getattr(user_networks, f"dense_{power}")()
         count = sum(parameter.numel() for parameter in module.parameters())
         assert count == pytest.approx(10**power, rel=0.01)
 

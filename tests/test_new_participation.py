@@ -13,11 +13,11 @@ from small_audits import MakePlan
 from torch import Tensor
 from toy_participation.two_halves import TwoHalves
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.federation import Federation
 from fl_audit.mechanisms.participations.cyclic import CyclicPoisson

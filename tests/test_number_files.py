@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import fl_audit as fa
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.cli.number_files import columns_for, read_numbers
+from fl_audit.experiments.cli.score_files import columns_for, read_numbers
 
 VALUES = np.array([0.25, 1e-300, -3.5, 0.1, 7.0])
 LINES = "\n".join(map(repr, VALUES.tolist()))

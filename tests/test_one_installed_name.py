@@ -21,11 +21,11 @@ MODULES = {
     "tests/sizes.py": "HIDDEN = 4\n",
     "experiments/loading.py": """
         import numpy as np
-        from fl_audit.data.records import Records, Source
+        from fl_audit.data.records import LoadedDataset, Records
         def load():
             draw = np.random.default_rng(0)
             features = draw.normal(size=(80, 3)).astype(np.float32)
-            return Source("own", Records(features, draw.integers(0, 2, 80), classes=2), None, "80 records")
+            return LoadedDataset("own", Records(features, draw.integers(0, 2, 80), classes=2), None, "80 records")
     """,
     "strategies/own.py": """
         from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg

@@ -19,9 +19,9 @@ from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.plan import resolve
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.user_modules import MOVED, import_function
 
@@ -78,11 +78,11 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "doors", raising=False)
 
 
-def answers_of(trials: int, targets: int) -> tuple[ModelAnswers, Membership]:
+def answers_of(trials: int, targets: int) -> tuple[ModelAnswers, TargetMembership]:
     draw = np.random.default_rng(3)
     own = draw.normal(-1, 0.3, (trials, targets))
     answers = ModelAnswers(own, own, None, None, draw.normal(-1, 0.3, (trials, 5)))
-    return answers, Membership(draw.random((trials, targets)) < 0.5)
+    return answers, TargetMembership(draw.random((trials, targets)) < 0.5)
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.columns import column_lines, is_number
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.audit_plan import data_spec, resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
-from fl_audit.experiments.runs.plan import data_spec, resolve
 from fl_audit.experiments.runs.run import run_audit
 
 
@@ -116,7 +116,7 @@ def test_advice_never_costs_a_class() -> None:
     assert "Died" in set(labels)
 
 
-def load(name: str, **options: object) -> Source:
+def load(name: str, **options: object) -> LoadedDataset:
     """Return one of the tables, or a file that a test has written, with settings of [data]."""
     path = write_table(name, Path()) if name in LABEL else Path(f"{name}.csv")
     given = {"path": str(path.absolute()), "label": LABEL.get(name, "y"), **options}
@@ -137,7 +137,7 @@ def test_remedies_of_warnings_fix_them() -> None:
     assert "every feature is the same in all records" in load("constant").cautions[0].text
 
 
-def written(text: str, encoding: str = "utf-8", **options: object) -> Source:
+def written(text: str, encoding: str = "utf-8", **options: object) -> LoadedDataset:
     Path("own.csv").write_bytes(text.encode(encoding))
     return load("own", **options)
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import packed
 from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.report.finding import ReportContents

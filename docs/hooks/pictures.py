@@ -24,13 +24,13 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.page.first_screen import Fact
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
@@ -199,7 +199,7 @@ def _live(runs: Path, out: Path) -> None:
     """Follow the tutorial on a federation of hospitals, with its mistake."""
     place = runs / "live"
     if not (place / "canaries" / "report.html").exists():
-        command = [sys.executable, "-m", "fl_audit.experiments.examples.loopback", str(place), "--added", "0.1"]
+        command = [sys.executable, "-m", "fl_audit.experiments.examples.local_superlink", str(place), "--added", "0.1"]
         subprocess.run(command, cwd=ROOT, check=True, timeout=900, stdout=subprocess.DEVNULL)
         _fl_audit(place, "live", "canaries", "--coins", "coins")
     _screen(place / "canaries" / "report.html", out, _TOP_OF_PAGE)

@@ -24,9 +24,9 @@ import torch
 from rich.console import Console
 
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import parser_of, table_of

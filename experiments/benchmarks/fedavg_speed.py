@@ -29,10 +29,10 @@ from torch import nn
 
 from fl_audit.experiments.benchmarks.stock_fedavg import PFL_SCRIPT, load_records, network, stock_rounds, train_epoch
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.cluster.access import RayOptions, usable_cores
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 

@@ -28,7 +28,7 @@ from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_gradients import clipped_user_sum
 
 _NORM = 3.0
-_OWN = "fl_audit.experiments.benchmarks.own_networks"
+_OWN = "fl_audit.experiments.benchmarks.user_networks"
 
 
 _OF_USERS = (

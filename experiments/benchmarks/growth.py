@@ -37,9 +37,9 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.benchmarks.growth_figure import growth_figure
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.report.style import to_png
@@ -57,7 +57,7 @@ _PAPER = (("64", 64, 1), ("512", 64, 8))
 """Cores in all, as the figure names them; cores of a node, and nodes."""
 
 
-class Growing(NamedTuple):
+class ScalingAxis(NamedTuple):
     """An axis of growth."""
 
     sizes: tuple[int, ...]
@@ -86,19 +86,19 @@ _DENSE_FEATURES, _CLASSES = 100, 10
 
 def _dense(parameters: int) -> str:
     """Return the name of the dense network of so many parameters, a power of ten."""
-    return f"fl_audit.experiments.benchmarks.own_networks:dense_{len(str(parameters)) - 1}"
+    return f"fl_audit.experiments.benchmarks.user_networks:dense_{len(str(parameters)) - 1}"
 
 
-AXES: dict[str, Growing] = {
-    "clients": Growing((10, 100, 1_000, 10_000, 100_000), lambda size: _values(size, size, 1, 1, "logistic")),
-    "trials": Growing(
+AXES: dict[str, ScalingAxis] = {
+    "clients": ScalingAxis((10, 100, 1_000, 10_000, 100_000), lambda size: _values(size, size, 1, 1, "logistic")),
+    "trials": ScalingAxis(
         (1, 10, 100, 1_000, 10_000),
         lambda size: _values(10, 100, size, 10, "logistic", **{"trials-per-batch": min(size, 250)}),
     ),
-    "parameters": Growing(
+    "parameters": ScalingAxis(
         tuple(10**power for power in range(3, 8)), lambda size: _values(4, 80, 1, 3, _dense(size)), _DENSE_FEATURES
     ),
-    "rounds": Growing((1, 10, 100, 1_000), lambda size: _values(10, 100, 1, size, "logistic")),
+    "rounds": ScalingAxis((1, 10, 100, 1_000), lambda size: _values(10, 100, 1, size, "logistic")),
 }
 
 
@@ -107,7 +107,7 @@ def _on_cores() -> Values:
     return values | {"training": values["training"] | {"cohort": _COHORT}}
 
 
-class GrowthPoint(NamedTuple):
+class RunCosts(NamedTuple):
     """The costs of a run."""
 
     seconds: float  # by the clock, from the start of its process
@@ -120,7 +120,7 @@ class GrowthPoint(NamedTuple):
     round_clients: float
 
 
-def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> GrowthPoint:
+def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> RunCosts:
     """Play a configuration in a process of its own, on some cores, 0 for all."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
@@ -134,7 +134,7 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         raise RuntimeError(f"a run ended with status {ran.returncode}: {ran.stderr[-300:]}")
-    return GrowthPoint(*json.loads(ran.stdout.splitlines()[-1]))
+    return RunCosts(*json.loads(ran.stdout.splitlines()[-1]))
 
 
 def _child(scratch: Path, engine: Engine, cores: int) -> None:

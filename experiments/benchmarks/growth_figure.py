@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 _HEIGHT, _WIDTH = 6.2, 13.0
@@ -18,7 +18,7 @@ _FLAT = 0.05
 _UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", "rounds": "rounds"}
 
 
-class Slope(NamedTuple):
+class PowerLawFit(NamedTuple):
     """The growth of a cost above that of the smallest run: `least` + (`most` - `least`) (size / `largest`)^`power`."""
 
     least: float
@@ -37,7 +37,7 @@ class Slope(NamedTuple):
         return "does not grow" if self.power == 0 else f"slope {self.power:.2f}"
 
 
-def slope_of(sizes: Floats, costs: Floats) -> Slope:
+def slope_of(sizes: Floats, costs: Floats) -> PowerLawFit:
     """Return how a cost grows with a size.
 
     Parameters
@@ -50,11 +50,11 @@ def slope_of(sizes: Floats, costs: Floats) -> Slope:
     least, most = float(costs[0]), float(costs[-1])
     before = float(costs[-2]) - least
     if most - least < _FLAT * least:
-        return Slope(least, most, float(sizes[-1]), 0.0)
+        return PowerLawFit(least, most, float(sizes[-1]), 0.0)
     # Where the last size but one costs no more than the smallest, the cost begins to grow after it.
     rise = (most - least) / max(before, 1e-3 * (most - least))
     power = 1.0 if len(sizes) == 2 else log(rise) / log(float(sizes[-1] / sizes[-2]))
-    return Slope(least, most, float(sizes[-1]), power)
+    return PowerLawFit(least, most, float(sizes[-1]), power)
 
 
 def growth_figure(table: pd.DataFrame) -> Figure:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import Tensor, nn
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import Tensor
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates

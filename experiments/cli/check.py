@@ -19,7 +19,7 @@ from fl_audit.report.formatting import number_text, percent
 from fl_audit.user_modules import title_of_named
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.run_check import Check
+    from fl_audit.experiments.runs.run_check import RunCheckResult
     from fl_audit.experiments.runs.time_probe import Probe
 
 _MEGABYTE = 2**20
@@ -43,7 +43,7 @@ def check(
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        resolve, check_plan = lazy_imports.plan.resolve, lazy_imports.run_check.check_plan
+        resolve, check_plan = lazy_imports.audit_plan.resolve, lazy_imports.run_check.check_plan
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
@@ -61,7 +61,7 @@ def check(
     console().print(table)
 
 
-def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
+def _rows(found: "RunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
     plan, sizes = found.plan, found.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
     records = f"{plural(sizes.records, 'record')} of {of}"
@@ -89,7 +89,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
         yield "Takes", _takes(found.probe, engine)
 
 
-def _guarantee(found: "Check") -> str:
+def _guarantee(found: "RunCheckResult") -> str:
     guarantee = found.plan.guarantee
     if guarantee is None:
         return "none, so there is nothing that the run could be held to"
@@ -104,7 +104,7 @@ def _guarantee(found: "Check") -> str:
     )
 
 
-def _limit_of_detection(found: "Check") -> str:
+def _limit_of_detection(found: "RunCheckResult") -> str:
     limits = found.limits
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
@@ -134,7 +134,7 @@ def _limit_of_detection(found: "Check") -> str:
     )
 
 
-def _limit_of_signal(found: "Check") -> str:
+def _limit_of_signal(found: "RunCheckResult") -> str:
     """Return sentences on how often the unit could count unnoticed, to follow others."""
     if (signal := found.signal) is None:
         return ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.errors import InputError, choice, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
@@ -26,7 +26,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.ledger import LedgerTraining
-from fl_audit.privacy.names import Accountant, MultiplierReference, Sensitivities
+from fl_audit.privacy.names import Accountant, MultiplierReference, SensitivityAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _BUDGET = (
 )
 
 
-class _Row(NamedTuple):
+class _AccountantResult(NamedTuple):
     """The answer of one accountant, or, without a guarantee, the reason for it."""
 
     accountant: Accountant
@@ -94,7 +94,7 @@ class AccountingOptions:
             "NAME",
             "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
             "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
-            among=Sensitivities,
+            among=SensitivityAdaptivity,
         ),
     ] = defaults.SENSITIVITIES.value
     accountant: Annotated[
@@ -123,12 +123,12 @@ class AccountingOptions:
         accountant
             Name of the accountant.
         """
-        chosen_by = choice(Sensitivities, "--sensitivities", self.sensitivities)
+        chosen_by = choice(SensitivityAdaptivity, "--sensitivities", self.sensitivities)
         return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
 
 
 @dataclass(frozen=True)
-class AnswerOptions:
+class OutputFormatOptions:
     """The options on the form of the answer."""
 
     as_json: JsonOption = False
@@ -142,7 +142,7 @@ def calibrate(
     *,
     wanted: TargetOptions,
     accounting: AccountingOptions,
-    shown: AnswerOptions,
+    shown: OutputFormatOptions,
 ) -> None:
     """Find the noise that a guarantee needs, which one option names.
 
@@ -152,7 +152,7 @@ def calibrate(
     events = late_privacy.events.gaussian_rounds(1.0, rounds, rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
 
-    def found(name: Accountant) -> _Row:
+    def found(name: Accountant) -> _AccountantResult:
         claim = accounting.claim(neighbours, events, delta, name)
         noise = late_privacy.calibration.noise_multiplier_for(target, claim)
         guarantee = late_privacy.guarantee.derive_guarantee(claim.with_noise(noise))
@@ -163,14 +163,14 @@ def calibrate(
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
                 "multiplier offered"
             )
-        return _Row(name, guarantee, remark)
+        return _AccountantResult(name, guarantee, remark)
 
     title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
     _answer(found, events, accounting.accountant, title, shown, saving=True)
 
 
 @dataclass(frozen=True)
-class TermsOptions:
+class NoiseAndRoundsOptions:
     """The options on the noise and the rounds of a training."""
 
     noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
@@ -213,12 +213,12 @@ class TermsOptions:
 def account(
     delta: DeltaOption,
     *,
-    training: TermsOptions,
+    training: NoiseAndRoundsOptions,
     accounting: AccountingOptions,
     ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
     name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
     budget: Annotated[float | None, option("E", _BUDGET)] = None,
-    shown: AnswerOptions,
+    shown: OutputFormatOptions,
 ) -> None:
     """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
 
@@ -235,20 +235,20 @@ def account(
     noise, said = real_noise(LedgerTraining("", terms, sensitivity, clipping_norm), delta)
     events = late_privacy.events.gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
 
-    def found(name: Accountant) -> _Row:
+    def found(name: Accountant) -> _AccountantResult:
         guarantee = late_privacy.guarantee.derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
-        return _Row(name, guarantee, guarantee.remark)
+        return _AccountantResult(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
     _answer(found, events, accounting.accountant, title, shown, beside=said)
 
 
 def _answer(
-    found: Callable[[Accountant], _Row],
+    found: Callable[[Accountant], _AccountantResult],
     events: "tuple[ReleaseEvent, ...]",
     accountant: str | None,
     title: str,
-    shown: AnswerOptions,
+    shown: OutputFormatOptions,
     saving: bool = False,
     beside: str = "",
 ) -> None:
@@ -292,7 +292,9 @@ def _said(target: "Target") -> str:
             assert_never(target)
 
 
-def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Accountant) -> list[_Row]:
+def _rows(
+    accountant: str | None, found: Callable[[Accountant], _AccountantResult], exact: Accountant
+) -> list[_AccountantResult]:
     """Return one accountant's answer, whose refusal is an error, or those of all accountants as rows."""
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
@@ -303,11 +305,11 @@ def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Ac
         except InputError as error:
             if name is exact:  # the main result; another accountant may fail for an irrelevant reason
                 raise
-            rows.append(_Row(name, None, str(error)))
+            rows.append(_AccountantResult(name, None, str(error)))
     return rows
 
 
-def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> None:
+def _print(rows: list[_AccountantResult], best: "Guarantee", title: str, saving: bool) -> None:
     columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
     columns += ["noise saved"] * saving
     most = max(_noise(row.guarantee) for row in rows if row.guarantee)

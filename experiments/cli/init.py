@@ -39,7 +39,7 @@ _PLACE = "A section, one of its keys, or a key alone.  [default: all]"
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
+class DataReadingOptions:
     """The options on reading the records; each is the setting of `[data]` of its name."""
 
     data_dir: DataDirOption = None
@@ -101,7 +101,7 @@ class ReadingOptions:
 
 
 @dataclass(frozen=True)
-class SimulationOptions:
+class TrainingAndTrialOptions:
     """The options on the training and on the number of trials."""
 
     model: Annotated[
@@ -120,7 +120,7 @@ class SimulationOptions:
         int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
     ] = None
 
-    def asked(self, is_by_owners: bool) -> "SimulationOptions":
+    def asked(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
         """Return these options with what is asked for on a terminal.
 
         Parameters
@@ -162,8 +162,8 @@ def init(
     ] = None,
     label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None,
     *,
-    reading: ReadingOptions,
-    training: SimulationOptions,
+    reading: DataReadingOptions,
+    training: TrainingAndTrialOptions,
     guarantee: GuaranteeOptions,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:

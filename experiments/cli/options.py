@@ -23,12 +23,12 @@ from fl_audit.experiments.names import Engine
 from fl_audit.privacy.names import MultiplierReference
 
 
-class _Plain(Command):
+class _PlainTextHelp(Command):
     def get_help(self, ctx: Context) -> str:
         return super().get_help(ctx).replace("\\[", "[")
 
 
-class PlainCommand(_Plain, TyperCommand):
+class PlainHelpCommand(_PlainTextHelp, TyperCommand):
     """A command whose help is plain text, because typer would escape brackets as markup.
 
     Before it runs, a path that names a pipe, a device or the like is refused, for every option or argument.
@@ -67,12 +67,12 @@ class _Commands(UserDict[str, Command]):
             module, short_help = self._places[name]
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             function = getattr(import_module(module), name.replace("-", "_"))
-            alone.command(name, cls=PlainCommand, short_help=short_help)(with_single_options(function))
+            alone.command(name, cls=PlainHelpCommand, short_help=short_help)(with_single_options(function))
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
 
 
-class LazyGroup(_Plain, TyperGroup):
+class LazyGroup(_PlainTextHelp, TyperGroup):
     """A group whose commands are imported when they are called or their help is shown; its own help needs none of them.
 
     Its help is plain text, and suggests a misspelt command only once.

@@ -24,7 +24,7 @@ from fl_audit.experiments.terminal import console
 from fl_audit.experiments.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.plan import AuditPlan
+    from fl_audit.experiments.runs.audit_plan import AuditPlan
     from fl_audit.report.finding import ReportContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]

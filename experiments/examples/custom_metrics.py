@@ -30,7 +30,7 @@ def spread(replies: list[RecordDict], _weighted_by_key: str) -> MetricRecord:
     return MetricRecord({"loss": sum(losses) / len(losses), "worst_loss": max(losses)})
 
 
-class LoweringFedAvg(FedAvg):
+class LearningRateDecayFedAvg(FedAvg):
     def __init__(self) -> None:
         super().__init__(train_metrics_aggr_fn=spread, evaluate_metrics_aggr_fn=spread)
         self.best = float("inf")
@@ -76,6 +76,6 @@ def evaluate_client(message: Message, context: Context) -> Message:
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(0)
-    strategy = LoweringFedAvg()
+    strategy = LearningRateDecayFedAvg()
     arrays = ArrayRecord(Net().state_dict())
     save(strategy.start(grid, arrays, num_rounds=3, train_config=train_settings(0.2)))

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.statistics.intervals import Interval
 
 
@@ -19,7 +19,7 @@ class ClaimVerdict(StrEnum):
     UNTESTED = "cannot be tested"
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     """The reason why a claim does not hold on our data."""
 
     OURS = "our setting"
@@ -28,12 +28,12 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
-class SecondLook:
+class FollowUpAnalysis:
     """The result of a second look at claims that do not hold."""
 
     statement: str  # the claim's
     where: str  # beginning of the claim's `where`; empty for all
-    cause: Cause  # why it does not hold
+    cause: FailureCause  # why it does not hold
     said: str  # the cause in a sentence, with the numbers that show it
 
 
@@ -180,7 +180,7 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
-def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tuple[PaperClaim, ...]:
+def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -> tuple[PaperClaim, ...]:
     """Return claims with the results of second looks at those that do not hold.
 
     Parameters

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from fl_audit.experiments.reproductions.claims import (
     ClaimVerdict,
+    FollowUpAnalysis,
     PaperClaim,
-    SecondLook,
     counted,
     looked_at,
     verdicts_said,
@@ -19,7 +19,10 @@ from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figur
 
 
 def claims_table(
-    claims: Sequence[PaperClaim], looks: Sequence[SecondLook], remarks: Sequence[str] = (), data: Sequence[str] = ()
+    claims: Sequence[PaperClaim],
+    looks: Sequence[FollowUpAnalysis],
+    remarks: Sequence[str] = (),
+    data: Sequence[str] = (),
 ) -> ItemResult:
     """Return every claim of a paper with its number, its interval and its verdict.
 

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE
 from fl_audit.statistics.intervals import Interval
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019

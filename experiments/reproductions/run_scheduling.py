@@ -14,10 +14,10 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemRuns
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.process_guard import nothing_outlives
 from fl_audit.experiments.runs.progress import part_of
 from fl_audit.experiments.runs.provenance import read_provenance

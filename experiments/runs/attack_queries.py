@@ -9,14 +9,14 @@ from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import Attribute, choose_attribute
 from fl_audit.data.partition import Split
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.server.results import FinalQueries
 
 
-def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
+def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
     """Fill in the guessed attribute, and refuse attacks whose queries are impossible.
 
     Raises `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or
@@ -48,7 +48,7 @@ def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
     return config.changed(audit={"attribute": chosen.column.name})
 
 
-def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
+def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
     """Return the prior probability of each candidate of the reconstruction audit; empty where all are equal.
 
     Raises `InputError` if there are not as many weights as values.

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
 from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
 from fl_audit.audits.membership.findings_attacks import (
@@ -24,10 +24,10 @@ from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.experiments.runs.attack_queries import attribute_of
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.store import RunStore
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.server.results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
@@ -48,7 +48,7 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
     targets
         One row for each trial and target, sorted by trial and target.
     """
-    membership = Membership(by_target(targets, "is_in").astype(np.bool_))
+    membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
     named: Sequence[Attack | str] = plan.config.audit.attacks or ()
     attacks = [attack for attack in named if attack is not Attack.ATTRIBUTE]
@@ -65,7 +65,7 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
     return targets.assign(**found)
 
 
-def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[str, Integers]:
+def _guesses(plan: AuditPlan, store: RunStore, membership: TargetMembership) -> dict[str, Integers]:
     """Return the attribute of every target, and the guesses with and without the distribution of losses, as columns."""
     federation = load_federation(plan.public)
     attribute = attribute_of(plan.config, federation)

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.identifiers import most_personal
 from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.partition import Split
-from fl_audit.data.records import DataWarning, Identifier, Source, some
+from fl_audit.data.records import DataWarning, Identifier, LoadedDataset, some
 from fl_audit.errors import Remedy, settings_text
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 
@@ -63,7 +63,7 @@ def most_records(plan: AuditPlan) -> int:
     return max(owned, *(one.most for one in source.identifiers), 1)
 
 
-def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarning]:
+def _of_persons(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield warnings about persons with several records, by user, owner, or columns that could name a person."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
@@ -170,7 +170,7 @@ def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[DataWarnin
         yield DataWarning(text, remedies, in_report=True)
 
 
-def _absent(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarning]:
+def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield a warning of classes without training records."""
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:

@@ -8,7 +8,7 @@ import psutil
 from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.run_paths import nearest_existing
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.app import measured_layout

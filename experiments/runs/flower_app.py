@@ -16,9 +16,9 @@ from flwr.superlink.grid import InMemoryGrid
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.cluster.backend import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import finish, play_on, require_playable
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.strategies.errors import FederationError
@@ -30,7 +30,7 @@ _SECONDS_FOR_RAY = 120.0
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 
-class ViolatedError(RuntimeError):
+class VerdictViolatedError(RuntimeError):
     """The verdict is violated, and the run configuration counts this as a failure."""
 
 
@@ -44,14 +44,14 @@ def main(grid: Grid, context: Context) -> None:
         If configuration or directory cannot be used.
     FederationError
         If the federation had to stop; what was finished is kept.
-    ViolatedError
+    VerdictViolatedError
         If the verdict is violated, where `fail-on-violation` is set.
     """
     try:
         _carry_out(grid, context)
-    except (InputError, FederationError, ViolatedError) as error:
+    except (InputError, FederationError, VerdictViolatedError) as error:
         # In one line, with the status that `fl-audit run` would have; Flower logs a traceback.
-        status = {InputError: WRONG_INPUT, FederationError: STOPPED, ViolatedError: VIOLATED}[type(error)]
+        status = {InputError: WRONG_INPUT, FederationError: STOPPED, VerdictViolatedError: VIOLATED}[type(error)]
         print(f"fl-audit: failed with status {status}: {error}", file=sys.stderr, flush=True)
         raise
 
@@ -70,7 +70,7 @@ def _carry_out(grid: Grid, context: Context) -> None:
     print(f"fl-audit: verdict: {verdict}", flush=True)
     print(f"fl-audit: report: {run.path / 'report.html'}", flush=True)
     if context.run_config.get("fail-on-violation") and verdict == Verdict.VIOLATED:
-        raise ViolatedError("the verdict is violated")
+        raise VerdictViolatedError("the verdict is violated")
 
 
 def _wait_for_ray() -> None:

@@ -6,12 +6,17 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.audits.reconstruction import image_attacks
-from fl_audit.audits.reconstruction.reconstruction import ImageTargets, NoiseLevel, ReconstructedImages, drawings
+from fl_audit.audits.reconstruction.reconstruction_metrics import (
+    ImageTargets,
+    NoiseLevel,
+    ReconstructedImages,
+    drawings,
+)
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.local_training import local_batches

@@ -16,7 +16,7 @@ from flwr.supercore.run import Run
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.verbosity import settle_flower
-from fl_audit.strategies.grids import make_messages_for
+from fl_audit.strategies.flower_grids import make_messages_for
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1

@@ -5,7 +5,7 @@ from math import ceil
 from typing import assert_never
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.partition import Split, partition_records, user_shards, users_of
 from fl_audit.data.records import Records
 from fl_audit.errors import require

@@ -19,10 +19,10 @@ from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, Remedy, expanded_path, require, settings_text
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.planned_limits import trials_that_tell
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.learning.names import MEAN_EMBEDDING

@@ -4,7 +4,7 @@ from math import ceil, floor, log10
 
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.audits.registry import audit_of
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.signal_limit import SignalLimit
 

@@ -17,10 +17,10 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.federation.contributions import RoundContext, contributed, private_steps
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import InsiderView, refuse_blurred, refuse_blurred_updates
 from fl_audit.federation.private_steps import rounding_of_update
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout

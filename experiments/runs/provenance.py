@@ -22,7 +22,7 @@ import fl_audit.errors as errors
 from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.store import write_sealed
 from fl_audit.federation.loaded_federation import load_federation

@@ -22,14 +22,14 @@ from fl_audit.clients.app import read_ahead
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
-from fl_audit.experiments.runs.config import LossSource
+from fl_audit.experiments.runs.config import LossPooling
 from fl_audit.experiments.runs.disk_usage import require_room
 from fl_audit.experiments.runs.engines import Engine, local_calls, run_on_ray
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by, require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.non_private_run import note_unprotected, read_unprotected
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.preflight import require_finite_steps
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from fl_audit.experiments.runs.provenance import note_session, read_provenance
@@ -267,7 +267,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
         federated_losses=FederatedLosses(star, audit.loss_range, audit.client_epsilon_star)
-        if audit.epsilon_star_losses is LossSource.FEDERATED
+        if audit.epsilon_star_losses is LossPooling.FEDERATED
         else None,
         strategy=parties.strategy,
         patience=plan.config.training.early_stopping,

@@ -3,13 +3,13 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.records import ColumnUse, DataWarning
+from fl_audit.data.records import ColumnReadResult, DataWarning
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_usage import Footprint, footprint
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import Probe, probe
@@ -33,11 +33,11 @@ class DataSizes:
     features: int  # numbers of one record
     description: str  # description of the data, in a line
     parameters: int  # parameters of the model that are trained
-    columns: tuple[ColumnUse, ...]  # use of each column of a table; empty where the data are no table
+    columns: tuple[ColumnReadResult, ...]  # use of each column of a table; empty where the data are no table
 
 
 @dataclass(frozen=True)
-class Check:
+class RunCheckResult:
     """The results of checking a configuration before its run: plan, limits, time, memory and disk space."""
 
     plan: AuditPlan  # the resolved plan, with the guarantee
@@ -65,7 +65,7 @@ class Check:
         return max(known) if known and len(known) == len(needed) else None
 
 
-def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
+def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
     """Check everything that a run will need, and train a few rounds of it; nothing is written.
 
     Parameters
@@ -102,7 +102,7 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
         columns=source.columns,
     )
     tried = probe(plan, engine) if with_probe else None
-    return Check(
+    return RunCheckResult(
         plan,
         sizes,
         cautions,
@@ -113,7 +113,7 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
     )
 
 
-def check_json(found: Check) -> dict[str, Any]:
+def check_json(found: RunCheckResult) -> dict[str, Any]:
     """Return a check as JSON values; values that do not apply, and infinite ones, are null."""
     plan, guarantee, limits = found.plan, found.plan.guarantee, found.limits
     return {

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_audit.atomic_files import SEALS, read_json, remove_halves, write_json
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.experiments.runs.audit_plan import AuditPlan, guarantee_of
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.plan import AuditPlan, guarantee_of
 from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
 from fl_audit.experiments.runs.run_paths import CONFIGURATION, is_begun, require_new_run_path
 from fl_audit.experiments.runs.store import RunStore, make_private, write_sealed
@@ -41,7 +41,7 @@ class _Stored(BaseModel):
     federation: dict[str, Any]
 
 
-class ChallengerSecrets(BaseModel):
+class ChallengerSeed(BaseModel):
     """The challenger's secrets besides the bits: `challenger/seed.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -82,12 +82,12 @@ class RunDirectory:
         """Return the store of finished batches."""
         return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
-    def secret(self) -> ChallengerSecrets:
+    def secret(self) -> ChallengerSeed:
         """Return the challenger's secrets; `InputError` if they are missing or damaged."""
         place = self.path / _SEED
         stored = read_json(place)
         try:
-            return ChallengerSecrets.model_validate(stored)
+            return ChallengerSeed.model_validate(stored)
         except ValidationError:
             # The content of the file is secret, and is not repeated here.
             raise InputError(f"{place} is damaged: without the seed of the run nothing of it can go on") from None
@@ -119,7 +119,7 @@ class RunDirectory:
         seed, (data, outside) = plan.config.run.seed, data_digests(plan)
         drawn = secrets.randbits(64) if seed is None else seed
         digests = {"data": data, "outside": outside, "data_key": secrets.token_hex(16)}
-        chosen = ChallengerSecrets(seed=drawn, run=secrets.token_hex(8), **digests)
+        chosen = ChallengerSeed(seed=drawn, run=secrets.token_hex(8), **digests)
         with ExitStack() as lock:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)

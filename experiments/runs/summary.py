@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from fl_audit.audits.canaries.canaries import canary_facts
-from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages
+from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages
 from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.data_warnings import most_records, report_lines
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.crafted_records import measured
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
@@ -21,7 +21,7 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.randomised_records import record_claim
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.privacy.identifiability_bounds import Sensitivities
+from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import ReportContents
 
@@ -83,10 +83,10 @@ def summarise(
     # raised to its floor: there the belief bounds are those for adaptive sensitivities.
     if (
         guarantee is not None
-        and guarantee.claim.sensitivities is Sensitivities.FIXED
+        and guarantee.claim.sensitivities is SensitivityAdaptivity.FIXED
         and not run.has_exact_final_distribution
     ):
-        guarantee = derive_guarantee(replace(guarantee.claim, sensitivities=Sensitivities.ADAPTIVE))
+        guarantee = derive_guarantee(replace(guarantee.claim, sensitivities=SensitivityAdaptivity.ADAPTIVE))
     return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fl_audit.arrays import Floats, Floats32
+from fl_audit.array_types import Floats, Floats32
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings, PopulationImages, descended, drawn_pictures
-from fl_audit.audits.reconstruction.reconstruction import ReconstructionQuality, likeness, matched
+from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructionQuality, likeness, matched
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.experiments.studies.study_tools import asked

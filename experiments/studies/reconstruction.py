@@ -25,18 +25,18 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_bytes
 from fl_audit.audits.membership.insider import increments
 from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
-from fl_audit.audits.reconstruction.reconstruction import ranks_of_truth
+from fl_audit.audits.reconstruction.reconstruction_metrics import ranks_of_truth
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.files import data_directory
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
 from fl_audit.experiments.runs.run import HONEST, PartyApps
 from fl_audit.experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality

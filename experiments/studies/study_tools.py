@@ -16,9 +16,9 @@ from rich.table import Table
 from scipy.stats import binom
 
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import Progress, no_progress
 from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
 from fl_audit.report.finding import ReportContents

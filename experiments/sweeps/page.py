@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
-from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
+from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
 from fl_audit.plurals import plural

@@ -26,8 +26,8 @@ from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory

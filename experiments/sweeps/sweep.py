@@ -14,13 +14,13 @@ from fl_audit.atomic_files import atomic_file, read_json, write_bytes, write_jso
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.engines import Engine, RayOptions
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
 from fl_audit.experiments.runs.run_directory import held
 from fl_audit.experiments.runs.store import make_private
 from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
-from fl_audit.experiments.sweeps.landscape import landscape_figure
+from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.experiments.sweeps.schedule import play_points
 from fl_audit.experiments.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.report.style import to_png

@@ -11,7 +11,7 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.identifiability_bounds import Sensitivities
+from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
 from fl_audit.privacy.names import MultiplierReference
 from fl_audit.privacy.targets import one_target
 from fl_audit.released_model.methods import StarMethod
@@ -29,7 +29,7 @@ def account(
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
-    sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
+    sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
     noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY,
 ) -> Guarantee:
     """Return the guarantee of Gaussian noise over a training.
@@ -94,7 +94,7 @@ def calibrate(
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
-    sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
+    sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
     """Find the smallest Gaussian noise that keeps a guarantee: the `noise_multiplier` of the returned guarantee.
 

@@ -11,14 +11,14 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fl_audit.federation.membership import Membership, MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 
 if TYPE_CHECKING:
-    from fl_audit.arrays import Flags, Floats, Integers
-    from fl_audit.federation.examples import Examples
+    from fl_audit.array_types import Flags, Floats, Integers
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.finished_run import FinishedRun, RunFacts
     from fl_audit.federation.loaded_federation import LoadedFederation
+    from fl_audit.federation.record_tensors import Examples
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.verdict.noise_estimate import PlannedLimits
     from fl_audit.verdict.signal_limit import SignalLimit
@@ -52,7 +52,7 @@ class MemberLosses(Protocol):
     """The losses of the models of a trial batch, and the membership of its targets."""
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> TargetMembership:
         """The membership of the targets."""
 
     @property
@@ -209,7 +209,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def own_losses(
-        self, federation: "LoadedFederation", client: int, membership: Membership, losses: "LossesOf"
+        self, federation: "LoadedFederation", client: int, membership: TargetMembership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
         """Return losses (trials, records) on a client's records in some trials, with masks of the trials (trials,).
 

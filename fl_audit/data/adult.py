@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.encoding import build_records, min_max
 from fl_audit.data.files import locate, read_text
-from fl_audit.data.records import Source, side_by_side
+from fl_audit.data.records import LoadedDataset, side_by_side
 from fl_audit.errors import InputError, require
 
 # Columns of the published files in order, each with its levels; numeric columns have none. The levels are those that
@@ -51,7 +51,7 @@ def find_adult(directory: Path | None) -> list[Path]:
     return locate(directory, "adult", "adult.data", "adult.test")
 
 
-def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
+def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDataset:
     """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
 
     Rows with a missing value (`?`) are left out. With `incomplete` they are kept, `?` a level of its own: 108 features,
@@ -82,7 +82,7 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     # Columns with levels stand behind those of numbers, otherwise as in the file.
     in_order = sorted(columns.items(), key=lambda column: bool(column[1]))
     placed = side_by_side((name, max(1, len(levels))) for name, levels in in_order)
-    return Source("adult-all" if incomplete else "adult", pool, test, description, placed=placed)
+    return LoadedDataset("adult-all" if incomplete else "adult", pool, test, description, placed=placed)
 
 
 def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:

@@ -4,14 +4,14 @@ from importlib.metadata import distribution
 
 import numpy as np
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import LoadedDataset, Records
 
 _DIGITS_HIGHEST_PIXEL = 16.0
 
 
-def load_digits() -> Source:
+def load_digits() -> LoadedDataset:
     """Return 1,797 handwritten digits, 8x8 pixels scaled to [0, 1], features of shape (64,), 10 classes.
 
     Source: UCI Optical Recognition of Handwritten Digits (test part), as scikit-learn ships it.
@@ -19,10 +19,10 @@ def load_digits() -> Source:
     pixels, target = _bundled("digits.csv.gz", skipped_lines=0)
     pool = Records((pixels / _DIGITS_HIGHEST_PIXEL).astype(np.float32), target, classes=10)
     description = "handwritten digits 8x8, 1,797 records, 64 features, 10 classes"
-    return Source("digits", pool, None, description, flat_image=(8, 8))
+    return LoadedDataset("digits", pool, None, description, flat_image=(8, 8))
 
 
-def load_breast_cancer() -> Source:
+def load_breast_cancer() -> LoadedDataset:
     """Return 569 tumours with 30 measurements, each scaled to [0, 1], 2 classes.
 
     Source: UCI Breast Cancer Wisconsin (Diagnostic), as scikit-learn ships it.
@@ -30,7 +30,7 @@ def load_breast_cancer() -> Source:
     measured, target = _bundled("breast_cancer.csv", skipped_lines=1)
     scaled, _ = min_max(measured)
     pool = Records(scaled.astype(np.float32), target, classes=2)
-    return Source("breast-cancer", pool, None, "tumour measurements, 569 records, 30 features, 2 classes")
+    return LoadedDataset("breast-cancer", pool, None, "tumour measurements, 569 records, 30 features, 2 classes")
 
 
 def _bundled(name: str, skipped_lines: int) -> tuple[Floats, Integers]:

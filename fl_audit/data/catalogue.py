@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Integers
+from fl_audit.array_types import Flags, Integers
 from fl_audit.data import lazy_imports
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
 from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mnist
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
@@ -28,7 +28,7 @@ RECORDS_PER_USER = "records-per-user"
 """Settings of every data set: that its owners are its users, and how many records of each are read."""
 OptionValue = str | int | tuple[str, ...]
 """Type of the value of an option: text, a whole number, or several texts."""
-_Loader = Callable[[Path | None, Mapping[str, Any]], Source]
+_Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
 _Finder = Callable[[Path | None], object]
 
 
@@ -64,7 +64,7 @@ class _Entry:
     optional: tuple[str, ...] = ()
 
 
-def _published(description: str, load: Callable[[Path | None], Source], find: _Finder) -> _Entry:
+def _published(description: str, load: Callable[[Path | None], LoadedDataset], find: _Finder) -> _Entry:
     return _Entry(description, lambda directory, _: load(directory), find=find)
 
 
@@ -73,17 +73,17 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     return _published(description, lambda directory: load_binary(directory, table), table.find)
 
 
-def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
+def _csv(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
     return lazy_imports.tables.load_csv(directory, given)
 
 
-def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    return lazy_imports.archives.load_npz(
+def _npz(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+    return lazy_imports.numpy_archives.load_npz(
         directory, given["path"], given.get("owner"), given.get("axes"), given.get("user")
     )
 
 
-def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
+def _images(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
     settings = lazy_imports.image_folders.ImageSettings.of(given)
     return lazy_imports.image_folders.load_image_folder(directory, given["path"], given.get("test-path"), settings)
 
@@ -147,7 +147,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
 
 
 def _hub_entry(name: str) -> _Entry:
-    def load(_: Path | None, given: Mapping[str, Any]) -> Source:
+    def load(_: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
         return lazy_imports.hugging_face.load_hub(name, given)
 
     return _Entry(
@@ -159,7 +159,7 @@ def _hub_entry(name: str) -> _Entry:
 
 
 def _own_entry(name: str) -> _Entry:
-    """Return the entry of a loader of the user's own, a function of `data_dir` or of nothing that returns a `Source`.
+    """Return the entry of a loader of the user's own, a function of `data_dir` or of nothing.
 
     What it takes by keyword alone are settings of `[data]`.
     """
@@ -171,13 +171,13 @@ def _own_entry(name: str) -> _Entry:
     except (NameError, TypeError, AttributeError):  # annotations that name what is imported for type checkers alone
         hints = {}
 
-    def load(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    def load(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
         place = (directory,) if len(taken) > len(settings) else ()
         bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in given.items()}
         found = loader(*place, **bound)
-        accepted = "accepted is a fl_audit.data.records.Source"
-        require(isinstance(found, Source), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
-        source: Source = replace(found, name=name)
+        accepted = "accepted is a fl_audit.data.records.LoadedDataset"
+        require(isinstance(found, LoadedDataset), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
+        source: LoadedDataset = replace(found, name=name)
         return source
 
     required = tuple(option for option, one in settings.items() if one.default is Parameter.empty)
@@ -239,10 +239,10 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     return True
 
 
-_BROUGHT: dict[DataSpec, Source] = {}  # handed to this process in place of what files on its machine may hold
+_BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place of what files on its machine may hold
 
 
-def bring_source(spec: DataSpec, source: Source) -> None:
+def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
     """Have `load_source` return these data, and forget earlier data that were registered in this way.
 
     Parameters
@@ -256,7 +256,7 @@ def bring_source(spec: DataSpec, source: Source) -> None:
     _BROUGHT[spec] = source
 
 
-def load_source(spec: DataSpec) -> Source:
+def load_source(spec: DataSpec) -> LoadedDataset:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
     Raises `InputError` if name or option is unknown, an option is missing, a file is missing or damaged, or there is
@@ -275,7 +275,7 @@ def load_source(spec: DataSpec) -> Source:
 
 
 @lru_cache(maxsize=4)
-def _load(spec: DataSpec) -> Source:
+def _load(spec: DataSpec) -> LoadedDataset:
     entry = _entry(spec.name)
     given = dict(spec.options)
     per_user = given.pop(RECORDS_PER_USER, None)
@@ -295,14 +295,14 @@ def _load(spec: DataSpec) -> Source:
     return source
 
 
-def _with_owners_as_users(source: Source) -> Source:
+def _with_owners_as_users(source: LoadedDataset) -> LoadedDataset:
     pool = source.pool
     unknown = f"user is {OWNER!r} in [data], and data set {source.name} does not say whose its records are"
     require(pool.owner is not None, f"{unknown}: accepted is it with femnist, or a column of csv, npz and hf:")
     return replace(source, pool=replace(pool, user=pool.owner, users=pool.owners))
 
 
-def _with_fewer_per_user(source: Source, most: OptionValue) -> Source:
+def _with_fewer_per_user(source: LoadedDataset, most: OptionValue) -> LoadedDataset:
     """Return a data set with at most a given number of records of every user, the first in the order of the file."""
     unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
     require(source.pool.user is not None, f"{unknown}: name the column of the users with user in [data]")

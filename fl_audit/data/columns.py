@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning, Identifier
+from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, Identifier
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -50,7 +50,7 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 class EncodedColumn:
     """A column as features."""
 
-    use: ColumnUse  # its use
+    use: ColumnReadResult  # its use
     features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
     cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
 
@@ -131,7 +131,7 @@ def encode_column(
     numbers_records = len(ordered) >= ENOUGH_TO_TELL and bool((np.diff(ordered) == 1).all())
     if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop}"
-    use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
+    use = ColumnReadResult(name, ColumnRole.NUMBER, detail, odd=numbers_records or high == low or bool(note))
     return EncodedColumn(use, np.concatenate([scaled, rest]).astype(np.float32), tuple(_bounds(column, name)))
 
 
@@ -157,7 +157,7 @@ def _check_width(width: int, records: int, name: str, file: str) -> None:
     require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}", drop)
 
 
-def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
+def column_lines(columns: Sequence[ColumnReadResult], most: int = 20) -> list[str]:
     """Return the use of each column of a table, one line each; of more than `most`, the unusual ones and a count.
 
     Parameters
@@ -169,18 +169,18 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
     Examples
     --------
-    >>> column_lines([ColumnUse("age", ColumnKind.NUMBER, "20 to 40, scaled to 0 to 1")])
+    >>> column_lines([ColumnReadResult("age", ColumnRole.NUMBER, "20 to 40, scaled to 0 to 1")])
     ['age: number, 20 to 40, scaled to 0 to 1']
     """
     if len(columns) <= most:
         return [str(column) for column in columns]
-    shown = [column for column in columns if column.odd or column.kind in (ColumnKind.LABEL, ColumnKind.OWNER)][:most]
+    shown = [column for column in columns if column.odd or column.kind in (ColumnRole.LABEL, ColumnRole.OWNER)][:most]
     rest = Counter(column.kind for column in columns if column not in shown)
     counted = ", ".join(f"{number} as {kind}" for kind, number in rest.items())
     return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
 
 
-def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
+def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
     """Return the use of a column of labels or owners: the number of classes or owners, and the first few by name.
 
     Parameters
@@ -192,8 +192,8 @@ def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | S
     levels
         The classes or owners, each once.
     """
-    what, most = ("classes", _CLASSES) if kind is ColumnKind.LABEL else ("of them", _EXAMPLES)
-    return ColumnUse(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
+    what, most = ("classes", _CLASSES) if kind is ColumnRole.LABEL else ("of them", _EXAMPLES)
+    return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
 def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
@@ -366,7 +366,7 @@ def _levels(
     detail = alone or f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
-    return EncodedColumn(ColumnUse(name, ColumnKind.LEVELS, detail, odd=bool(alone)), features)
+    return EncodedColumn(ColumnReadResult(name, ColumnRole.LEVELS, detail, odd=bool(alone)), features)
 
 
 TEXT_HINT = "text in [data] names a column of text that a model of text learns from"

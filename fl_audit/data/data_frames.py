@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags
+from fl_audit.array_types import Flags
 from fl_audit.data.columns import (
     TEXT_HINT,
     EncodedColumn,
@@ -24,7 +24,7 @@ from fl_audit.data.columns import (
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 from fl_audit.data.missing_values import words_among_numbers
-from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning, Identifier, Source, side_by_side
+from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, Identifier, LoadedDataset, side_by_side
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.data.texts import EncodedTexts, encode_texts
 from fl_audit.data.warnings import cautions, header_warnings, one_spelling
@@ -86,7 +86,7 @@ def source_of_frames(
     name: str,
     title: str,
     words: Mapping[str, int] | None = None,
-) -> Source:
+) -> LoadedDataset:
     """Return the records of a table, or of two of which the second has the official test records.
 
     `InputError` if a column cannot be used, or a cell is missing or not finite.
@@ -130,8 +130,8 @@ def source_of_frames(
     labels = _label_values(joint[label], label, origin)
     check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
-    users, user_use = _persons(joint, origin, settings.user, ColumnKind.USER)
-    owners, owner_use = _persons(joint, origin, settings.owner, ColumnKind.OWNER)
+    users, user_use = _persons(joint, origin, settings.user, ColumnRole.USER)
+    owners, owner_use = _persons(joint, origin, settings.owner, ColumnRole.OWNER)
     owner_use = user_use | owner_use
     text = settings.of_text
     table = joint if text is None else joint.drop(columns=[text.column])
@@ -157,17 +157,17 @@ def source_of_frames(
     if complete > len(joint):
         description += f"; {complete - len(joint):,} records that repeat another one are left out"
     uses = (
-        described_names(label, ColumnKind.LABEL, np.unique(labels)),
+        described_names(label, ColumnRole.LABEL, np.unique(labels)),
         *owner_use.values(),
         *(column.use for column in encoded),
-        *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
+        *(ColumnReadResult(name, ColumnRole.DROPPED, "as the configuration says") for name in settings.drop),
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded if text is None)
     warned += (caution for column in encoded for caution in column.cautions)
     # Rows that repeat another one are of the same user, of whom other warnings tell.
     repeats = repeats if settings.user is None else 0
     warned += cautions(table, label, features, repeats, [*owner_use, *(one.name for one in found)])
-    source = Source(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
+    source = LoadedDataset(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
     possible = possible_identifiers(table, label, settings.user or settings.owner, found)
     classes_named = tuple(map(str, np.unique(labels)))
     return replace(source, class_names=classes_named, identifiers=found, possible_identifiers=possible)
@@ -181,8 +181,8 @@ def _counted(words: Mapping[str, int]) -> str:
 
 
 def _persons(
-    joint: pd.DataFrame, origin: TableOrigin, name: str | None, kind: ColumnKind
-) -> tuple[Owners, dict[str, ColumnUse]]:
+    joint: pd.DataFrame, origin: TableOrigin, name: str | None, kind: ColumnRole
+) -> tuple[Owners, dict[str, ColumnReadResult]]:
     """Return owner or user of each record that is not for the test, and what their column, if there is one, became."""
     if name is None:
         return UNKNOWN_OWNERS, {}

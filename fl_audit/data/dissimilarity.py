@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
-from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.option_names import Dissimilarity as Dissimilarity
 from fl_audit.data.option_names import Measure as Measure
 from fl_audit.data.records import Records

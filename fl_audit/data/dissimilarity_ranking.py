@@ -10,7 +10,7 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.data import dissimilarity as measures
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, Prepared
 from fl_audit.data.multi_array_records import comparable

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Floats32, Integers
-from fl_audit.data.records import Records, Source, TableColumn
+from fl_audit.array_types import Floats, Floats32, Integers
+from fl_audit.data.records import LoadedDataset, Records, TableColumn
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import NamedInput
 
@@ -165,7 +165,7 @@ class Attribute:
         return _codes(features[:, self.column.places], self.values)
 
 
-def choose_attribute(source: Source, outside: Records, named: str | None = None) -> Attribute:
+def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> Attribute:
     """Return the attribute with a name, or the one that is hardest to guess without a model.
 
     `InputError` if the records are no table, or there is no such column with 2 to 100 values.
@@ -194,7 +194,7 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
     return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
 
 
-def _of_two_values(source: Source) -> list[TableColumn]:
+def _of_two_values(source: LoadedDataset) -> list[TableColumn]:
     features = source.pool.features
     low, high = features.min(axis=0), features.max(axis=0)
     is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
@@ -214,7 +214,7 @@ def _codes(own: Floats32, values: Floats32) -> Integers:
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
-def _values_of(source: Source, column: TableColumn) -> Floats32:
+def _values_of(source: LoadedDataset, column: TableColumn) -> Floats32:
     """Return every value of a column as features, ascending, shape (values, width); refuse too many."""
     values = np.unique(source.pool.features[:, column.places], axis=0)
     accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
@@ -222,7 +222,7 @@ def _values_of(source: Source, column: TableColumn) -> Floats32:
     return values
 
 
-def with_values(records: Records, index: int, source: Source, named: str) -> Records:
+def with_values(records: Records, index: int, source: LoadedDataset, named: str) -> Records:
     """Return records in which one record is repeated with each value of a column, and nothing else is changed.
 
     `InputError` if there is no such column with 2 to 100 values.
@@ -246,7 +246,7 @@ def with_values(records: Records, index: int, source: Source, named: str) -> Rec
     return found
 
 
-def _named_column(source: Source, named: str) -> TableColumn:
+def _named_column(source: LoadedDataset, named: str) -> TableColumn:
     """Return a column of a table by its name, or its number from 0."""
     columns = source.table_columns
     by_name = {one.name: one for one in columns}

@@ -6,7 +6,7 @@ import numpy as np
 
 from fl_audit.data.encoding import build_records, encode_owners
 from fl_audit.data.files import locate_any, read_archive
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import require
 
 FEMNIST_FILE = "femnist_digits_12clients.npz"
@@ -20,7 +20,7 @@ def find_femnist(directory: Path | None) -> Path:
     return locate_any(directory, "femnist", (FEMNIST_FILE,))
 
 
-def load_femnist(directory: Path | None) -> Source:
+def load_femnist(directory: Path | None) -> LoadedDataset:
     """Return FEMNIST digits: images of shape (1, 28, 28) in [0, 1], 10 classes, 5,997 records of 12 owners.
 
     The file has black ink on white paper. It is turned round, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
@@ -41,4 +41,4 @@ def load_femnist(directory: Path | None) -> Source:
     ink = (_HIGHEST_PIXEL - images.astype(np.uint8))[:, np.newaxis].astype(np.float32) / np.float32(_HIGHEST_PIXEL)
     pool = build_records(ink, digits.astype(np.int64), _CLASSES, path, owners)
     description = f"FEMNIST digits, {len(pool):,} images of 28x28, {len(owners.names)} clients, {_CLASSES} classes"
-    return Source("femnist", pool, None, description)
+    return LoadedDataset("femnist", pool, None, description)

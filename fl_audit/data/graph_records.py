@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fl_audit.arrays import Flags, Floats32
+from fl_audit.array_types import Flags, Floats32
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require, require_number
 

@@ -17,7 +17,7 @@ from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.missing_values import without_words, words_gone
-from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy, first_line, require
 
@@ -29,7 +29,7 @@ _PREFIX = "hf:"
 _LONGEST_SEQUENCE = 10_000
 
 
-def load_hub(name: str, options: Mapping[str, Any]) -> Source:
+def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
 
     Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
@@ -126,7 +126,7 @@ def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.
 
 def _of_pictures(
     column: str, parts: "list[tuple[Path, Dataset]]", table: TableSettings, images: ImageSettings
-) -> Source:
+) -> LoadedDataset:
     label = table.label
     for path, data in parts:
         chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
@@ -134,7 +134,7 @@ def _of_pictures(
     path = parts[0][0]
     check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
     codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
-    named = {ColumnKind.OWNER: table.owner, ColumnKind.USER: table.user}
+    named = {ColumnRole.OWNER: table.owner, ColumnRole.USER: table.user}
     told = {
         kind: UNKNOWN_OWNERS
         if name is None
@@ -142,17 +142,17 @@ def _of_pictures(
         for kind, name in named.items()
     }
     features, became = image_features(_opened(parts, column), images)
-    pool = build_records(features[: len(codes)], codes, classes, path, told[ColumnKind.OWNER], told[ColumnKind.USER])
+    pool = build_records(features[: len(codes)], codes, classes, path, told[ColumnRole.OWNER], told[ColumnRole.USER])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
     left_out = [name for name in parts[0][1].column_names if name not in (column, *table.kept)]
     uses = (
-        ColumnUse(column, ColumnKind.IMAGE, became),
-        described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
+        ColumnReadResult(column, ColumnRole.IMAGE, became),
+        described_names(label, ColumnRole.LABEL, np.unique(labels[0])),
         *(described_names(name, kind, told[kind].names) for kind, name in named.items() if name is not None),
-        *(ColumnUse(name, ColumnKind.DROPPED, "beside pictures") for name in left_out),
+        *(ColumnReadResult(name, ColumnRole.DROPPED, "beside pictures") for name in left_out),
     )
     title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"
-    return Source(str(path.parent), pool, test, title, uses)
+    return LoadedDataset(str(path.parent), pool, test, title, uses)
 
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:

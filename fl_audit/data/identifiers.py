@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.data.columns import ENOUGH_TO_TELL
 from fl_audit.data.records import Identifier
 

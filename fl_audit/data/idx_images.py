@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats32, Integers
+from fl_audit.array_types import Floats32, Integers
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_owners
 from fl_audit.data.files import locate, read_bytes, resolve
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import require
 
 # Third byte of an IDX file: type of the values, most significant byte first.
@@ -31,7 +31,7 @@ def find_mnist(directory: Path | None) -> list[Path]:
     return locate(directory, "mnist", *_MNIST_FILES)
 
 
-def load_mnist(directory: Path | None, user: str | None = None) -> Source:
+def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
 
     The four published files, plain or gzipped, lie in the directory or in a folder `mnist` there; `InputError` if one
@@ -51,7 +51,9 @@ def load_mnist(directory: Path | None, user: str | None = None) -> Source:
     writers = UNKNOWN_OWNERS if user is None else _read_writers(directory, digits, labels)
     pool = build_records(_read_images(images), digits, 10, images, UNKNOWN_OWNERS, writers)
     test = build_records(_read_images(test_images), _read_labels(test_labels), 10, test_images)
-    return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
+    return LoadedDataset(
+        "mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes"
+    )
 
 
 def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
@@ -67,7 +69,7 @@ def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Own
     return encode_owners(table[:, _WRITER_COLUMN], f"{path}: column {_WRITER_COLUMN}", "user")
 
 
-def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:
+def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
     """Return images from any IDX files; their labels are used as they are, classes are counted from 0 to the highest.
 
     Parameters
@@ -86,7 +88,9 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:
     classes = max(int(labels.max()) for _, labels in read) + 1
     parts = [build_records(_read_images(images), labels, classes, images) for images, labels in read]
     test = parts[1] if len(parts) > 1 else None
-    return Source("idx", parts[0], test, f"IDX images {pairs[0][0].name}, {len(parts[0]):,} records, {classes} classes")
+    return LoadedDataset(
+        "idx", parts[0], test, f"IDX images {pairs[0][0].name}, {len(parts[0]):,} records, {classes} classes"
+    )
 
 
 def read_idx(path: Path) -> NDArray[np.generic]:

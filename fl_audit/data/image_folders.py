@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from fl_audit.arrays import Floats32
+from fl_audit.array_types import Floats32
 from fl_audit.data.columns import described_names
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.files import resolve
-from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, Remedy, require, require_number
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -88,7 +88,7 @@ def _size(pixels: NDArray[np.uint8]) -> str:
 
 def load_image_folder(
     directory: Path | None, path: str, test_path: str | None = None, settings: ImageSettings | None = None
-) -> Source:
+) -> LoadedDataset:
     """Return the pictures of a folder whose folders are the classes, in the order of their names.
 
     `InputError` if a folder is missing or empty, a picture cannot be read, or pictures differ in size and no size is
@@ -114,10 +114,10 @@ def load_image_folder(
     features, became = image_features(_opened([file for files in found for file in files]), settings)
     pool = build_records(features[: len(codes)], codes, classes, places[0])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, places[-1])
-    pictures = ColumnUse("pictures", ColumnKind.IMAGE, became)
-    uses = (pictures, described_names("folders", ColumnKind.LABEL, np.unique(names[0])))
+    pictures = ColumnReadResult("pictures", ColumnRole.IMAGE, became)
+    uses = (pictures, described_names("folders", ColumnRole.LABEL, np.unique(names[0])))
     title = f"pictures of {places[0].name}, {len(pool):,} records, {classes} classes"
-    return Source("images", pool, test, title, uses)
+    return LoadedDataset("images", pool, test, title, uses)
 
 
 def _pictures(place: Path) -> list[Path]:

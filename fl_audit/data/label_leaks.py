@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.records import DataWarning, some
 from fl_audit.errors import Remedy
 

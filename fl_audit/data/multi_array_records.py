@@ -7,7 +7,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats32, Integers
+from fl_audit.array_types import Floats32, Integers
 from fl_audit.data.graph_records import comparable as comparable_graphs
 from fl_audit.data.option_names import Dissimilarity, Measure
 from fl_audit.data.records import Records

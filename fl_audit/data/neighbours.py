@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
 from fl_audit.data.dissimilarity_ranking import pair_of_rank, ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import comparable

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.option_names import PartitionScheme as PartitionScheme
 from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import InputError, Remedy, require, require_number
 from fl_audit.randomness import Purpose, generator
 
@@ -278,7 +278,7 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
 
 
 def select_records(
-    source: Source, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
+    source: LoadedDataset, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
 ) -> Split:
     """Draw the training set uniformly without replacement from the pool, and the test records.
 

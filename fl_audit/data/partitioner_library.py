@@ -9,7 +9,7 @@ import datasets
 import numpy as np
 from flwr_datasets import partitioner as library
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.option_names import PartitionScheme
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import CraftedRecord
-from fl_audit.arrays import Floats32, Integers
+from fl_audit.array_types import Floats32, Integers
 from fl_audit.errors import InputError, Remedy, as_whole, require, require_number
 from fl_audit.learning.named_inputs import TOKENS, NamedInput, width_of
 
@@ -108,7 +108,7 @@ class Records:
         require(0 <= index < len(self), f"record index is {index}: accepted are 0 to {len(self) - 1}")
 
 
-class ColumnKind(StrEnum):
+class ColumnRole(StrEnum):
     """Use of a column of a table, or of a folder of pictures."""
 
     NUMBER = "number"
@@ -122,11 +122,11 @@ class ColumnKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class ColumnUse:
+class ColumnReadResult:
     """Result of reading one column of a table."""
 
     name: str  # name of the column in the file
-    kind: ColumnKind  # its use
+    kind: ColumnRole  # its use
     detail: str  # details in words for people, such as "20 to 40, scaled to 0 to 1"
     odd: bool = False  # whether a person should see it among hundreds of others
 
@@ -198,14 +198,14 @@ def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class LoadedDataset:
     """A loaded data set before any record is chosen from it; pool and test have one feature shape and equal classes."""
 
     name: str  # name in the catalogue
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
-    columns: tuple[ColumnUse, ...] = ()  # uses of the columns of a table; empty if all are read in one way
+    columns: tuple[ColumnReadResult, ...] = ()  # uses of the columns of a table; empty if all are read in one way
     # Position of each column of a table among the features; empty if every feature is a column without a name, or the
     # records are not rows of a table.
     placed: tuple[TableColumn, ...] = ()

@@ -13,10 +13,10 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.encoding import build_records
 from fl_audit.data.files import locate_any, read_archive, read_tar
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError, require
 
 Features = NDArray[np.uint8]
@@ -49,7 +49,7 @@ PURCHASE100 = BinaryTable("purchase100", "Purchase-100", "dataset_purchase.tgz",
 TEXAS100 = BinaryTable("texas100", "Texas-100", "dataset_texas.tgz", 100, labels_apart=True)
 
 
-def load_binary(directory: Path | None, table: BinaryTable) -> Source:
+def load_binary(directory: Path | None, table: BinaryTable) -> LoadedDataset:
     """Return a table of 0/1 features; labels 1..k become classes 0..k-1. There is no official test split.
 
     Parameters
@@ -65,7 +65,7 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)
     pool = build_records(features, labels, table.classes, path)
     numbers = f"{len(pool):,} records, {features.shape[1]:,} binary features, {table.classes} classes"
-    return Source(table.name, pool, None, f"{table.title}, {numbers}")
+    return LoadedDataset(table.name, pool, None, f"{table.title}, {numbers}")
 
 
 def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:

@@ -16,7 +16,7 @@ from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.files import resolve
 from fl_audit.data.missing_values import words_gone
-from fl_audit.data.records import DataWarning, Source
+from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
@@ -28,7 +28,7 @@ _LONG_CODE = re.compile(r"(?<![\w.])\d{16,}(?![\w.])")  # more digits than a dou
 _ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 
 
-def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
+def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
     """Return the records of a table with a line of names, and the use of each of its columns.
 
     The file is text (CSV), an Excel workbook or a Parquet file.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats32
+from fl_audit.array_types import Floats32
 from fl_audit.data.files import read_text
 from fl_audit.data.multi_array_records import packed
-from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning
+from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import MASK, TOKENS, NamedInput
 from fl_audit.user_modules import import_function
@@ -62,7 +62,7 @@ class EncodedTexts:
 
     features: Floats32  # named arrays in rows, (n, width)
     inputs: tuple[NamedInput, ...]  # the position of each
-    use: ColumnUse  # use of the column
+    use: ColumnReadResult  # use of the column
     cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
 
 
@@ -101,7 +101,7 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 
 def _became(
     pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
-) -> tuple[ColumnUse, tuple[DataWarning, ...]]:
+) -> tuple[ColumnReadResult, tuple[DataWarning, ...]]:
     """Return the use of a column of text, and a warning about it, if any."""
     counts = np.array([len(own) for own in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
@@ -114,7 +114,7 @@ def _became(
     if unknown > _MANY:
         found = f"{place}: {unknown:.0%} of the tokens are in no line of {settings.vocabulary}"
         cautions.append(DataWarning(f"{found}: is it of another language or spelling?"))
-    return ColumnUse(settings.column, ColumnKind.TEXT, detail, odd=bool(cautions)), tuple(cautions)
+    return ColumnReadResult(settings.column, ColumnRole.TEXT, detail, odd=bool(cautions)), tuple(cautions)
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _by_tokenizer(texts: Sequence[str], settings: TextSettings, what: str) -> En
     rows, inputs = packed(arrays, f"tokenizer {name!r}")
     length = next(iter(arrays.values())).shape[1:]
     named = f"{', '.join(arrays)} of {'x'.join(map(str, length)) or 'one number'} by {name}"
-    return EncodedTexts(rows, inputs, ColumnUse(settings.column, ColumnKind.TEXT, named))
+    return EncodedTexts(rows, inputs, ColumnReadResult(settings.column, ColumnRole.TEXT, named))
 
 
 def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]:

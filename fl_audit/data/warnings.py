@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.arrays import Floats, Floats32
+from fl_audit.array_types import Floats, Floats32
 from fl_audit.data.columns import DECIMAL_MARKS, is_number
 from fl_audit.data.label_leaks import tell_tales
 from fl_audit.data.missing_values import USUAL_WORDS, is_usual

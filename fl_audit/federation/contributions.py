@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Flags
-from fl_audit.federation.examples import Examples
+from fl_audit.array_types import Flags
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning import local_training
 from fl_audit.learning.private_training import (
     CanaryRecords,

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from fl_audit.adjacency import CraftedRecord, NeighbourPair
-from fl_audit.arrays import Floats32
+from fl_audit.array_types import Floats32
 from fl_audit.data.records import told_record
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.record_crafting import (
     Candidates,
     CraftedFeatures,

@@ -12,15 +12,15 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme, UsersAcrossClients
 from fl_audit.data.randomizers import LocalRandomizer
 from fl_audit.device import Device
 from fl_audit.errors import require
-from fl_audit.federation.membership import MembershipScheme
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
-from fl_audit.learning.frozen_backbones import CoreWeights
+from fl_audit.federation.target_membership import MembershipScheme
+from fl_audit.learning.frozen_backbones import BackboneWeights
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
@@ -68,7 +68,7 @@ class Federation:
     # The column whose values are the candidates: the differing record has one of them in each trial. None where the
     # candidates are units of D.
     candidate_column: str | None = None
-    weights: CoreWeights | None = None  # file of the model's frozen core, which every party reads; None without one
+    weights: BackboneWeights | None = None  # file of the model's frozen core, which every party reads; None without one
     # Mechanism by which every owner randomises its own records, once, before anything is trained on them; None without
     # one. Its draws are secret, so nobody else can recompute what an owner contributes, and there is no insider.
     local_randomizer: LocalRandomizer | None = None

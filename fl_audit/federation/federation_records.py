@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import stand_in_shard
 from fl_audit.data.partition import Split, partition_records, select_records, user_shards, users_of

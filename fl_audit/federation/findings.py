@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 
 
 class FindingBase(Protocol):

@@ -9,14 +9,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.findings import Findings, Numbers
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.federation.randomised_records import RecordGuaranteeEvents
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
-from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
+from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import (
     LogOddsDistribution,

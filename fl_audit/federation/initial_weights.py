@@ -17,11 +17,11 @@ from torch import Tensor
 
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import require
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.names import InitialWeights as InitialWeights
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.randomness import Purpose, generator

@@ -9,17 +9,17 @@ import numpy as np
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Floats, Floats32, Integers
+from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import with_values
 from fl_audit.data.partition import FEWEST_POPULATION, users_of
 from fl_audit.data.records import Records, with_crafted
-from fl_audit.federation.examples import Examples, model_for
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.federation.public_directions import number_of_directions, orthonormal_directions
+from fl_audit.federation.record_tensors import Examples, model_for
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.frozen_backbones import VggCore, load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
@@ -294,7 +294,7 @@ class LoadedFederation:
         if raw is not None:
             self._raw[client] = raw
 
-    def present(self, client: int, membership: Membership) -> Flags:
+    def present(self, client: int, membership: TargetMembership) -> Flags:
         """Return whether each record of a client's shard is in, (trials, records), by the membership of its targets.
 
         Parameters

@@ -17,7 +17,7 @@ from typing import NamedTuple, assert_never
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.federation.names import InsiderView as InsiderView
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step

@@ -5,9 +5,9 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.multi_array_records import array_of
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.learning.named_inputs import MASK
 from fl_audit.learning.output_checks import ProbeRecords
 
@@ -18,7 +18,7 @@ _ENDS = 8  # number of records taken at each end, by their extreme value, where 
 
 
 @lru_cache(maxsize=2)
-def probe_records(source: Source) -> ProbeRecords:
+def probe_records(source: LoadedDataset) -> ProbeRecords:
     """Return records that show what a data set has: some from first to last, and those with the extreme numbers.
 
     A model that looks numbers up, such as the tokens of a text, is thus asked for the largest that occurs anywhere. The

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Floats32
+from fl_audit.array_types import Floats32
 from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, RandomisedEdges
 from fl_audit.federation.contributions import ClientRandomness
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.loaded_federation import LoadedFederation, RawRecords
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.randomness import Purpose, generator
 

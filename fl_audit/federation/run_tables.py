@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require
 
 TRIAL_COLUMNS = ("trial", "bit", "log_odds", "belief", "won", "test_accuracy")

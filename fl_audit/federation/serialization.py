@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.array_packing import copy_to_tensor
-from fl_audit.arrays import Floats32, Integers
-from fl_audit.federation.examples import Examples
+from fl_audit.array_types import Floats32, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.frozen_backbones import VggCore
 from fl_audit.learning.model_properties import ModelProperties
 from fl_audit.learning.models import ModelSpec

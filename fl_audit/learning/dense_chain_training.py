@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.learning.layers import applied
 from fl_audit.learning.stacked_layers import ParameterLayout
 

@@ -37,7 +37,7 @@ _WANTED = (
 
 
 @dataclass(frozen=True)
-class CoreWeights:
+class BackboneWeights:
     """A file with the weights of a frozen core."""
 
     path: str  # absolute path
@@ -91,7 +91,7 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
     return channels, height // _SHRINKING, width // _SHRINKING
 
 
-def find_weights(model: str, path: str | None) -> CoreWeights | None:
+def find_weights(model: str, path: str | None) -> BackboneWeights | None:
     """Return the weights file of a model's frozen core; None if the model has no frozen core.
 
     Parameters
@@ -112,11 +112,11 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
     if path is None:
         raise InputError(f"model vgg16 needs weights in [model]: {_WANTED}")
     file = Path(path).absolute()
-    return CoreWeights(str(file), _digest(file))
+    return BackboneWeights(str(file), _digest(file))
 
 
 @lru_cache(maxsize=1)
-def load_core(weights: CoreWeights) -> VggCore:
+def load_core(weights: BackboneWeights) -> VggCore:
     """Read a frozen core, of which nothing is run; `InputError` if it is another file by now, or lacks tensors."""
     path, digest = Path(weights.path), weights.digest
     found = _digest(path)

@@ -216,7 +216,7 @@ class StackedLinear(StackedLayer):
         return {"weight": summed} | ({} if self.parameter("bias") is None else {"bias": weighted.sum(1)})
 
 
-class StackedAffine(StackedLayer):
+class StackedNormalisation(StackedLayer):
     """Normalisations of all trials that do not mix examples, with their learned scale and shift."""
 
     def __init__(self, frame: ForwardState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:

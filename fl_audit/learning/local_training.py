@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Integers
+from fl_audit.array_types import Flags, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.learning.dense_chain_training import ChainLayer, chain_updates, fits_one_stretch
 from fl_audit.learning.layers import applied
@@ -102,7 +102,7 @@ def local_updates(
         Start of every trial, float32 (trials, parameters), which is not changed.
     features
         Features of the client's records, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape),
-        then of a type that may take less memory, see `BatchWorkload`.
+        then of a type that may take less memory, see `ClippedSumExamples`.
     labels
         Classes of the client's records, int64 (n,); or those of each trial's own records, (trials, n).
     schedule

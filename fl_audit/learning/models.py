@@ -24,7 +24,7 @@ from fl_audit.learning.model_inputs import read_logits
 from fl_audit.learning.module_checks import check_module, said, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.names import MEAN_EMBEDDING
-from fl_audit.learning.recorded_draws import DecidedOtherwise, DrawRecorder, TensorPlace, compute_again
+from fl_audit.learning.recorded_initialisation import DrawRecorder, ReplayDivergedError, TensorPlace, compute_again
 from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
 from fl_audit.learning.text_models import MeanEmbedding
 from fl_audit.randomness import Purpose, generator
@@ -201,7 +201,7 @@ def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryRes
     try:
         with _drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
             compute_again(recorder.steps, places, lambda name, value: foretold.update({name: _digest(value)}))
-    except DecidedOtherwise:
+    except ReplayDivergedError:
         foretold, is_known = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS))), False
     differing = [name for name in foretold if first.get(name) != foretold[name]]
     constants = [name for name in differing if name not in trained]
@@ -310,7 +310,7 @@ def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Gen
     if known is not None and known.weights is not None:
         return known.weights
     if known is not None and known.draws is not None:
-        with suppress(DecidedOtherwise):
+        with suppress(ReplayDivergedError):
             return _drawn_again(known.module, *known.draws, copy.deepcopy(source))
     module = _drawn(spec, source)
     return ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))

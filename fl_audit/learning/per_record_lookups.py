@@ -17,7 +17,7 @@ _ACCEPTED = (
 _TRIED = 2
 
 
-class SharedLookups:
+class PerRecordEmbeddings:
     """Gives each record a row of its own where a model makes one lookup for all records, such as of positions.
 
     Opacus takes the first axis of a layer's input for the records, so that positions of shape (1, tokens) count as one

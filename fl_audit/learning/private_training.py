@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, sharing_copy, without_hints
-from fl_audit.learning.per_record_lookups import SharedLookups, require_samples
+from fl_audit.learning.per_record_lookups import PerRecordEmbeddings, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
 from fl_audit.privacy.events import batches_per_epoch
@@ -241,7 +241,7 @@ class _Trial:
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
         self._module: nn.Module = sharing_copy(model.template).cpu().requires_grad_(True).train()
         self._parameters = dict(self._module.named_parameters())
-        self._lookups = SharedLookups(self._module, features)
+        self._lookups = PerRecordEmbeddings(self._module, features)
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)
         self._extra: list[Tensor] = []
 

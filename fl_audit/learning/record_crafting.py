@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning import stacked_model
+from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.module_checks import said
-from fl_audit.learning.sampling import PassExamples
 from fl_audit.learning.stacked_model import StackedModel
 
 _STEPS = 150  # of Adam
@@ -161,7 +161,7 @@ def _descend(
                 features = scene.box.rounded(scene.box.low + place * span)
                 # No name holds the gradients, so that their memory is free before the next step asks for as much.
                 wanted, rank = measure(
-                    scene.model.example_gradients(scene.models, PassExamples(features, starts.labels))
+                    scene.model.example_gradients(scene.models, MicrobatchExamples(features, starts.labels))
                 )
                 (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
                 del wanted

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
-from fl_audit.learning.layers import ForwardState, StackedAffine, StackedLayer, StackedLinear
+from fl_audit.learning.layers import ForwardState, StackedLayer, StackedLinear, StackedNormalisation
+from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.module_checks import sharing_copy
-from fl_audit.learning.sampling import PassExamples
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -75,7 +75,7 @@ def _stacked_layer(module: nn.Module, frame: ForwardState, prefix: str) -> Stack
         case nn.Conv2d(padding_mode="zeros") if not isinstance(module.padding, str):
             return StackedConv2d(frame, prefix, module)
         case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
-            return StackedAffine(frame, prefix, module)
+            return StackedNormalisation(frame, prefix, module)
         case _:
             return None
 
@@ -185,7 +185,7 @@ def clipping_weights(
 def backward_sums(
     layout: ParameterLayout,
     models: Tensor,
-    portion: PassExamples,
+    portion: MicrobatchExamples,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each trial.

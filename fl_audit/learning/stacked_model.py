@@ -14,6 +14,7 @@ from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.frozen_prefix import FrozenPrefix, frozen_prefix
 from fl_audit.learning.layers import ForwardState, LayerCall
+from fl_audit.learning.microbatching import ClippedSumExamples, MicrobatchExamples
 from fl_audit.learning.model_faults import explaining, names_of, refusal
 from fl_audit.learning.model_inputs import prepare
 from fl_audit.learning.model_properties import ModelProperties, saved_scalars
@@ -27,7 +28,6 @@ from fl_audit.learning.module_checks import (
     start_from_zeros,
 )
 from fl_audit.learning.output_checks import NO_GRADIENT, ProbeRecords, check_outputs_of
-from fl_audit.learning.sampling import BatchWorkload, PassExamples
 from fl_audit.learning.stacked_layers import (
     ParameterLayout,
     PerThreadState,
@@ -172,7 +172,7 @@ class StackedModel:
             Parameters of the models, float32 (trials, parameters); the result has the same shape.
         features
             Features of the examples, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape), then of
-            a type that may take less memory, see `BatchWorkload`.
+            a type that may take less memory, see `ClippedSumExamples`.
         labels
             Classes of the examples, int64 (n,); or each trial's own, (trials, n).
         clipping_norm
@@ -187,7 +187,7 @@ class StackedModel:
             See `clipping_weights`.
         """
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
-        work = BatchWorkload.of(features, labels, taking_part)
+        work = ClippedSumExamples.of(features, labels, taking_part)
         is_shared = taking_part is None and not work.is_own
         assert batch_trials is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
         total = torch.empty_like(models) if work.width else torch.zeros_like(models)
@@ -217,7 +217,7 @@ class StackedModel:
         labels
             Classes of the examples, int64 (n,).
         """
-        total, work = torch.zeros_like(models), BatchWorkload(features, labels)
+        total, work = torch.zeros_like(models), ClippedSumExamples(features, labels)
         for rows, some in self.passes(len(models), work.width):
             found = self._summed_gradients(models[rows], work.portion(rows, some))
             for name, columns in self.layout.slices().items():
@@ -304,7 +304,7 @@ class StackedModel:
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
-    def _summed_gradients(self, models: Tensor, portion: PassExamples) -> dict[str, Tensor]:
+    def _summed_gradients(self, models: Tensor, portion: MicrobatchExamples) -> dict[str, Tensor]:
         """Return each parameter's gradient (trials, *shape) of the summed loss of a pass."""
         views = self.layout.views(models)
         with self.explaining(views, portion.features):
@@ -338,7 +338,12 @@ class StackedModel:
         return logits
 
     def _clipped_sum_fast(
-        self, models: Tensor, portion: PassExamples, clipping_norm: float | None, total: Tensor, slack: float = 0.0
+        self,
+        models: Tensor,
+        portion: MicrobatchExamples,
+        clipping_norm: float | None,
+        total: Tensor,
+        slack: float = 0.0,
     ) -> None:
         """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
         taped = self.backward(models, portion)
@@ -351,7 +356,7 @@ class StackedModel:
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
 
-    def backward(self, models: Tensor, portion: PassExamples) -> list[tuple[LayerCall, Tensor]]:
+    def backward(self, models: Tensor, portion: MicrobatchExamples) -> list[tuple[LayerCall, Tensor]]:
         """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
 
         For a `fast` model. What the layers give of a call is good until the model runs again in this thread.
@@ -371,7 +376,12 @@ class StackedModel:
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def _clipped_sum_generic(
-        self, models: Tensor, portion: PassExamples, clipping_norm: float | None, total: Tensor, slack: float = 0.0
+        self,
+        models: Tensor,
+        portion: MicrobatchExamples,
+        clipping_norm: float | None,
+        total: Tensor,
+        slack: float = 0.0,
     ) -> None:
         """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
         total.zero_()
@@ -382,7 +392,7 @@ class StackedModel:
             weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted, slack)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
-    def example_gradients(self, models: Tensor, portion: PassExamples) -> Tensor:
+    def example_gradients(self, models: Tensor, portion: MicrobatchExamples) -> Tensor:
         """Return every example's gradient (trials, n, parameters), computed by `torch.func`.
 
         Parameters
@@ -443,7 +453,9 @@ class StackedModel:
         source, flat = _seeded(), self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
         tried = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source) if records is None else records
-        portion = PassExamples(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
+        portion = MicrobatchExamples(
+            tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64)
+        )
         found = list[tuple[Tensor, Tensor]]()
         fast, self.fast = self.fast, False
         for self.prefix in (None, prefix):
@@ -465,7 +477,7 @@ class StackedModel:
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
         features = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source)
-        portion = PassExamples(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
+        portion = MicrobatchExamples(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
         # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
         if is_plain(self.template):
             with suppress(Exception):
@@ -473,7 +485,7 @@ class StackedModel:
                     return True
         if records is not None:
             # Random numbers show little of a model that looks up tokens: all of them would be the token 0.
-            portion = PassExamples(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
+            portion = MicrobatchExamples(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
         expected = torch.empty_like(models)
         try:
             self._clipped_sum_generic(models, portion, 1.0, expected)
@@ -488,12 +500,12 @@ class StackedModel:
         self.activations = max(self.layout.size, held)
         return False
 
-    def _agrees(self, models: Tensor, portion: PassExamples, expected: Tensor) -> bool:
+    def _agrees(self, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
         """Return whether there are stacked layers that give these sums; if so, store the size of an example in them."""
         found = self._stacked_sums(models, portion)
         return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
-    def _agrees_in_double(self, models: Tensor, portion: PassExamples, expected: Tensor) -> bool:
+    def _agrees_in_double(self, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
         """Return whether stacked layers give these sums roughly, and the same sums as `torch.func` in double precision.
 
         A ReLU whose input is 0 but for rounding passes a signal in one way of computing and not in the other, so that
@@ -502,7 +514,7 @@ class StackedModel:
         found = self._stacked_sums(models, portion)
         if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
             return False
-        wide, read = models.double(), PassExamples(portion.features.double(), portion.labels)
+        wide, read = models.double(), MicrobatchExamples(portion.features.double(), portion.labels)
         exact = torch.empty_like(wide)
         try:
             self._clipped_sum_generic(wide, read, 1.0, exact)
@@ -511,7 +523,7 @@ class StackedModel:
         again = self._stacked_sums(wide, read)
         return again is not None and torch.allclose(again, exact, rtol=1e-8, atol=1e-10)
 
-    def _stacked_sums(self, models: Tensor, portion: PassExamples) -> Tensor | None:
+    def _stacked_sums(self, models: Tensor, portion: MicrobatchExamples) -> Tensor | None:
         """Return sums of gradients clipped to norm 1 by stacked layers, and store the size of an example in them.
 
         None if there are no such layers or if they do not run once each.

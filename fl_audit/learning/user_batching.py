@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning.sampling import BatchWorkload, PassExamples
+from fl_audit.learning.microbatching import ClippedSumExamples, MicrobatchExamples
 from fl_audit.learning.stacked_model import StackedModel
 
 _EXACT = 8
@@ -43,14 +43,14 @@ class Bucket(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PassUsers:
+class MicrobatchUsers:
     """The records of a pass, and which of them belong together.
 
     Where all trials work on the same records, users stand in one axis that the trials share; where each trial has drawn
     its own, the places of all trials stand in one row, and a user of two trials counts as two.
     """
 
-    portion: PassExamples
+    portion: MicrobatchExamples
     users: Tensor  # user of each record, int64 (n,), or (trials, n) with -1 for places that only fill up a row
     trials: int  # number of trials
 
@@ -136,7 +136,7 @@ def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
 class UserBlock:
     """Records of whole users that a pass may hold."""
 
-    work: BatchWorkload
+    work: ClippedSumExamples
     users: Tensor  # user of each, int64 (n,)
 
     def trials_per_pass(self, model: StackedModel) -> int:
@@ -158,7 +158,7 @@ class UserBlock:
         for first in range(0, trials, width):
             yield slice(first, min(trials, first + width))
 
-    def users_of(self, rows: slice, trials: int) -> PassUsers:
+    def users_of(self, rows: slice, trials: int) -> MicrobatchUsers:
         """Return the users of one pass.
 
         Parameters
@@ -172,7 +172,7 @@ class UserBlock:
         if self.work.chosen is not None:
             assert portion.counted is not None, "what fills up a row does not count"
             users = torch.where(portion.counted > 0, users[self.work.chosen[rows]], -1)
-        return PassUsers(portion, users, trials)
+        return MicrobatchUsers(portion, users, trials)
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class UserRecords:
             last = first + max(1, int(torch.searchsorted(most, limit, right=True)))
             some = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
             part = None if self.taking_part is None else self.taking_part[:, some]
-            work = BatchWorkload.of(self.features[some], self.labels[some], part)
+            work = ClippedSumExamples.of(self.features[some], self.labels[some], part)
             if work.width:
                 yield UserBlock(work, self.users[some])
             first = last

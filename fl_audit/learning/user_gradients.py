@@ -17,10 +17,10 @@ from torch import Tensor
 
 from fl_audit.learning import stacked_model
 from fl_audit.learning.convolutions import StackedConv2d
-from fl_audit.learning.layers import LayerCall, StackedAffine, StackedLinear, weigh
+from fl_audit.learning.layers import LayerCall, StackedLinear, StackedNormalisation, weigh
 from fl_audit.learning.record_gradients import RecordGradientSummary
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import Bucket, PassUsers, UserRecords
+from fl_audit.learning.user_batching import Bucket, MicrobatchUsers, UserRecords
 
 _WIDENED = 2**17
 """Scalars that are widened to float64 at once, so that they stay in cache."""
@@ -155,7 +155,9 @@ class _Squares(NamedTuple):
     sums: dict[str, Tensor] | None  # the summed gradients of each parameter (axis, users, ...), where they were formed
 
 
-def _fast_sum(model: StackedModel, models: Tensor, users: PassUsers, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+def _fast_sum(
+    model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Return the clipped sums of a pass and the bits, by stacked layers."""
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
@@ -188,7 +190,9 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
     return (limit / lengths).clamp_(max=1.0).float(), within
 
 
-def _clipped(users: PassUsers, squares: Tensor, norm: Tensor | None, counted: Tensor | None) -> tuple[Tensor, Tensor]:
+def _clipped(
+    users: MicrobatchUsers, squares: Tensor, norm: Tensor | None, counted: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Return the weight of each record (trials, n), and the centred bits of the users (trials,)."""
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
@@ -210,10 +214,10 @@ def _kept(visit: LayerCall, signal: Tensor) -> object:
     return layer.squared_norms(visit, signal)[1]
 
 
-def _of_layer(users: PassUsers, visit: LayerCall, signal: Tensor) -> _Squares:
+def _of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> _Squares:
     """Return the squared norms of all users' summed gradients in one layer."""
     layer, counted = visit.layer, users.portion.counted
-    if isinstance(layer, StackedAffine):
+    if isinstance(layer, StackedNormalisation):
         gradients = layer.squared_norms(visit, signal)[1]
         assert isinstance(gradients, dict)
         return _of_sums(users, gradients)
@@ -232,14 +236,14 @@ def _of_layer(users: PassUsers, visit: LayerCall, signal: Tensor) -> _Squares:
     return _Squares(squares, None)
 
 
-def _is_gram_cheap(users: PassUsers, visit: LayerCall, signal: Tensor) -> bool:
+def _is_gram_cheap(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> bool:
     """Return whether Gram matrices of all places of a user cost less than the gradients of its records."""
     outs, *ins = visit.layer.required("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
 
 
-def _of_sums(users: PassUsers, gradients: dict[str, Tensor]) -> _Squares:
+def _of_sums(users: MicrobatchUsers, gradients: dict[str, Tensor]) -> _Squares:
     """Return the squared norms of users' sums of gradients of records, (trials, n, ...), and the sums."""
     counted, sums = users.portion.counted, {}
     for name, own in gradients.items():
@@ -302,7 +306,7 @@ def _gram(values: Tensor) -> Tensor:
     return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
-def _formed_users(model: StackedModel, models: Tensor, users: PassUsers) -> Tensor:
+def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -> Tensor:
     """Return the summed gradients of all users, formed record by record, float32 (axis, users, parameters)."""
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
@@ -319,7 +323,9 @@ def _formed_users(model: StackedModel, models: Tensor, users: PassUsers) -> Tens
     return total
 
 
-def _formed_sum(model: StackedModel, models: Tensor, users: PassUsers, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+def _formed_sum(
+    model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Return the clipped sums of a pass and the bits, from gradients that are formed."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
@@ -333,7 +339,7 @@ def _formed_sum(model: StackedModel, models: Tensor, users: PassUsers, norm: Ten
 
 
 def _fast_summary(
-    model: StackedModel, models: Tensor, users: PassUsers, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return squared norms, float64, and products, float32, of all users (trials, users), by stacked layers."""
     taped = model.backward(models, users.portion)
@@ -347,7 +353,7 @@ def _fast_summary(
 
 
 def _formed_summary(
-    model: StackedModel, models: Tensor, users: PassUsers, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the same from gradients that are formed."""
     formed = _formed_users(model, models, users)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fl_audit.local_training.composition import ComposedPrivacy, composed
-from fl_audit.local_training.sensitivity import RecordReplay
+from fl_audit.local_training.leave_one_out_replay import LeaveOneOutEffect
 from fl_audit.local_training.training_facts import NamedEpsilon, RecordedTraining, Sampling
 
 
@@ -17,7 +17,7 @@ class Evidence:
     trainings: tuple[RecordedTraining, ...]  # of all clients and rounds that were run
     rounds: int  # rounds of the whole training
     repeated: tuple[RecordedTraining, ...] = ()  # one round that was run twice from the same start; empty if none was
-    replays: tuple[RecordReplay, ...] = ()
+    replays: tuple[LeaveOneOutEffect, ...] = ()
     values: tuple[RecordedTraining, ...] = ()  # a training, and the same with other labels; empty if it was not run
     delta: float | None = None  # delta of the claim; None takes that of the answers
     epsilon: float | None = None  # epsilon that is claimed over all rounds; None takes the answers

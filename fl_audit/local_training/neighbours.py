@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 
 _CRAFTED = 100.0  # times the values of a real record
 _LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
@@ -158,8 +158,9 @@ def length_of(dataset: Any) -> int:
 
 def _is_of_arrays(dataset: object) -> bool:
     """Return whether a tuple or list holds arrays, such as features and labels, and not the records themselves."""
-    is_list = isinstance(dataset, (tuple, list)) and len(dataset) > 1
-    return is_list and all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
+    if not isinstance(dataset, (tuple, list)) or len(dataset) < 2:
+        return False
+    return all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
 
 
 def _put(parts: Sequence[Any], index: int, item: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from fl_audit.local_training.opacus_introspection import (
     sampling_of,
 )
 from fl_audit.local_training.replay import (
-    FollowedTraining,
+    ReplayedTraining,
     ReplayEnd,
     TrainingTrack,
     are_same_states,
@@ -69,7 +69,7 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        followed: FollowedTraining | None = None,
+        followed: ReplayedTraining | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
     ) -> None:

@@ -31,7 +31,7 @@ class TrainingTrack:
 
 
 @dataclass(frozen=True)
-class FollowedTraining:
+class ReplayedTraining:
     """An earlier training that a replay follows."""
 
     track: TrainingTrack

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 
 History = tuple[tuple[float, float, int], ...]
 """History of an Opacus accountant: noise multiplier, sampling rate and number of steps, as often as these change."""

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.local_training.neighbours import is_sized, length_of, with_other_labels
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay import ReplayEnd, random_states, set_random_states
-from fl_audit.local_training.sensitivity import Edit, replays
 from fl_audit.local_training.training_facts import RecordedTraining
 
 

@@ -13,7 +13,7 @@ import torch
 from scipy.special import ndtri_exp
 from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require_number
 from fl_audit.learning.stacked_layers import cached_rows
 

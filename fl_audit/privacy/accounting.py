@@ -17,7 +17,7 @@ from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, require_delta, require_epsilon, require_mu
 from fl_audit.privacy.identifiability_bounds import (
-    Sensitivities,
+    SensitivityAdaptivity,
     gaussian_advantage,
     gaussian_log_odds_bound,
     require_prior,
@@ -40,9 +40,9 @@ class PrivacyProfile:
 
     Epsilon, delta, advantage and trade-off hold for releases that are chosen adaptively, as long as the sensitivities
     are never larger than the events say, and for every coarser view of them. So do beliefs under
-    `Sensitivities.ADAPTIVE`. Beliefs under `Sensitivities.FIXED` are those of an insider who sees the releases
-    themselves, with sensitivities as large as the events say. Raises `InputError` if there is no event or the prior is
-    out of its range.
+    `SensitivityAdaptivity.ADAPTIVE`. Beliefs under `SensitivityAdaptivity.FIXED` are those of an insider who sees
+    the releases themselves, with sensitivities as large as the events say. Raises `InputError` if there is no event
+    or the prior is out of its range.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class PrivacyProfile:
     >>> profile = PrivacyProfile((release,), Adjacency.ADD_REMOVE_RECORD)
     >>> round(profile.epsilon(0.001), 3), round(profile.advantage(), 3)
     (1.517, 0.217)
-    >>> [round(profile.belief_at(0.001, sensitivities), 3) for sensitivities in Sensitivities]
+    >>> [round(profile.belief_at(0.001, sensitivities), 3) for sensitivities in SensitivityAdaptivity]
     [0.864, 0.88]
     """
 
@@ -100,7 +100,7 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
-    def belief_at(self, delta: float, sensitivities: Sensitivities) -> float:
+    def belief_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
         """Return the belief in the true data set that the insider exceeds with probability at most delta.
 
         Parameters
@@ -116,7 +116,7 @@ class PrivacyProfile:
             log_odds = gaussian_log_odds_bound(mu, delta, sensitivities)
         else:
             curves = self._curves
-            if sensitivities is Sensitivities.FIXED and curves.size <= _CHEAP:
+            if sensitivities is SensitivityAdaptivity.FIXED and curves.size <= _CHEAP:
                 curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
             log_odds = curves._log_odds_at(delta, sensitivities)
         return float(expit(float(logit(self.prior)) + log_odds))

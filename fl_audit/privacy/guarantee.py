@@ -15,7 +15,7 @@ from fl_audit.notebook import html_table
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_epsilon
-from fl_audit.privacy.identifiability_bounds import Sensitivities, gaussian_advantage, rho_alpha, rho_beta
+from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_advantage, rho_alpha, rho_beta
 from fl_audit.privacy.reconstruction import reconstruction_bound
 
 _LARGEST_EXPONENT = 709.0  # above it the exponential is no float64
@@ -67,7 +67,7 @@ class Guarantee:
 
         See `reconstruction.reconstruction_bound`; None where noise follows one pair and protects no other record.
         """
-        if self.claim.sensitivities is Sensitivities.FIXED:
+        if self.claim.sensitivities is SensitivityAdaptivity.FIXED:
             return None
         return max(reconstruction_bound(claim, chance) for claim in (self.claim, *self.others))
 
@@ -179,7 +179,7 @@ def derive_guarantee(claim: Claim) -> Guarantee:
         epsilon=epsilon,
         mu=claim.full_participation_mu,
         belief_bound=_belief_bound(claim, epsilon, claim.sensitivities),
-        belief_bound_fixed=_belief_bound(claim, epsilon, Sensitivities.FIXED),
+        belief_bound_fixed=_belief_bound(claim, epsilon, SensitivityAdaptivity.FIXED),
         rho_alpha=rho_alpha(epsilon, claim.delta) if claim.accountant is Accountant.RDP_CLASSIC else None,
         advantage_bound_exact=profile.advantage(),
     )
@@ -197,7 +197,7 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     return replace(max(each, key=lambda one: one.epsilon), others=tuple(claims), **largest)
 
 
-def _belief_bound(claim: Claim, epsilon: float, sensitivities: Sensitivities) -> float:
+def _belief_bound(claim: Claim, epsilon: float, sensitivities: SensitivityAdaptivity) -> float:
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
             return rho_beta(epsilon, claim.prior)

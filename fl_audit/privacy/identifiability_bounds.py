@@ -24,7 +24,7 @@ from scipy.special import bdtrc, erf, erfinv, expit, log_ndtr, logit, ndtri, ndt
 
 from fl_audit.errors import in_percent, require, require_number
 from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu, require_whole
-from fl_audit.privacy.names import Sensitivities as Sensitivities
+from fl_audit.privacy.names import SensitivityAdaptivity as SensitivityAdaptivity
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -229,7 +229,7 @@ def response_advantage(epsilon: float, differing: int) -> float:
     return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))
 
 
-def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivities) -> float:
+def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity) -> float:
     """Return the log-odds of the true data set that the insider exceeds with probability at most delta.
 
     FIXED: mu^2/2 + mu Phi^-1(1 - delta), which is passed with probability exactly delta. ADAPTIVE:
@@ -247,24 +247,24 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
 
     Examples
     --------
-    >>> round(gaussian_log_odds_bound(0.5504, 0.001, Sensitivities.FIXED), 3)
+    >>> round(gaussian_log_odds_bound(0.5504, 0.001, SensitivityAdaptivity.FIXED), 3)
     1.852
-    >>> round(gaussian_log_odds_bound(0.5504, 0.001, Sensitivities.ADAPTIVE), 3)
+    >>> round(gaussian_log_odds_bound(0.5504, 0.001, SensitivityAdaptivity.ADAPTIVE), 3)
     1.995
     """
     require_mu(mu)
     require_delta(delta)
     quantile = -float(ndtri(delta))
     match sensitivities:
-        case Sensitivities.FIXED:
+        case SensitivityAdaptivity.FIXED:
             return mu * mu / 2 + mu * quantile
-        case Sensitivities.ADAPTIVE:
+        case SensitivityAdaptivity.ADAPTIVE:
             return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
         case _:
             assert_never(sensitivities)
 
 
-def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:
+def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
     """Return the belief in the true data set that the insider exceeds with probability at most delta.
 
     It is the sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
@@ -284,7 +284,7 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
 
 
-def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:
+def mu_from_belief(belief: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
     """Return the largest mu whose `gaussian_belief_bound` is at most the belief.
 
     With l = logit(belief) - logit(prior): FIXED is the positive root of mu^2/2 + mu Phi^-1(1 - delta) = l; ADAPTIVE is
@@ -304,19 +304,19 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
 
     Examples
     --------
-    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, Sensitivities.FIXED), 3)
+    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, SensitivityAdaptivity.FIXED), 3)
     8.506
-    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, Sensitivities.ADAPTIVE), 3)
+    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, SensitivityAdaptivity.ADAPTIVE), 3)
     9.097
     """
     require_delta(delta)
     log_odds = epsilon_from_belief(belief, prior)
     quantile = -float(ndtri(delta))
     match sensitivities:
-        case Sensitivities.FIXED:
+        case SensitivityAdaptivity.FIXED:
             root = math.hypot(quantile, math.sqrt(2 * log_odds))
             return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
-        case Sensitivities.ADAPTIVE:
+        case SensitivityAdaptivity.ADAPTIVE:
             return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
         case _:
             assert_never(sensitivities)

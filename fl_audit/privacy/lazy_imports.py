@@ -11,7 +11,7 @@ PLACES = (
     "fl_audit.privacy.events",
     "fl_audit.privacy.gaussian",
     "fl_audit.privacy.guarantee",
-    "fl_audit.privacy.matrices",
+    "fl_audit.privacy.strategy_matrices",
     "fl_audit.privacy.targets",
 )
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fl_audit.privacy import events as events
     from fl_audit.privacy import gaussian as gaussian
     from fl_audit.privacy import guarantee as guarantee
-    from fl_audit.privacy import matrices as matrices
+    from fl_audit.privacy import strategy_matrices as strategy_matrices
     from fl_audit.privacy import targets as targets
 else:
     __getattr__ = lazy_modules(__name__, PLACES)

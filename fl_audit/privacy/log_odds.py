@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtr, ndtri
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import PrivacyProfile

@@ -19,7 +19,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import expit, ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,

@@ -21,7 +21,7 @@ class Accountant(StrEnum):
     GDP = "gdp"
 
 
-class Sensitivities(StrEnum):
+class SensitivityAdaptivity(StrEnum):
     """The party that chooses the sensitivity of a unit in a round.
 
     FIXED: every round has the same signal-to-noise ratio whatever was released before, as under noise that is scaled
@@ -44,8 +44,8 @@ class NoiseScaling(StrEnum):
     GLOBAL = "global"
 
 
-class StrategyKind(StrEnum):
-    """Strategy matrix that correlates noise over rounds; `fl_audit.privacy.matrices` has the matrices."""
+class StrategyMatrixKind(StrEnum):
+    """Strategy matrix that correlates noise over rounds; `fl_audit.privacy.strategy_matrices` has the matrices."""
 
     TREE = "tree"
     BANDED = "banded"

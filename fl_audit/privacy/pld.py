@@ -24,11 +24,11 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.identifiability_bounds import Sensitivities, gaussian_log_odds_bound
+from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_log_odds_bound
 from fl_audit.privacy.loss_distributions import LossDistribution, LossGrid, _loss_distributions
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
@@ -132,9 +132,9 @@ class LossCurves:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
-    def _log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
+    def _log_odds_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
         """Return log-odds of the truth that are exceeded with probability at most delta."""
-        return self.quantile(delta) if sensitivities is Sensitivities.FIXED else self.composed_quantile(delta)
+        return self.quantile(delta) if sensitivities is SensitivityAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
         """Return a loss, never too small, that is exceeded with at most the probability if all loss distributions are
@@ -280,7 +280,7 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
     """
 
     def unsampled(probability: float, mu: float) -> float:
-        return gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE)
+        return gaussian_log_odds_bound(mu, probability, SensitivityAdaptivity.ADAPTIVE)
 
     return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, unsampled)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, exact_gaussian_mu
 from fl_audit.privacy.gaussian import require_delta, require_epsilon

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.released_model.epsilon_star import checked_pair, require_cut, require_star_delta
 from fl_audit.released_model.methods import EMPIRICAL_CUT

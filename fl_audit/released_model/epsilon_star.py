@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 

@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores
 from fl_audit.released_model.methods import PARAMETRIC_CUT
 

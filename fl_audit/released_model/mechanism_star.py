@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model.methods import PARAMETRIC_CUT

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require_number
 from fl_audit.released_model.epsilon_star import require_cut, require_star_delta
 from fl_audit.released_model.normal_mixture import NormalMixture
@@ -32,7 +32,7 @@ _FAR = 38.0  # number of standard deviations up to which an unbounded range is s
 
 
 @dataclass(frozen=True)
-class CertifiedStar:
+class CertifiedEpsilonStar:
     """The computed Epsilon*, and its largest distance below the truth."""
 
     epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
@@ -43,7 +43,7 @@ class CertifiedStar:
 
 def epsilon_star_mixtures(
     members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
-) -> CertifiedStar:
+) -> CertifiedEpsilonStar:
     """Return Epsilon* of two mixtures of normals: the supremum over all thresholds.
 
     The `gap` of the result exceeds the tolerance only if a million intervals were not enough.
@@ -78,17 +78,17 @@ def epsilon_star_mixtures(
         table[:, np.lexsort(table)] for table in tables
     )  # components in one order, to compare both distributions
     if np.array_equal(own, others):
-        return CertifiedStar(0.0, 0.0)
+        return CertifiedEpsilonStar(0.0, 0.0)
     limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
     if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):
-        return CertifiedStar(math.inf, 0.0)
+        return CertifiedEpsilonStar(math.inf, 0.0)
     best, gap = 0.0, tolerance
     mirrored = (-limits[1], -limits[0])
     for one, other in ((members, population), (population, members)):
         for p, q, range_ in ((one, other, limits), (one.mirrored(), other.mirrored(), mirrored)):
             value, bound = _tail_supremum(p, q, delta, range_, best, tolerance)
             best, gap = value, max(tolerance, gap - (value - best), bound - value)
-    return CertifiedStar(best, gap)
+    return CertifiedEpsilonStar(best, gap)
 
 
 def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:

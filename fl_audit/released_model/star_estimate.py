@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats, in_one_axis
+from fl_audit.array_types import Floats, in_one_axis
 from fl_audit.errors import choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model import normal_mixture as mixtures
 from fl_audit.released_model.empirical_star import LossAttacks, epsilon_star_of_counts, loss_attacks, threshold_counts
 from fl_audit.released_model.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
-from fl_audit.released_model.minimum_losses import FEWEST, value_by_chance
+from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.released_model.star_intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.rounding import interval_text

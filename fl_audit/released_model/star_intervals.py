@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
 from fl_audit.released_model.epsilon_star import checked_pair, epsilon_star_gaussian, require_cut, require_star_delta

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.notebook import Markup, exactly_html

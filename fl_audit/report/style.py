@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.federation.run_tables import quantiles_by_round
 
 WIDTH = 7.6

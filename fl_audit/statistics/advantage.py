@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import binom
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.root_finding import last_true
 

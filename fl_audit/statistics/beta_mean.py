@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from scipy.special import betainc, betaincinv
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.root_finding import falling_root
 
 _PANELS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0)

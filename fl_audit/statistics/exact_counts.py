@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, gammaln
 from scipy.stats import binom
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 
 _REACH = 20  # standard deviations of a number on either side of its mean for which its distribution is worked out
 _LEAST = 1e-12  # below it the rounding of a Fourier transform is larger than a tail

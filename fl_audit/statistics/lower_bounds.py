@@ -17,14 +17,14 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from fl_audit.arrays import Floats, finite, in_one_axis
+from fl_audit.array_types import Floats, finite, in_one_axis
 from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.score_split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
-from fl_audit.statistics.thresholds import Counts, bound_of, chosen_rule
+from fl_audit.statistics.threshold_bounds import Counts, bound_of, chosen_rule
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95

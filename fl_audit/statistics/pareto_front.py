@@ -8,7 +8,7 @@ between two strategies at random with fixed probabilities reaches every point be
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.errors import require
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from scipy.special import betainc, betaincinv
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.statistics.intervals import Estimate
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 
 _SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
 _FEW_TABLES = 16.0  # binary logarithm of the number of tables below which one split of each is too few to average over

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import require_mu
 from fl_audit.root_finding import falling_root

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family

@@ -7,7 +7,7 @@ Whatever adaptivity chose Delta_i, given the past the release is normal, so with
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
 
 SMALLEST_SIGNAL = 1e-9

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family

@@ -32,10 +32,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
-from fl_audit.verdict.residuals import STRIDES, Residuals, stride_step
+from fl_audit.verdict.noise_statistics import STRIDES, NoiseStatistics, stride_step
 
 SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
 RUN = 32  # length of the run of neighbours with which the sample begins
@@ -61,7 +61,7 @@ class NoiseMeasurer:
     # Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
     with_neither: bool = False
 
-    def measure(self, seen: HypothesisComparison, sigma: Tensor, distance: Tensor) -> Residuals:
+    def measure(self, seen: HypothesisComparison, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
         """Return the residuals of one round in some trials.
 
         Parameters
@@ -107,10 +107,10 @@ class NoiseMeasurer:
             "sample": torch.stack([noise / width for noise in by_place], dim=1),
         }
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
-        return Residuals(self.layout.names, places, self.layout.size, **arrays)
+        return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: HypothesisComparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `Residuals.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
+        """Return `NoiseStatistics.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
         # Three products over all parameters give the others: <e, f(D) - f(D')> and the length of that are known.
         towards = _dot(seen.residual, seen.present)
         squares = [_dot(part, part) for part in (seen.present, seen.absent)]

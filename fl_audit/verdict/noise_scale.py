@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gammaincinv, stdtr
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.residuals import stride_names, stride_sizes
+from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
 _UNEVEN = 0.01  # probability with which trials of honest noise are taken for trials of different noise

@@ -17,10 +17,10 @@ import numpy as np
 from scipy.fft import rfft
 from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.verdict import multiple_testing
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.residuals import LOW_BITS_KINDS
+from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family

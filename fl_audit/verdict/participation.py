@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.privacy.claim import Claim
 from fl_audit.statistics.exact_counts import RepeatedBinomials

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.verdict.innovations import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestNotApplicableError, TestResult, only_if
-from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.revealed_values import RevealedValues
 
 MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some trials are
@@ -47,7 +47,7 @@ class NoiseMeasurements:
     sigma: Floats  # the standard deviation of the noise that the claim states, float64 (trials, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
     # Measurements of the noise, (trials, rounds), opened: with the true side alone. None where there are none.
-    residuals: Residuals | None = None
+    residuals: NoiseStatistics | None = None
     # The noise along the record's direction as normal scores under the true hypothesis, float64 (trials, rounds), NaN
     # without information; None where it follows from the increments, which are Gaussian there.
     scores: Floats | None = None
@@ -161,7 +161,7 @@ class NoiseMeasurements:
         return found
 
     @property
-    def noise(self) -> Residuals:
+    def noise(self) -> NoiseStatistics:
         """The measurements of the noise; raises `TestNotApplicableError` where there are none."""
         if self.residuals is None:
             raise TestNotApplicableError(NotTestedReason.NOT_MEASURED)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from scipy.special import betainc, chdtr, fdtr, fdtrc, ndtri, stdtr
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.statistics.exact_counts import table_p
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_copies import _cosine_at

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtr, chdtrc, fdtrc, stdtr
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc, ndtr, ndtri, stdtrit
 
-from fl_audit.arrays import Floats, finite
+from fl_audit.array_types import Floats, finite
 from fl_audit.root_finding import smallest_number
 from fl_audit.statistics.shift_bound import noncentrality_at
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, TestName

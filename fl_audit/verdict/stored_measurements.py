@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.noises.base import NoiseOrigin
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
-from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.revealed_values import OPENED_COLUMNS, RevealedValues, last_bits_of, samples_of, shares_of
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
@@ -26,7 +26,7 @@ def measured_in(run: FinishedRun) -> NoiseMeasurements:
 
 def _measured(run: FinishedRun) -> NoiseMeasurements:
     table, facts = run.tables.residuals, run.facts
-    residuals = None if table is None else Residuals.of_table(table)
+    residuals = None if table is None else NoiseStatistics.of_table(table)
     return NoiseMeasurements(
         members=run.bits,
         increments=run.increments,
@@ -111,7 +111,7 @@ def _opened_rounds(federation: Federation) -> Flags | None:
     return np.array([turn is not None and np.array_equal(turn, first) for turn in turns])
 
 
-def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
+def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
     """Return the noise along the target, (trials, rounds), or the run's scores where secrets do not change them.
 
     Where the target's participation is secret, the opened samples tell whether it took part, so that only the noise is

@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.noise_magnitude_dependence import magnitude_scores
-from fl_audit.verdict.residuals import LOW_BITS_KINDS, stride_names, stride_sizes
+from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 Features = dict[str, Floats]  # numbers of every trial, (trials,), by what they are

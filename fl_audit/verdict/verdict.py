@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod

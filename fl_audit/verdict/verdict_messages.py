@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.report.formatting import UnitWords, capital, number_text, one_in, percent, times
 from fl_audit.verdict.multiple_testing import OF_NOISE, NotTestedReason, TestName, TestResult, leading_first
 from fl_audit.verdict.remedies import BLIND, CLIPPED, LESS, NEIGHBOURS, NORMAL, PRECISE, REUSE, SCALE

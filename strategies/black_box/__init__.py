@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fl_audit.strategies.black_box.audited_system import AuditedSystem as AuditedSystem
     from fl_audit.strategies.black_box.audited_system import Local as Local
     from fl_audit.strategies.black_box.audited_system import LocalReply as LocalReply
+    from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics as AbsentTargetMetrics
     from fl_audit.strategies.black_box.message_tags import Observer as Observer
-    from fl_audit.strategies.black_box.message_tags import Replies as Replies
-    from fl_audit.strategies.black_box.message_tags import ReportedNumbers as ReportedNumbers
+    from fl_audit.strategies.black_box.message_tags import UpdateFormat as UpdateFormat
     from fl_audit.strategies.black_box.scenarios import KINDS as KINDS
     from fl_audit.strategies.black_box.scenarios import Scenario as Scenario
 
@@ -28,7 +28,7 @@ _NAMES = {
     "fl_audit.strategies.black_box.audit_config": ("Contribution",),
     "fl_audit.strategies.black_box.audit": ("Audit",),
     "fl_audit.strategies.black_box.scenarios": ("KINDS", "Scenario"),
-    "fl_audit.strategies.black_box.message_tags": ("ReportedNumbers", "Observer", "Replies"),
+    "fl_audit.strategies.black_box.message_tags": ("AbsentTargetMetrics", "Observer", "UpdateFormat"),
     "fl_audit.strategies.black_box.audited_system": ("Local", "LocalReply", "AuditedSystem"),
 }
 

@@ -8,9 +8,9 @@ from flwr.app import Array, ArrayRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import pack, unpack
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.message_tags import Replies, TargetAction
+from fl_audit.strategies.black_box.message_tags import TargetAction, UpdateFormat
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -76,7 +76,7 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
     return exact or next((arrays for arrays in candidates if set(arrays) >= names), None)
 
 
-def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
+def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
     """Return the reply that a client would give had it learned nothing.
 
     Parameters
@@ -88,7 +88,7 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
     replies
         The meaning of the tensors of replies, such as models or updates.
     """
-    if received is None or replies is Replies.UPDATES:
+    if received is None or replies is UpdateFormat.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
     # A client may answer in another precision than it was asked in, and what is no vector in another shape.
     return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}

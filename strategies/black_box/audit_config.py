@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.errors import InputError, as_path, choice, require, require_number, require_switch
-from fl_audit.strategies.black_box.message_tags import Observer, Replies, ReportedNumbers, TargetAction
+from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, UpdateFormat
 
 if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
     from flwr.serverapp.strategy import Strategy
@@ -51,8 +51,8 @@ class AuditConfig:
     # wrappers that clip on the server, else with WHOLE where the model has whole numbers or booleans beside others, and
     # all others play the one that told more.
     contribution: Contribution | None = None
-    numbers: ReportedNumbers = ReportedNumbers.KEPT  # whether the claim covers the numbers that clients report
-    replies: Replies = Replies.MODELS  # meaning of the arrays in replies
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # whether the claim covers the numbers that clients report
+    replies: UpdateFormat = UpdateFormat.MODELS  # meaning of the arrays in replies
     # The observer: another client, who sees releases, or the server, who sees the reply of the target's client.
     observer: Observer = Observer.CLIENT
     # Whether the claim covers an observer who knows what all others sent, whoever adds the noise. If not, more trials
@@ -80,7 +80,7 @@ class AuditConfig:
             require_number("trials_per_run is", self.trials_per_run, "whole numbers from 1, or None")
         require_number("target is", self.target, "whole numbers from 0")
         require_switch("knows_others", self.knows_others)
-        for name, kinds in (("numbers", ReportedNumbers), ("replies", Replies), ("observer", Observer)):
+        for name, kinds in (("numbers", AbsentTargetMetrics), ("replies", UpdateFormat), ("observer", Observer)):
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
             object.__setattr__(self, "contribution", choice(Contribution, "contribution", self.contribution))

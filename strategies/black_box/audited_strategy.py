@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim_audit import UncoveredReason
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.errors import InputError, in_a_line, require
@@ -26,12 +26,12 @@ from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
 from fl_audit.strategies.black_box.audited_system import StrategyStart, seed_generators, spared_generators, start_of
 from fl_audit.strategies.black_box.findings import finish
 from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
-from fl_audit.strategies.black_box.message_tags import Observer, ReportedNumbers, TargetAction, TrialTag
+from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.metrics import plain_numbers
-from fl_audit.strategies.black_box.recorder import PartitionRecorder, RecordingSetup, TrialRecorder, played
+from fl_audit.strategies.black_box.recorder import PartitionRecorder, TrialRecorder, TrialSettings, played
 from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaign
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
-from fl_audit.strategies.grids import MessageRecorder, RecordedGrid
+from fl_audit.strategies.flower_grids import MessageRecorder, RecordedGrid
 
 _TOLD_EVERY = 5.0  # seconds between two lines of progress
 
@@ -242,7 +242,7 @@ class TrialRunner:
             there = found if found is not None and found.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
-        scene = RecordingSetup(
+        scene = TrialSettings(
             model=self._model,
             rounds=rounds,
             target=target,
@@ -256,7 +256,7 @@ class TrialRunner:
             ),
             pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
             knows_others=True,
-            released_numbers=_train_metrics if audit.numbers is ReportedNumbers.WITHHELD else lambda _: {},
+            released_numbers=_train_metrics if audit.numbers is AbsentTargetMetrics.WITHHELD else lambda _: {},
         )
         recorder = TrialRecorder(scene)
         draws = generator(self._campaign.seed, Purpose.BLACK_BOX, trial=trial)

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, choice, require, require_number, require_switch
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, initial_model
 from fl_audit.strategies.black_box.message_tags import Observer as Observer

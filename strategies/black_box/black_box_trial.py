@@ -12,24 +12,24 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.strategies.black_box.arrays import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
 from fl_audit.strategies.black_box.metrics import TracedRecord, plain_numbers
-from fl_audit.strategies.black_box.recorder import RecordingSetup, TrialRecorder, played
+from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialSettings, played
 from fl_audit.strategies.black_box.scenarios import (
     RECORDS_OF_OTHERS,
-    Model,
-    Others,
-    Part,
-    ReplyForm,
+    ClientContribution,
+    ModelKind,
+    OtherContributions,
+    ReplyFault,
     Scenario,
-    Schedule,
+    TargetSchedule,
 )
 from fl_audit.strategies.black_box.trial_models import TrialModel, others_of, replied, template, template_of, update_of
-from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, InProcessGrid
+from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
 """Nodes of the client whose contribution differs, and of the observing client."""
@@ -47,7 +47,7 @@ def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
     kind
         The scenario of the trial.
     """
-    if kind.model is Model.OWN and system.model is not None:
+    if kind.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)
     return template(kind.model)
 
@@ -63,7 +63,7 @@ def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> LinearSketch:
 
 
 @lru_cache(maxsize=8)
-def _all_others(others: Others, model: Model, count: int) -> Floats:
+def _all_others(others: OtherContributions, model: ModelKind, count: int) -> Floats:
     return others_of(others, template(model), count)
 
 
@@ -107,7 +107,7 @@ class BlackBoxTrial:
     def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
         is_of_client = system.observer is Observer.CLIENT
-        scene = RecordingSetup(
+        scene = TrialSettings(
             model=arrays,
             rounds=rounds,
             target=_TARGET,
@@ -129,7 +129,7 @@ class BlackBoxTrial:
         is_train = message.metadata.message_type.startswith("train")
         self._calls[client] += is_train
         part = self._part if node == _TARGET else self._kind.others
-        if part.form is ReplyForm.MISSING:
+        if part.form is ReplyFault.MISSING:
             return None
         loss = part.loss if is_train else part.evaluation
         update, numbers = self._contribution(node, part, self._calls[client], loss)
@@ -157,7 +157,9 @@ class BlackBoxTrial:
             self.blamed = "; ".join(getattr(error, "__notes__", ("raised in a modifier of the clients",)))
             raise
 
-    def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
+    def _contribution(
+        self, node: int, part: ClientContribution, round: int, loss: float
+    ) -> tuple[Floats, dict[str, float]]:
         """Return a client's addition to the model, and the numbers that it reports."""
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
@@ -175,21 +177,21 @@ class BlackBoxTrial:
     def _other(self, node: int, round: int) -> Floats:
         """Return the contribution of another client: the same in every round, whatever the target does."""
         stage = self._kind.stage
-        if stage.others is Others.IDENTICAL:
+        if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
         count, place = self._clients - 1, node - _WATCHER
-        if self._kind.model is Model.OWN:
+        if self._kind.model is ModelKind.OWN:
             return self._system.norm * others_of(stage.others, self._model, count)[place]
         return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
 
-    def _vector(self, part: Part, round: int, is_target: bool) -> Floats:
-        schedule = self._kind.schedule if is_target else Schedule.STEADY
+    def _vector(self, part: ClientContribution, round: int, is_target: bool) -> Floats:
+        schedule = self._kind.schedule if is_target else TargetSchedule.STEADY
         return update_of(part, self._model, self._system.norm, round, schedule)
 
     def _difference(self, round: int) -> Floats:
         """Return the direction in which D and D' differ, as the observer knows it."""
         difference = self._vector(self._kind.present, round, is_target=True)
-        if self._kind.absent.form is ReplyForm.PLAIN:
+        if self._kind.absent.form is ReplyFault.PLAIN:
             difference = difference - self._vector(self._kind.absent, round, is_target=True)
         # If the updates are equal, only their effect on the others' share can be seen.
         return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)

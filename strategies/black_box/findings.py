@@ -11,11 +11,11 @@ from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, IncompleteTrials
 from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
-from fl_audit.audits.black_box.online_testing import audit_online, fewest_trials
+from fl_audit.audits.black_box.online_guessing_test import audit_online, fewest_trials
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
-from fl_audit.strategies.black_box.message_tags import Observer, ReportedNumbers
+from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer
 from fl_audit.strategies.black_box.recorder import ERROR, FAILED, names_that_tell
 from fl_audit.strategies.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.strategies.black_box.working_copy import outside_words
@@ -167,7 +167,7 @@ def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     if len(campaign.contributions) > 1:
         tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
         found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
-    if audit.numbers is ReportedNumbers.KEPT and not audit.is_about_records:
+    if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
         kept = "The numbers that clients report were left as they are: nothing is said of them."
         found.append(f'{kept} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 from flwr.app import ConfigRecord, Message
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 
 _PREFIX = "fl-audit:"
 ANSWER = "fl-audit"  # name of the record in a reply that the insider adds
@@ -41,14 +41,14 @@ class TargetAction(StrEnum):
     OTHER_RECORD = "with another record"  # its learned update with another record instead
 
 
-class Replies(StrEnum):
+class UpdateFormat(StrEnum):
     """The meaning of the arrays in a reply: the client's model, or its change."""
 
     MODELS = "models"
     UPDATES = "updates"
 
 
-class ReportedNumbers(StrEnum):
+class AbsentTargetMetrics(StrEnum):
     """The treatment of the numbers that the target's client reports where it contributes nothing."""
 
     KEPT = "kept"  # they stay: the claim is about models alone, and every client counts as much as ever
@@ -62,8 +62,8 @@ class TrialTag:
     trial: int  # number of the trial; 0 is the app's own training
     group: str = ""  # the group id that the message has without us
     action: TargetAction | None = None  # contribution of the target's client; None for everybody else
-    replies: Replies = Replies.MODELS  # meaning of the arrays in replies
-    numbers: ReportedNumbers = ReportedNumbers.KEPT  # treatment of numbers where nothing is contributed
+    replies: UpdateFormat = UpdateFormat.MODELS  # meaning of the arrays in replies
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # treatment of numbers where nothing is contributed
     length: float = 0.0  # length of crafted updates
     is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
     pull: TargetAction | None = None  # contribution of such a client instead of its own; None for its earlier reply
@@ -83,7 +83,10 @@ def read_note(message: Message) -> TrialTag | None:
     try:
         entries = json.loads(written.removeprefix(_PREFIX))
         actions = {name: None if entries[name] is None else TargetAction(entries[name]) for name in ("action", "pull")}
-        kinds = actions | {"replies": Replies(entries["replies"]), "numbers": ReportedNumbers(entries["numbers"])}
+        kinds = actions | {
+            "replies": UpdateFormat(entries["replies"]),
+            "numbers": AbsentTargetMetrics(entries["numbers"]),
+        }
         note = TrialTag(**(entries | kinds))
     except (ValueError, KeyError, TypeError):  # of another version: nobody's app ends for it
         return None

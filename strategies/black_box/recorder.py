@@ -11,21 +11,21 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript
 from fl_audit.errors import in_a_line
 from fl_audit.strategies.black_box.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.message_tags import (
     ClientAnswer,
     Observer,
-    Replies,
     TargetAction,
     TrialTag,
+    UpdateFormat,
     read_note,
     taken_answer,
 )
 from fl_audit.strategies.black_box.metrics import plain_numbers
-from fl_audit.strategies.grids import RecordedGrid
+from fl_audit.strategies.flower_grids import RecordedGrid
 
 ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
 FAILED = "the target's client gave no answer"
@@ -38,7 +38,7 @@ _WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replie
 
 
 @dataclass(frozen=True)
-class RecordingSetup:
+class TrialSettings:
     """The fixed settings of a trial."""
 
     model: Arrays  # the initial model, by the names of its tensors
@@ -83,7 +83,7 @@ class PartitionRecorder:
     """A recorder of the app's own training, which learns the partitions and changes nothing else."""
 
     model: Arrays
-    replies: Replies
+    replies: UpdateFormat
     # By node: partitions, first updates, how many records there are, and why what was handed over is no data set.
     partitions: dict[int, int | None] = field(init=False, default_factory=dict)
     updates: dict[int, Floats] = field(init=False, default_factory=dict)
@@ -121,7 +121,7 @@ class PartitionRecorder:
 class TrialRecorder:
     """Recorder of the messages of one trial, from which its transcript is made."""
 
-    def __init__(self, scene: RecordingSetup) -> None:
+    def __init__(self, scene: TrialSettings) -> None:
         self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
         self.errors, self.outside = list[str](), set[str]()
         self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
@@ -177,7 +177,7 @@ class TrialRecorder:
         arrays = with_names(records_of(reply), set(scene.model))
         if arrays is None:
             return
-        is_model = scene.note is None or scene.note.replies is Replies.MODELS
+        is_model = scene.note is None or scene.note.replies is UpdateFormat.MODELS
         update = flat(arrays, scene.model) - (flat(heard.sent, scene.model) if is_model else 0.0)
         if node == scene.target:
             heard.reply = update

@@ -28,7 +28,7 @@ class Direction(Enum):
     RUNNING = "running statistics"
 
 
-class ReplyForm(Enum):
+class ReplyFault(Enum):
     """The form of a client's reply: ordinary, malformed in some way, or missing."""
 
     PLAIN = "plain"
@@ -39,7 +39,7 @@ class ReplyForm(Enum):
     MISSHAPED = "wrong shape"
 
 
-class Model(Enum):
+class ModelKind(Enum):
     """The kind of model on which a scenario is played."""
 
     PLAIN = "plain"
@@ -51,7 +51,7 @@ class Model(Enum):
     OWN = "the app's own"
 
 
-class Others(Enum):
+class OtherContributions(Enum):
     """The directions of the contributions of all clients but the target."""
 
     IDENTICAL = "all others contribute the same"
@@ -65,34 +65,36 @@ class ScenarioEnvironment:
     """The surroundings of the target in a scenario: the other clients, and the model."""
 
     name: str = ""  # by which it is called; empty for the usual one
-    others: Others = Others.IDENTICAL  # directions of the others' contributions; IDENTICAL leaves them to the scenario
+    others: OtherContributions = (
+        OtherContributions.IDENTICAL
+    )  # directions of the others' contributions; IDENTICAL leaves them to the scenario
     clients: int | None = None  # number of clients, if the strategy can be made for them; None for the system's
-    model: Model | None = None  # parameters of the model; None leaves them to the scenario
+    model: ModelKind | None = None  # parameters of the model; None leaves them to the scenario
 
     @property
     def words(self) -> str:
         """The unusual properties, in words."""
-        said = ["" if self.others is Others.IDENTICAL else self.others.value]
+        said = ["" if self.others is OtherContributions.IDENTICAL else self.others.value]
         said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
         return "; ".join(part for part in said if part)
 
 
 FEW, MANY = 4, 20
 STAGES = (
-    ScenarioEnvironment("others spread", Others.SPREAD),
-    ScenarioEnvironment("others in pairs", Others.PAIRS),
-    ScenarioEnvironment("around a median", Others.MEDIAN),
-    ScenarioEnvironment("around a median, few", Others.MEDIAN, FEW),
-    ScenarioEnvironment("around a median, many", Others.MEDIAN, MANY),
-    ScenarioEnvironment("others spread, many", Others.SPREAD, MANY),
-    ScenarioEnvironment("large model", model=Model.LARGE),
-    ScenarioEnvironment("own model", model=Model.OWN),
-    ScenarioEnvironment("own model, around a median", Others.MEDIAN, model=Model.OWN),
+    ScenarioEnvironment("others spread", OtherContributions.SPREAD),
+    ScenarioEnvironment("others in pairs", OtherContributions.PAIRS),
+    ScenarioEnvironment("around a median", OtherContributions.MEDIAN),
+    ScenarioEnvironment("around a median, few", OtherContributions.MEDIAN, FEW),
+    ScenarioEnvironment("around a median, many", OtherContributions.MEDIAN, MANY),
+    ScenarioEnvironment("others spread, many", OtherContributions.SPREAD, MANY),
+    ScenarioEnvironment("large model", model=ModelKind.LARGE),
+    ScenarioEnvironment("own model", model=ModelKind.OWN),
+    ScenarioEnvironment("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
 )
 """The unusual environments, in which the plainest scenarios are played again."""
 
 
-class Schedule(Enum):
+class TargetSchedule(Enum):
     """The rounds in which the target contributes, with the signs."""
 
     STEADY = "steady"
@@ -101,7 +103,7 @@ class Schedule(Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class ClientContribution:
     """The contribution of one client."""
 
     direction: Direction = Direction.NOWHERE  # direction of its update
@@ -109,7 +111,7 @@ class Part:
     examples: int = 10  # number of examples that it names
     loss: float = 1.0  # a metric that it reports
     evaluation: float = 1.0  # the metric that it reports where it is asked to evaluate
-    form: ReplyForm = ReplyForm.PLAIN  # form of its reply
+    form: ReplyFault = ReplyFault.PLAIN  # form of its reply
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,14 @@ class Scenario:
 
     name: str  # by which it is called
     words: str  # description
-    present: Part  # contribution of the target under D; for claims about records that of the differing record
+    present: (
+        ClientContribution  # contribution of the target under D; for claims about records that of the differing record
+    )
     # Contribution of the target under D'; for claims about records a record only where the relation is replacement.
-    absent: Part = Part()
-    others: Part = Part(Direction.SECOND)  # contribution of everybody else
-    model: Model = Model.PLAIN  # parameters of the model
-    schedule: Schedule = Schedule.STEADY  # in which rounds the target contributes
+    absent: ClientContribution = ClientContribution()
+    others: ClientContribution = ClientContribution(Direction.SECOND)  # contribution of everybody else
+    model: ModelKind = ModelKind.PLAIN  # parameters of the model
+    schedule: TargetSchedule = TargetSchedule.STEADY  # in which rounds the target contributes
     relation: Relation | None = None  # the relation for which these are neighbours; None for both
     units: tuple[Unit, ...] = (Unit.CLIENT,)  # for which units this is played
     is_malformed: bool = False  # whether an input may be refused: an ordinary client would not send it
@@ -140,12 +144,12 @@ class Scenario:
     def on(self, stage: ScenarioEnvironment) -> "Scenario":
         """Return this scenario in another environment."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
-        fix = self.fix if stage.others is Others.IDENTICAL else _MEAN
+        fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
 
 
 _ANY = (Unit.CLIENT, Unit.USER, Unit.RECORD)
-_FIRST = Part(Direction.FIRST)
+_FIRST = ClientContribution(Direction.FIRST)
 
 _CLIP = (
     "Clip the whole update of a client, over all parameters together and before anything is averaged, to the norm that "
@@ -173,73 +177,227 @@ _MEAN = (
 )
 
 KINDS: tuple[Scenario, ...] = (
-    Scenario("removed", "an update at the clipping norm against none", _FIRST, units=_ANY, relation=Relation.ADD_REMOVE,
-         fix=_SENSITIVITY),
-    Scenario("opposite", "an update at the clipping norm against its opposite", _FIRST, Part(Direction.FIRST, -1.0),
-         relation=Relation.REPLACE, units=_ANY, fix=_SENSITIVITY),
-    Scenario("replaced", "an update at the clipping norm against another one", _FIRST, Part(Direction.SECOND),
-         relation=Relation.REPLACE, units=_ANY, fix=_SENSITIVITY),
-    Scenario("huge", "an update of a thousand times the clipping norm against none", Part(Direction.FIRST, HUGE),
-         is_beyond=True, units=_ANY, relation=Relation.ADD_REMOVE, fix=_CLIP),
-    Scenario("huge in every tensor", "an update far beyond the clipping norm in every tensor against none",
-         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_ANY, relation=Relation.ADD_REMOVE, fix=_CLIP),
-    Scenario("huge and opposite", "an update of a thousand times the clipping norm against its opposite",
-         Part(Direction.EVERY_TENSOR, HUGE), Part(Direction.EVERY_TENSOR, -HUGE),
-         is_beyond=True, units=_ANY, relation=Relation.REPLACE, fix=f"{_CLIP} {_SENSITIVITY}"),
-    Scenario("removed among opposite ones",
+    Scenario(
+        "removed",
+        "an update at the clipping norm against none",
+        _FIRST,
+        units=_ANY,
+        relation=Relation.ADD_REMOVE,
+        fix=_SENSITIVITY,
+    ),
+    Scenario(
+        "opposite",
+        "an update at the clipping norm against its opposite",
+        _FIRST,
+        ClientContribution(Direction.FIRST, -1.0),
+        relation=Relation.REPLACE,
+        units=_ANY,
+        fix=_SENSITIVITY,
+    ),
+    Scenario(
+        "replaced",
+        "an update at the clipping norm against another one",
+        _FIRST,
+        ClientContribution(Direction.SECOND),
+        relation=Relation.REPLACE,
+        units=_ANY,
+        fix=_SENSITIVITY,
+    ),
+    Scenario(
+        "huge",
+        "an update of a thousand times the clipping norm against none",
+        ClientContribution(Direction.FIRST, HUGE),
+        is_beyond=True,
+        units=_ANY,
+        relation=Relation.ADD_REMOVE,
+        fix=_CLIP,
+    ),
+    Scenario(
+        "huge in every tensor",
+        "an update far beyond the clipping norm in every tensor against none",
+        ClientContribution(Direction.EVERY_TENSOR, HUGE),
+        is_beyond=True,
+        units=_ANY,
+        relation=Relation.ADD_REMOVE,
+        fix=_CLIP,
+    ),
+    Scenario(
+        "huge and opposite",
+        "an update of a thousand times the clipping norm against its opposite",
+        ClientContribution(Direction.EVERY_TENSOR, HUGE),
+        ClientContribution(Direction.EVERY_TENSOR, -HUGE),
+        is_beyond=True,
+        units=_ANY,
+        relation=Relation.REPLACE,
+        fix=f"{_CLIP} {_SENSITIVITY}",
+    ),
+    Scenario(
+        "removed among opposite ones",
         "a record at the clipping norm against none, among others that all point away",
-         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.USER, Unit.RECORD),
-         relation=Relation.ADD_REMOVE,
-         fix=f"Clip every record by itself, and divide by a fixed, public number. {_SENSITIVITY}"),
-    Scenario("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO),
-         fix="Treat an update of exactly zero like any other one: divide by the norm only where it is above the "
-              "limit."),
-    Scenario("all zero",
+        _FIRST,
+        others=ClientContribution(Direction.FIRST, -RECORDS_OF_OTHERS),
+        units=(Unit.USER, Unit.RECORD),
+        relation=Relation.ADD_REMOVE,
+        fix=f"Clip every record by itself, and divide by a fixed, public number. {_SENSITIVITY}",
+    ),
+    Scenario(
+        "zero",
+        "an update at the clipping norm against one of exactly zero",
+        _FIRST,
+        ClientContribution(Direction.ZERO),
+        fix="Treat an update of exactly zero like any other one: divide by the norm only where it is above the limit.",
+    ),
+    Scenario(
+        "all zero",
         "an update at the clipping norm against one of exactly zero, while all others are exactly zero",
-         _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO),
-         fix="Treat updates of exactly zero like any others: divide by the norm only where it is above the limit."),
-    Scenario("tiny", "an update of a ten-thousandth of the clipping norm against none", Part(Direction.FIRST, 1e-4),
-         units=_ANY, relation=Relation.ADD_REMOVE, fix=f"Never scale an update up to a norm. {_CLIP}"),
-    Scenario("alone", "an update at the clipping norm against none, while nobody else changes anything", _FIRST,
-         others=Part(), relation=Relation.ADD_REMOVE, fix=_SENSITIVITY),
-    Scenario("nothing", "no update, with another number of examples, while nobody else changes anything",
-         Part(examples=11), others=Part(), fix=_WEIGHT),
-    Scenario("many examples", "an update of a client that names a thousand times as many examples against none",
-         Part(Direction.FIRST, examples=10_000), Part(examples=10_000), relation=Relation.ADD_REMOVE, fix=_WEIGHT),
-    Scenario("more examples than true", "no update, and a thousand times as many examples named",
-         Part(examples=10_000), fix=_WEIGHT),
-    Scenario("metrics", "no update, and another loss reported of training", Part(loss=5.0),
-         fix="Release no metric that was not clipped, noised and accounted for; keep the others on the server."),
-    Scenario("parameter without axes", "an update of nothing but a parameter without axes, against none",
-         Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True, fix=_EVERYTHING),
-    Scenario("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
-         Part(Direction.COUNTER, HUGE), model=Model.WITH_BUFFERS, is_beyond=True, fix=_EVERYTHING),
-    Scenario("switches", "an update of nothing but switches of a mask, against none",
-         Part(Direction.SWITCH, HUGE), model=Model.WITH_SWITCHES, is_beyond=True, fix=_EVERYTHING),
-    Scenario("running statistics", "an update of nothing but the running statistics of a normalisation, against none",
-         Part(Direction.RUNNING, HUGE), model=Model.WITH_BUFFERS, is_beyond=True, fix=_EVERYTHING),
-    Scenario("half precision", "an update at the clipping norm against none, in a model of half precision", _FIRST,
-         model=Model.HALF, relation=Relation.ADD_REMOVE,
-         fix="Sum and add the noise in double precision, and round last, to a grid that is fixed beforehand."),
-    Scenario("alternating", "an update whose sign changes from round to round against none", _FIRST,
-         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_ANY, fix=_NEW_NOISE),
-    Scenario("once", "an update in the first round alone against none", _FIRST,
-         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_ANY, fix=_NEW_NOISE),
-    Scenario("missing reply", "an update at the clipping norm, against those of all others, and no reply at all",
-         Part(Direction.SECOND, -1.0), Part(form=ReplyForm.MISSING),
-         is_malformed=True, relation=Relation.ADD_REMOVE, fix=_REFUSE),
-    Scenario("not a number", "an update with a value that is no number against none", Part(form=ReplyForm.NOT_A_NUMBER),
-         is_malformed=True, fix=_REFUSE),
-    Scenario("permuted keys", "an update with its tensors in another order against none",
-         Part(Direction.FIRST, form=ReplyForm.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE,
-         fix="Match tensors by their names, never by their order."),
-    Scenario("half-precision reply", "an update in half precision against none", Part(Direction.FIRST,
-        form=ReplyForm.HALF),
-         is_malformed=True, relation=Relation.ADD_REMOVE, fix=_REFUSE),
-    Scenario("wrong shape", "an update of a wrong shape against none", Part(form=ReplyForm.MISSHAPED),
+        _FIRST,
+        ClientContribution(Direction.ZERO),
+        others=ClientContribution(Direction.ZERO),
+        fix="Treat updates of exactly zero like any others: divide by the norm only where it is above the limit.",
+    ),
+    Scenario(
+        "tiny",
+        "an update of a ten-thousandth of the clipping norm against none",
+        ClientContribution(Direction.FIRST, 1e-4),
+        units=_ANY,
+        relation=Relation.ADD_REMOVE,
+        fix=f"Never scale an update up to a norm. {_CLIP}",
+    ),
+    Scenario(
+        "alone",
+        "an update at the clipping norm against none, while nobody else changes anything",
+        _FIRST,
+        others=ClientContribution(),
+        relation=Relation.ADD_REMOVE,
+        fix=_SENSITIVITY,
+    ),
+    Scenario(
+        "nothing",
+        "no update, with another number of examples, while nobody else changes anything",
+        ClientContribution(examples=11),
+        others=ClientContribution(),
+        fix=_WEIGHT,
+    ),
+    Scenario(
+        "many examples",
+        "an update of a client that names a thousand times as many examples against none",
+        ClientContribution(Direction.FIRST, examples=10_000),
+        ClientContribution(examples=10_000),
+        relation=Relation.ADD_REMOVE,
+        fix=_WEIGHT,
+    ),
+    Scenario(
+        "more examples than true",
+        "no update, and a thousand times as many examples named",
+        ClientContribution(examples=10_000),
+        fix=_WEIGHT,
+    ),
+    Scenario(
+        "metrics",
+        "no update, and another loss reported of training",
+        ClientContribution(loss=5.0),
+        fix="Release no metric that was not clipped, noised and accounted for; keep the others on the server.",
+    ),
+    Scenario(
+        "parameter without axes",
+        "an update of nothing but a parameter without axes, against none",
+        ClientContribution(Direction.SCALAR, HUGE),
+        model=ModelKind.WITH_SCALAR,
+        is_beyond=True,
+        fix=_EVERYTHING,
+    ),
+    Scenario(
+        "parameter of whole numbers",
+        "an update of nothing but a counter of whole numbers, against none",
+        ClientContribution(Direction.COUNTER, HUGE),
+        model=ModelKind.WITH_BUFFERS,
+        is_beyond=True,
+        fix=_EVERYTHING,
+    ),
+    Scenario(
+        "switches",
+        "an update of nothing but switches of a mask, against none",
+        ClientContribution(Direction.SWITCH, HUGE),
+        model=ModelKind.WITH_SWITCHES,
+        is_beyond=True,
+        fix=_EVERYTHING,
+    ),
+    Scenario(
+        "running statistics",
+        "an update of nothing but the running statistics of a normalisation, against none",
+        ClientContribution(Direction.RUNNING, HUGE),
+        model=ModelKind.WITH_BUFFERS,
+        is_beyond=True,
+        fix=_EVERYTHING,
+    ),
+    Scenario(
+        "half precision",
+        "an update at the clipping norm against none, in a model of half precision",
+        _FIRST,
+        model=ModelKind.HALF,
+        relation=Relation.ADD_REMOVE,
+        fix="Sum and add the noise in double precision, and round last, to a grid that is fixed beforehand.",
+    ),
+    Scenario(
+        "alternating",
+        "an update whose sign changes from round to round against none",
+        _FIRST,
+        schedule=TargetSchedule.ALTERNATING,
+        relation=Relation.ADD_REMOVE,
+        least_rounds=2,
+        units=_ANY,
+        fix=_NEW_NOISE,
+    ),
+    Scenario(
+        "once",
+        "an update in the first round alone against none",
+        _FIRST,
+        schedule=TargetSchedule.ONCE,
+        relation=Relation.ADD_REMOVE,
+        least_rounds=2,
+        units=_ANY,
+        fix=_NEW_NOISE,
+    ),
+    Scenario(
+        "missing reply",
+        "an update at the clipping norm, against those of all others, and no reply at all",
+        ClientContribution(Direction.SECOND, -1.0),
+        ClientContribution(form=ReplyFault.MISSING),
         is_malformed=True,
-         fix=_REFUSE),
-)  # fmt: skip
+        relation=Relation.ADD_REMOVE,
+        fix=_REFUSE,
+    ),
+    Scenario(
+        "not a number",
+        "an update with a value that is no number against none",
+        ClientContribution(form=ReplyFault.NOT_A_NUMBER),
+        is_malformed=True,
+        fix=_REFUSE,
+    ),
+    Scenario(
+        "permuted keys",
+        "an update with its tensors in another order against none",
+        ClientContribution(Direction.FIRST, form=ReplyFault.PERMUTED),
+        is_malformed=True,
+        relation=Relation.ADD_REMOVE,
+        fix="Match tensors by their names, never by their order.",
+    ),
+    Scenario(
+        "half-precision reply",
+        "an update in half precision against none",
+        ClientContribution(Direction.FIRST, form=ReplyFault.HALF),
+        is_malformed=True,
+        relation=Relation.ADD_REMOVE,
+        fix=_REFUSE,
+    ),
+    Scenario(
+        "wrong shape",
+        "an update of a wrong shape against none",
+        ClientContribution(form=ReplyFault.MISSHAPED),
+        is_malformed=True,
+        fix=_REFUSE,
+    ),
+)
 """Every scenario in the usual environment."""
 
 _ON_STAGES = ("removed", "opposite")
@@ -254,9 +412,11 @@ STAGED: tuple[Scenario, ...] = tuple(
 )
 """The plainest scenarios in the unusual environments, which matter for these alone."""
 EVALUATION = Scenario(
-    "evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0),
+    "evaluation",
+    "no update, and another loss reported of an evaluation",
+    ClientContribution(evaluation=5.0),
     fix="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
-)  # fmt: skip
+)
 OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
 """Updates of easily forgotten tensors alone."""
 _ON_OWN = next(stage for stage in STAGES if stage.name == "own model")

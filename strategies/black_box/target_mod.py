@@ -13,7 +13,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.arrays import (
     Arrays,
@@ -29,8 +29,8 @@ from fl_audit.strategies.black_box.data_sets import DataSet, data_set_of
 from fl_audit.strategies.black_box.fingerprint import client_fingerprint
 from fl_audit.strategies.black_box.message_tags import (
     ANSWER,
+    AbsentTargetMetrics,
     ClientAnswer,
-    ReportedNumbers,
     TargetAction,
     TrialTag,
     read_note,
@@ -123,7 +123,7 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
             update = flat(own) - flat(base)
         if note.action is not TargetAction.OWN:
             reply.content[name] = record_of(contribution(note.action, own, base, note.length))
-    if note.numbers is ReportedNumbers.WITHHELD and note.action in _WITHOUT:
+    if note.numbers is AbsentTargetMetrics.WITHHELD and note.action in _WITHOUT:
         for numbers in reply.content.metric_records.values():
             for key, value in numbers.items():
                 numbers[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value
@@ -170,7 +170,7 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 
 @dataclass
-class Shard:
+class RequestedRecords:
     """The records that a client asks for while it answers a message."""
 
     action: TargetAction | None = None  # its contribution; None where nothing is changed
@@ -190,13 +190,13 @@ class Shard:
         return found
 
 
-_shard: ContextVar[Shard | None] = ContextVar("shard", default=None)
+_shard: ContextVar[RequestedRecords | None] = ContextVar("shard", default=None)
 
 
 @contextmanager
-def shard_of(action: TargetAction | None) -> Iterator[Shard]:
+def shard_of(action: TargetAction | None) -> Iterator[RequestedRecords]:
     """Let the app ask for its records, and record whether it does."""
-    shard = Shard(action)
+    shard = RequestedRecords(action)
     token = _shard.set(shard)
     try:
         yield shard

@@ -7,10 +7,17 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.arrays import Arrays, moved
-from fl_audit.strategies.black_box.scenarios import Direction, Model, Others, Part, ReplyForm, Schedule
+from fl_audit.strategies.black_box.scenarios import (
+    ClientContribution,
+    Direction,
+    ModelKind,
+    OtherContributions,
+    ReplyFault,
+    TargetSchedule,
+)
 
 ALMOST_NOTHING = 1e-6
 """Length of a negligible update, as a multiple of the clipping norm, which half precision can hold."""
@@ -36,25 +43,25 @@ class TrialModel(NamedTuple):
 
 
 @lru_cache
-def template(model: Model) -> TrialModel:
+def template(model: ModelKind) -> TrialModel:
     """Return the model of a scenario, which starts at zero; an app's own model is refused."""
-    dtype = np.float16 if model is Model.HALF else np.float32
+    dtype = np.float16 if model is ModelKind.HALF else np.float32
     # Two layers' worth is enough for most leaks that are looked for.
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
     match model:
-        case Model.WITH_SCALAR:
+        case ModelKind.WITH_SCALAR:
             arrays[_SCALAR] = np.zeros((), dtype)
-        case Model.WITH_BUFFERS:
+        case ModelKind.WITH_BUFFERS:
             arrays |= {"bn.weight": np.zeros(3, dtype), _RUNNING: np.zeros(3, dtype)}
             arrays[_COUNTER] = np.zeros((), np.int64)
-        case Model.WITH_SWITCHES:
+        case ModelKind.WITH_SWITCHES:
             # By itself: strategies that cannot bear it would hide what they do with the others.
             arrays[_SWITCH] = np.zeros(3, np.bool_)
-        case Model.LARGE:
+        case ModelKind.LARGE:
             arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
-        case Model.PLAIN | Model.HALF:
+        case ModelKind.PLAIN | ModelKind.HALF:
             pass
-        case Model.OWN:
+        case ModelKind.OWN:
             raise ValueError("an app's own model is the app's: accepted are the others")
         case _:
             assert_never(model)
@@ -105,7 +112,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
             assert_never(direction)
 
 
-def update_of(part: Part, model: TrialModel, norm: float, round: int, schedule: Schedule) -> Floats:
+def update_of(part: ClientContribution, model: TrialModel, norm: float, round: int, schedule: TargetSchedule) -> Floats:
     """Return a part's addition to the model in a round, shape (parameters,).
 
     Parameters
@@ -123,12 +130,12 @@ def update_of(part: Part, model: TrialModel, norm: float, round: int, schedule: 
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
-        case Schedule.ALTERNATING:
+        case TargetSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
-        case Schedule.ONCE if round > 1:
+        case TargetSchedule.ONCE if round > 1:
             # Not exactly zero: what cannot bear that is found by a scenario of its own.
             return ALMOST_NOTHING * norm * model.second
-        case Schedule.ONCE | Schedule.STEADY:
+        case TargetSchedule.ONCE | TargetSchedule.STEADY:
             pass
         case _:
             assert_never(schedule)
@@ -154,7 +161,7 @@ def update_of(part: Part, model: TrialModel, norm: float, round: int, schedule: 
             assert_never(part.direction)
 
 
-def others_of(others: Others, model: TrialModel, count: int) -> Floats:
+def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floats:
     """Return the contributions of all other clients of a scenario, shape (count, parameters), each of length 1.
 
     Parameters
@@ -166,19 +173,19 @@ def others_of(others: Others, model: TrialModel, count: int) -> Floats:
     count
         Number of the other clients.
     """
-    if others is Others.MEDIAN:
+    if others is OtherContributions.MEDIAN:
         # Of an odd number one more pulls away from the target, which makes them even.
         signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)
         return np.asarray(signs[:, None] * model.first)
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=count).standard_normal((count, len(model.trained)))
-    if others is Others.PAIRS:
+    if others is OtherContributions.PAIRS:
         draws[1::2] = -draws[: count - 1 : 2]
     found = np.zeros((count, model.size))
     found[:, model.trained] = draws / np.linalg.norm(draws, axis=1, keepdims=True)
     return found
 
 
-def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyForm) -> Arrays | None:
+def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyFault) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus an update, in some form; None for no reply.
 
     Parameters
@@ -196,19 +203,19 @@ def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyForm
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
     first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
     match form:
-        case ReplyForm.PLAIN:
+        case ReplyFault.PLAIN:
             return arrays
-        case ReplyForm.MISSING:
+        case ReplyFault.MISSING:
             return None
-        case ReplyForm.NOT_A_NUMBER:
+        case ReplyFault.NOT_A_NUMBER:
             spoiled = np.array(arrays[first])
             spoiled.flat[0] = np.nan
             return arrays | {first: spoiled}
-        case ReplyForm.PERMUTED:
+        case ReplyFault.PERMUTED:
             return dict(reversed(arrays.items()))
-        case ReplyForm.HALF:
+        case ReplyFault.HALF:
             return {name: value.astype(np.float16) for name, value in arrays.items()}
-        case ReplyForm.MISSHAPED:
+        case ReplyFault.MISSHAPED:
             return arrays | {first: np.zeros(arrays[first].size + 1, arrays[first].dtype)}
         case _:
             assert_never(form)

@@ -32,7 +32,7 @@ from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower, 
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.strategies.black_box.recorder import errors_in, names_that_tell
-from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY, Model, Others, Scenario
+from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY, ModelKind, OtherContributions, Scenario
 from fl_audit.strategies.black_box.worker_pool import crew
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart, outside_words
 from fl_audit.strategies.temporary_directories import new_temporary_directory
@@ -93,7 +93,7 @@ def audit_system(
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
     asked, failed = dict[str, ScenarioTrials](), Counter[str]()
-    player = _Player(system, claim, seed)
+    player = _TrialExecutor(system, claim, seed)
     with no_news_from_flower(), player, crew(player.play, player.lost, processes, say) as players:
 
         def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
@@ -155,13 +155,13 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
         and claim.rounds >= kind.least_rounds
         and (system.is_clipped or not kind.is_beyond)
         and kind.stage.clients in sizes
-        and (system.model is not None or kind.model is not Model.OWN)
+        and (system.model is not None or kind.model is not ModelKind.OWN)
         # Contributions of other clients are no part of a claim about records.
-        and (neighbours.unit is Unit.CLIENT or kind.stage.others is Others.IDENTICAL)
+        and (neighbours.unit is Unit.CLIENT or kind.stage.others is OtherContributions.IDENTICAL)
     )
 
 
-class _Player:
+class _TrialExecutor:
     """A player of the trials of a chunk, given by a scenario and a number, here or in a copy of this process."""
 
     def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:

@@ -22,16 +22,16 @@ from flwr_datasets import FederatedDataset
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay import ReplayEnd
-from fl_audit.local_training.sensitivity import Edit, replays
 from fl_audit.local_training.training_facts import RecordedTraining, TrainingOutputs
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import spared_generators
-from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
+from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
 from fl_audit.strategies.review.app import App, StandIns, loaded
-from fl_audit.strategies.review.old_clients import is_of_old_interface, of_old_message, old_message
+from fl_audit.strategies.review.legacy_clients import is_of_old_interface, of_old_message, old_message
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
 

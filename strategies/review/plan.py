@@ -23,9 +23,9 @@ from fl_audit.strategies.black_box.arrays import Arrays, arrays_of
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import StrategyStart, spared_generators
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, layers_of
-from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Model, Scenario
+from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.strategies.black_box.trial_models import is_moved_by
-from fl_audit.strategies.grids import InProcessGrid
+from fl_audit.strategies.flower_grids import InProcessGrid
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
 _USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
@@ -207,13 +207,13 @@ def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool
         plain = [kind for kind in found if kind.plain_name in ("removed", "opposite")]
         return [kind for kind in plain if own is None or kind.stage.name == "own model"][:1]
     if own is None:
-        return [kind for kind in found if kind.model is not Model.OWN]
+        return [kind for kind in found if kind.model is not ModelKind.OWN]
 
     def is_there(kind: Scenario) -> bool:
         if kind.present.direction in OF_FEW_TENSORS:
             of_own = (is_moved_by(kind.present.direction, name, value) for name, value in own.items())
-            return kind.model is Model.OWN and any(of_own)
-        return kind.model is not Model.HALF or any(value.dtype == np.float16 for value in own.values())
+            return kind.model is ModelKind.OWN and any(of_own)
+        return kind.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in own.values())
 
     # Parts that the app's own model does not have cannot leak from it; the others are moved there, under its own names.
     return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
@@ -260,9 +260,9 @@ def plan_of(
         for words, budget in list(budgets.items())[is_quick and len(budgets) > 1 :]
     ]
     # The last resort: the app's own model in one scenario and those about its buffers, and then in none.
-    on_own = [kind for kind in kinds if kind.model is Model.OWN]
+    on_own = [kind for kind in kinds if kind.model is ModelKind.OWN]
     plainest = [kind for kind in on_own if kind is on_own[0] or kind.present.direction in OF_FEW_TENSORS]
-    small = [kind for kind in kinds if kind.model is not Model.OWN]
+    small = [kind for kind in kinds if kind.model is not ModelKind.OWN]
     plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
     # A machine that others use too takes longer, and learning rules takes its time as well.
     return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
@@ -270,7 +270,7 @@ def plan_of(
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
     """Return the approximate seconds of the trials of a plan."""
-    of_kinds = [own_seconds if kind.model is Model.OWN else seconds for kind in plan.kinds]
+    of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
     if budget.scout < budget.pilot:

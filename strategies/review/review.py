@@ -20,7 +20,8 @@ from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app import App, StandIns, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by, training_doubt
-from fl_audit.strategies.review.client_seats import SeatedStrategy
+from fl_audit.strategies.review.client_slots import StrategyInSlots
+from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, SideChannel, SideChannelResult, fewest
 from fl_audit.strategies.review.record_privacy_mentions import (
@@ -29,7 +30,6 @@ from fl_audit.strategies.review.record_privacy_mentions import (
     of_records_words,
     of_settings,
 )
-from fl_audit.strategies.review.rehearsal import rehearsed
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
 
@@ -97,7 +97,7 @@ def review(
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ParsedApp:
     """The parts of an app that were read, and the system that trials are played against in its place."""
 
     app: App
@@ -110,13 +110,13 @@ class _Read:
     nodes: int
     own: Arrays | None  # its own model; None if it was not seen
     start: StrategyStart
-    stage: SeatedStrategy
+    stage: StrategyInSlots
     system: AuditedSystem
     on_clients: tuple[str, ...]  # remarks on the number of clients
     on_model: tuple[str, ...]  # remarks on the model
 
 
-def _read(directory: Path, wishes: ReviewOptions) -> _Read:
+def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
     """Read an app, train its clients if they can be recorded, and make the system that is played."""
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
@@ -131,20 +131,20 @@ def _read(directory: Path, wishes: ReviewOptions) -> _Read:
     nodes, on_clients = planning.nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = SeatedStrategy(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
+    stage = StrategyInSlots(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     system = AuditedSystem(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
         *weights[-1:],
     )  # fmt: skip
-    return _Read(
+    return _ParsedApp(
         app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
         tuple(on_model),
     )  # fmt: skip
 
 
 def _planned(
-    read: _Read, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[Review], None]
+    read: _ParsedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[Review], None]
 ) -> "_PlannedReview":
     """Plan the trials of a review by the time that a rehearsal takes."""
     system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
@@ -176,7 +176,7 @@ def _planned(
 class _PlannedReview:
     """A review of which the trials are planned."""
 
-    read: _Read
+    read: _ParsedApp
     wishes: ReviewOptions
     began: float
     tell: Tell
@@ -228,7 +228,7 @@ class _PlannedReview:
         early = planning.early_of(read.start.strategy, read.stated.clients)
         if early is None:
             return ()
-        few = SeatedStrategy(read.start, early[0], max(2, early[1]))
+        few = StrategyInSlots(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=few.made, clients=few.seats)
         came = self.held(system, self.claim, plain, fewest(self.claim), _OF_EARLY, so_far)

@@ -10,7 +10,7 @@ from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.black_box.black_box_trial import LOSS
-from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS, Model
+from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS, ModelKind
 from fl_audit.strategies.review.claims import epsilon_words, training_doubt
 from fl_audit.strategies.review.plan import SideChannel, SideChannelResult
 from fl_audit.strategies.review.record_privacy_mentions import of_records_words
@@ -123,7 +123,7 @@ def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
 
 def _played_words(review: Review, kinds: Sequence[str]) -> str:
     """Return the kinds and the number of the trials, in words."""
-    is_of_own = any(BY_NAME[name].model is Model.OWN for name in kinds)
+    is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
     attempts = review.result.attempts

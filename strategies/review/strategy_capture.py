@@ -25,7 +25,7 @@ from fl_audit.strategies.black_box.arrays import record_of
 from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
 from fl_audit.strategies.black_box.audited_system import Mod, StrategyStart, start_of
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_places, manager_of
-from fl_audit.strategies.grids import RUN_ID, InProcessGrid
+from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
 from fl_audit.strategies.review.app import App, StandIns, is_stand_in, loaded
 from fl_audit.strategies.review.secure_aggregation_mods import AGREEING, fault_outside, name_of
 from fl_audit.user_modules import collision_words

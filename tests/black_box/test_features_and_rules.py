@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from black_box.made_up_trials import gaussian, trials_of
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import Limit
 from fl_audit.audits.black_box.distinguishers import find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import FINEST, feature_groups

@@ -14,10 +14,10 @@ from numpy.testing import assert_array_equal
 from workbooks import write_workbook
 
 from fl_audit.data import workbooks
-from fl_audit.data.archives import load_npz
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.file_formats import kind_of
-from fl_audit.data.records import Source
+from fl_audit.data.numpy_archives import load_npz
+from fl_audit.data.records import LoadedDataset
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
 
@@ -41,7 +41,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def load(name: str, label: str = "outcome", **options: object) -> Source:
+def load(name: str, label: str = "outcome", **options: object) -> LoadedDataset:
     given = {"path": str(Path(name).absolute()), "label": label, **options}
     return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 
 DRAW = np.random.default_rng(5)
@@ -18,7 +18,7 @@ GREY = DRAW.integers(0, 256, (12, 6, 5), dtype=np.uint8)
 COLOUR = DRAW.integers(0, 256, (4, 6, 5, 3), dtype=np.uint8)
 
 
-def load(name: str, **options: Any) -> Source:
+def load(name: str, **options: Any) -> LoadedDataset:
     given = {key.replace("_", "-"): value for key, value in options.items()}
     return load_source(DataSpec(name, options=tuple(given.items())))
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, available, is_found, load_source
-from fl_audit.data.records import ColumnKind, Source
+from fl_audit.data.records import ColumnRole, LoadedDataset
 from fl_audit.errors import InputError
 
 TABLE = "age,hospital,colour,outcome\n20,North,red,well\n30,East,blue,ill\n40,North,red,well\n"
 
 
-def csv(path: Path, text: str, *more: tuple[str, str | tuple[str, ...]], test: str | None = None) -> Source:
+def csv(path: Path, text: str, *more: tuple[str, str | tuple[str, ...]], test: str | None = None) -> LoadedDataset:
     (path / "table.csv").write_text(text)
     options = [("path", "table.csv"), ("label", "outcome"), *more]
     if test is not None:
@@ -19,12 +19,12 @@ def csv(path: Path, text: str, *more: tuple[str, str | tuple[str, ...]], test: s
     return load_source(DataSpec("csv", str(path), tuple(options)))
 
 
-def npz(path: Path, name: str, **arrays: np.ndarray) -> Source:
+def npz(path: Path, name: str, **arrays: np.ndarray) -> LoadedDataset:
     np.savez(path / "data.npz", x=np.zeros((4, 2)), y=np.array([0, 1, 0, 1]), **arrays)
     return load_source(DataSpec("npz", str(path), (("path", "data.npz"), ("owner", name))))
 
 
-def owners_of(source: Source) -> list[str]:
+def owners_of(source: LoadedDataset) -> list[str]:
     assert source.pool.owner is not None
     return [source.pool.owners[code] for code in source.pool.owner]
 
@@ -36,7 +36,7 @@ def test_owner_column_is_no_feature(tmp_path: Path) -> None:
     assert source.pool.owners == ("East", "North")
     assert owners_of(source) == ["North", "East", "North"]
     use = next(column for column in source.columns if column.name == "hospital")
-    assert (use.kind, use.detail) == (ColumnKind.OWNER, "2 of them: East, North")
+    assert (use.kind, use.detail) == (ColumnRole.OWNER, "2 of them: East, North")
 
 
 def test_without_the_setting_the_column_is_a_feature(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_owners_are_read_only(tmp_path: Path) -> None:
         source.pool.owner[0] = 1
 
 
-def femnist(path: Path, **changed: np.ndarray) -> Source:
+def femnist(path: Path, **changed: np.ndarray) -> LoadedDataset:
     arrays = {
         "x": np.full((4, 28, 28), 255, dtype=np.uint8),
         "y": np.array([0, 9, 3, 3], dtype=np.uint8),

@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_audit.data.partition import population_size, select_records
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import InputError
 
 
-def make(n: int, classes: int = 2, official: int = 0) -> Source:
+def make(n: int, classes: int = 2, official: int = 0) -> LoadedDataset:
     def part(size: int, first: int) -> Records:
         numbers = np.arange(first, first + size)
         return Records(numbers[:, None].astype(np.float32), numbers % classes, classes)
 
-    return Source("made", part(n, 0), part(official, n) if official else None, "made for a test")
+    return LoadedDataset("made", part(n, 0), part(official, n) if official else None, "made for a test")
 
 
 def values(records: Records | None) -> set[float]:
@@ -48,7 +48,7 @@ def test_take_and_without_carry_owners(owner: list[int], chosen: list[int]) -> N
 
 def test_split_carries_owners() -> None:
     pool = Records(np.arange(100)[:, None], np.arange(100) % 2, 2, np.arange(100) % 7, tuple("abcdefg"))
-    split = select_records(Source("made", pool, None, ""), 30, 10, seed=1)
+    split = select_records(LoadedDataset("made", pool, None, ""), 30, 10, seed=1)
     for part in (split.inside, split.outside, split.test):
         assert part is not None
         assert part.owner is not None
@@ -169,6 +169,6 @@ def test_the_sizes_that_are_used_are_known(
     records: int, asked: int, taken: int, expected: tuple[int, int, int]
 ) -> None:
     features = np.arange(20, dtype=np.float32).reshape(-1, 1)
-    source = Source("made", Records(features, np.arange(20) % 2, 2), None, "")
+    source = LoadedDataset("made", Records(features, np.arange(20) % 2, 2), None, "")
     split = select_records(source, records, 4, seed=0)
     assert (len(split.inside), len(split.test), population_size(split, asked, taken)) == expected

@@ -9,7 +9,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, is_found, load_source
 from fl_audit.data.partition import select_records
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 
 ROWS = '"13",0,1,0,1\n"1",1,1,0,0\n"30",0,0,0,1\n'
@@ -35,16 +35,16 @@ def archive(path: Path, files: dict[str, str]) -> Path:
     return path
 
 
-def load(name: str, directory: Path) -> Source:
+def load(name: str, directory: Path) -> LoadedDataset:
     return load_source(DataSpec(name, str(directory)))
 
 
-def load_archive(directory: Path, files: dict[str, str], name: str = "location30") -> Source:
+def load_archive(directory: Path, files: dict[str, str], name: str = "location30") -> LoadedDataset:
     archive(directory / ARCHIVES[name], files)
     return load(name, directory)
 
 
-def load_npz(directory: Path, name: str = "purchase100", **arrays: object) -> Source:
+def load_npz(directory: Path, name: str = "purchase100", **arrays: object) -> LoadedDataset:
     np.savez(directory / f"{name}.npz", **{key: np.asarray(values) for key, values in arrays.items()})
     return load(name, directory)
 

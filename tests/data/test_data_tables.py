@@ -9,13 +9,13 @@ from numpy.testing import assert_allclose
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.columns import column_lines
-from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, Remedy
 
 TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"
 
 
-def load_csv(path: Path, text: str, test: str | None = None, label: str = "outcome") -> Source:
+def load_csv(path: Path, text: str, test: str | None = None, label: str = "outcome") -> LoadedDataset:
     (path / "table.csv").write_text(text)
     options = [("path", "table.csv"), ("label", label)]
     if test is not None:
@@ -24,7 +24,7 @@ def load_csv(path: Path, text: str, test: str | None = None, label: str = "outco
     return load_source(DataSpec("csv", str(path), tuple(options)))
 
 
-def load_npz(path: Path, **arrays: np.ndarray) -> Source:
+def load_npz(path: Path, **arrays: np.ndarray) -> LoadedDataset:
     np.savez(path / "data.npz", **arrays)
     return load_source(DataSpec("npz", str(path), (("path", "data.npz"),)))
 
@@ -179,7 +179,7 @@ def table_of(columns: dict[str, list[object]], records: int = 40) -> str:
     return str(frame.to_csv(index=False))
 
 
-def load_with(path: Path, text: str, **options: object) -> Source:
+def load_with(path: Path, text: str, **options: object) -> LoadedDataset:
     (path / "table.csv").write_text(text)
     given = (
         ("path", "table.csv"),
@@ -249,7 +249,7 @@ def test_columns_that_say_nothing_are_refused_with_the_remedy(
 def test_a_dropped_column_is_gone_and_named(tmp_path: Path) -> None:
     source = load_with(tmp_path, table_of({"name": NAMES, "x": [1, 2]}), drop=("name",))
     assert source.pool.features.shape == (40, 1)
-    assert source.columns[-1] == ColumnUse("name", ColumnKind.DROPPED, "as the configuration says")
+    assert source.columns[-1] == ColumnReadResult("name", ColumnRole.DROPPED, "as the configuration says")
 
 
 def test_the_number_of_levels_is_a_setting(tmp_path: Path) -> None:
@@ -316,6 +316,6 @@ def test_only_columns_beside_the_label_can_be_dropped(tmp_path: Path, name: str,
 
 
 def test_of_many_columns_the_odd_ones_are_told_and_the_rest_is_counted() -> None:
-    uses = [ColumnUse(f"x{number}", ColumnKind.NUMBER, "", odd=number == 7) for number in range(30)]
-    lines = column_lines([*uses, ColumnUse("w", ColumnKind.LEVELS, "3")], most=20)
+    uses = [ColumnReadResult(f"x{number}", ColumnRole.NUMBER, "", odd=number == 7) for number in range(30)]
+    lines = column_lines([*uses, ColumnReadResult("w", ColumnRole.LEVELS, "3")], most=20)
     assert lines == ["x7: number", "and 30 further columns: 29 as number, 1 as levels"]

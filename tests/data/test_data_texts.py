@@ -11,7 +11,7 @@ import torch
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.multi_array_records import array_of, comparable
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError
 from fl_audit.learning.model_inputs import unpacked
@@ -75,7 +75,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("text_tokenizers", None)
 
 
-def loaded(path: Path, **more: Any) -> Source:
+def loaded(path: Path, **more: Any) -> LoadedDataset:
     options = {"path": str(path), "label": "liked", "text": "review", **more}
     return load_source(DataSpec("csv", options=tuple(options.items())))
 
@@ -184,7 +184,7 @@ def test_a_column_of_free_text_is_told_of_the_setting(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def archive(path: Path, **arrays: Any) -> Source:
+def archive(path: Path, **arrays: Any) -> LoadedDataset:
     np.savez(path, **arrays)
     return load_source(DataSpec("npz", options=(("path", str(path)),)))
 

@@ -12,7 +12,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.missing_values import USUAL_WORDS, without_words, words_gone
-from fl_audit.data.records import DataWarning, Source
+from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy
 
@@ -38,14 +38,14 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def load(columns: dict[str, object], **options: object) -> Source:
+def load(columns: dict[str, object], **options: object) -> LoadedDataset:
     return read(pd.DataFrame(HONEST | columns).to_csv(index=False).encode(), **options)
 
 
 FILES = count()
 
 
-def read(content: bytes, **options: object) -> Source:
+def read(content: bytes, **options: object) -> LoadedDataset:
     path = Path(f"own{next(FILES)}.csv")  # data are loaded once for each name
     path.write_bytes(content)
     named = {key.replace("_", "-"): value for key, value in options.items()}
@@ -53,7 +53,7 @@ def read(content: bytes, **options: object) -> Source:
     return load_source(DataSpec("csv", None, tuple(given.items())))  # type: ignore[arg-type]
 
 
-def fixed(found: Source, columns: dict[str, object], **options: object) -> Source:
+def fixed(found: LoadedDataset, columns: dict[str, object], **options: object) -> LoadedDataset:
     """Return the table that was warned of, read with the remedy."""
     (caution,) = found.cautions
     return load(columns, **options, **{one.key: one.value for one in caution.remedies})

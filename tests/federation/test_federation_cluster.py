@@ -25,11 +25,11 @@ from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import PartyApps, run_audit
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import TrialBatch
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
@@ -57,7 +57,7 @@ def killing_app(head: str, mark: Path) -> ClientApp:
     def kill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
 
-        is_round = message.content.config_records[Record.CONFIG][Key.ROUND] == 2
+        is_round = message.content.config_records[MessageRecord.CONFIG][Key.ROUND] == 2
         if is_round and not mark.exists() and str(ray.get_runtime_context().get_node_id()) != head:
             mark.touch()
             os.kill(os.getppid(), signal.SIGKILL)  # the raylet, with which its processes end
@@ -143,7 +143,7 @@ def slow_app(mark: Path) -> ClientApp:
     def slow(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
 
-        if int(str(message.content.config_records[Record.CONFIG].get(Key.ROUND, 0))) >= 2:
+        if int(str(message.content.config_records[MessageRecord.CONFIG].get(Key.ROUND, 0))) >= 2:
             (mark / str(ray.get_runtime_context().get_node_id())).touch()
             time.sleep(0.5)
         return call_next(message, context)
@@ -157,7 +157,7 @@ def waiting_app(mark: Path) -> ClientApp:
     def wait(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
 
-        if int(str(message.content.config_records[Record.CONFIG].get(Key.ROUND, 0))) >= 2:
+        if int(str(message.content.config_records[MessageRecord.CONFIG].get(Key.ROUND, 0))) >= 2:
             (mark / str(ray.get_runtime_context().get_node_id())).touch()
             deadline = time.monotonic() + 100.0
             while len(list(mark.iterdir())) < 2 and time.monotonic() < deadline:
@@ -253,7 +253,7 @@ def filling_app() -> ClientApp:
         import ray
         from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
-        if message.content.config_records[Record.CONFIG][Key.BATCH] == TrialBatch(1, 12, 12).name:
+        if message.content.config_records[MessageRecord.CONFIG][Key.BATCH] == TrialBatch(1, 12, 12).name:
             for size in (10_000_000, 1_000_000, 110_000):
                 with suppress(ObjectStoreFullError, OutOfDiskError):
                     while True:

@@ -9,7 +9,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
@@ -28,6 +28,7 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     UserGradients,
 )
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
 from fl_audit.mechanisms.noises import registry
 from fl_audit.mechanisms.noises.base import MechanismNoise
@@ -39,9 +40,8 @@ from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
-from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from tests.validation.guarantee_settings import (
     CLIENTS,
     ROUNDS,
@@ -65,7 +65,7 @@ NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in NoiseScaling),
     DistributedGaussian(1.0, CLIENTS),
     LocalGaussian(1.0, CLIENTS),
-    *(CorrelatedGaussian(1.0, matrix, ROUNDS, bands=2) for matrix in StrategyKind),
+    *(CorrelatedGaussian(1.0, matrix, ROUNDS, bands=2) for matrix in StrategyMatrixKind),
     LocalDPSGD(1.0),
     NoNoise(),
 )

@@ -14,7 +14,7 @@ import fl_audit.clients.app
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import _lengths_at_most
@@ -55,7 +55,7 @@ def changed(key: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[l
     """Return what changes an array of the last reply."""
 
     def spoil(replies: list[Message]) -> list[Message]:
-        arrays = replies[-1].content.array_records[Record.ARRAYS]
+        arrays = replies[-1].content.array_records[MessageRecord.ARRAYS]
         arrays[key] = Array(change(arrays[key].numpy().copy()))
         return replies
 
@@ -66,7 +66,7 @@ def without(key: str) -> Callable[[list[Message]], list[Message]]:
     """Return what takes an array out of the last reply."""
 
     def spoil(replies: list[Message]) -> list[Message]:
-        del replies[-1].content.array_records[Record.ARRAYS][key]
+        del replies[-1].content.array_records[MessageRecord.ARRAYS][key]
         return replies
 
     return spoil
@@ -125,7 +125,7 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: Ma
     mechanism, challenger = strategy.public.mechanism, SeededChallenger(0)
     asked = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
     for client, reply in asked.items():
-        rows = len(reply.content.array_records[Record.ARRAYS][Key.SUM].numpy())
+        rows = len(reply.content.array_records[MessageRecord.ARRAYS][Key.SUM].numpy())
         if mechanism.is_sampled:
             drawn = challenger.client_participation(range(TRIALS), 1, strategy.public.clients, mechanism.sampling_rate)
             assert rows == drawn[:, client].sum() > 0

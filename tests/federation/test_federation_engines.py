@@ -13,11 +13,11 @@ from small_audits import MakePlan, small_toml
 
 from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.flower_app import ViolatedError, server_app
+from fl_audit.experiments.runs.flower_app import VerdictViolatedError, server_app
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import ReportContents
@@ -145,6 +145,6 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
     context.run_config["fail-on-violation"] = True
     violated = type("Contents", (), {"summary": {"verdict": "violated"}})
     monkeypatch.setattr("fl_audit.experiments.runs.flower_app.finish", lambda *_: violated)
-    with pytest.raises(ViolatedError):
+    with pytest.raises(VerdictViolatedError):
         server_app(grid=LocalGrid(client_app, plan.public.clients, 60.0), context=context)
     assert "failed with status 4" in capsys.readouterr().err

@@ -25,23 +25,23 @@ from torch import Tensor
 import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.replay import replay, stored_rounds
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.contributions import RoundContext
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.hypotheses import question_of, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound, show
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
+from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
-from fl_audit.mechanisms.remaining_noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.privacy.matrices import inverse, strategy_matrix
-from fl_audit.protocol import Key, NonTrainingQuery, Record
+from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
+from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import SeededChallenger
 
@@ -361,7 +361,7 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
         arrays = {str(key): array for record in content.array_records.values() for key, array in record.items()}
-        config = {str(key): value for key, value in content.config_records[Record.CONFIG].items()}
+        config = {str(key): value for key, value in content.config_records[MessageRecord.CONFIG].items()}
         client = int(str(context.node_config["partition-id"]))
         values = {key: np.array(unpack(array)) for key, array in arrays.items()}
         told.append(Told(message.metadata.message_type, client, config, values))

@@ -11,12 +11,12 @@ from flwr.clientapp.typing import ClientAppCallable
 from secret_noise import HalvedNoise
 
 from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
 from fl_audit.federation.federation import Federation
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.report.finding import ReportContents
 
 Changes = dict[str, dict[str, Any]]
@@ -92,7 +92,7 @@ def halving_clients() -> ClientApp:
     """Return an app of clients that add half of the noise that the mechanism names."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[Record.CONFIG]
+        config = message.content.config_records[MessageRecord.CONFIG]
         public = Federation.from_json(str(config[Key.FEDERATION]))
         half = public.mechanism.with_multiplier(public.mechanism.noise_multiplier / 2)
         config[Key.FEDERATION] = replace(public, mechanism=half).to_json()

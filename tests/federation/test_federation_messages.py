@@ -17,7 +17,7 @@ from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.protocol import Key, NonTrainingQuery, Record
+from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
@@ -34,7 +34,7 @@ def recording_app(seen: Transcript) -> ClientApp:
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
-        config = {str(key) for key in content.config_records[Record.CONFIG]}
+        config = {str(key) for key in content.config_records[MessageRecord.CONFIG]}
         arrays = {str(key) for record in content.array_records.values() for key in record}
         seen.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
         return call_next(message, context)
@@ -106,7 +106,7 @@ def test_no_batch_is_released_from_a_round_with_a_bad_contribution(small_plan: M
     released = _Released()
     strategy, grid, arrays = _strategy(small_plan, released)
     replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
-    last = replies[-1].content.array_records[Record.ARRAYS]
+    last = replies[-1].content.array_records[MessageRecord.ARRAYS]
     last[Key.SUM] = Array(np.full_like(last[Key.SUM].numpy(), np.nan))
     with pytest.raises(FederationError, match="not finite"):
         strategy.aggregate_train(1, replies)
@@ -164,14 +164,14 @@ def test_an_answer_nobody_asked_for_is_refused(small_plan: MakePlan) -> None:
 def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
     strategy, grid, arrays = _strategy(small_plan, _Released())
     replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
-    del replies[0].content[Record.ARRAYS]
+    del replies[0].content[MessageRecord.ARRAYS]
     with pytest.raises(FederationError, match="sent no 'sum'"):
         strategy.aggregate_train(1, replies)
 
 
 def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[ReceivedContribution]:
     for reply, array in zip(replies, arrays, strict=False):
-        reply.content = RecordDict({Record.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
+        reply.content = RecordDict({MessageRecord.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
     return [ReceivedContribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
 
 

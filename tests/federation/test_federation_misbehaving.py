@@ -18,7 +18,7 @@ from small_audits import MakePlan
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import PartyApps, run_audit
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.errors import FederationError
 
 CLIENT, ROUND = 2, 3
@@ -33,7 +33,7 @@ def app_with(spoil: Spoil) -> ClientApp:
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
         if context.node_config["partition-id"] == CLIENT:
-            if message.content.config_records[Record.CONFIG][Key.ROUND] == ROUND:
+            if message.content.config_records[MessageRecord.CONFIG][Key.ROUND] == ROUND:
                 spoil(reply, earlier)
             earlier.append(reply)
         return reply
@@ -43,7 +43,7 @@ def app_with(spoil: Spoil) -> ClientApp:
 
 def values(change: Callable[[np.ndarray], np.ndarray]) -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        arrays = reply.content.array_records[Record.ARRAYS]
+        arrays = reply.content.array_records[MessageRecord.ARRAYS]
         arrays[Key.SUM] = Array(change(arrays[Key.SUM].numpy().copy()))
 
     return spoil
@@ -58,7 +58,7 @@ def raising(error: BaseException) -> Spoil:
 
 def raw(data: bytes, dtype: str = "float32") -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        arrays = reply.content.array_records[Record.ARRAYS]
+        arrays = reply.content.array_records[MessageRecord.ARRAYS]
         arrays[Key.SUM] = Array(dtype=dtype, shape=arrays[Key.SUM].shape, stype="numpy.ndarray", data=data)
 
     return spoil
@@ -66,15 +66,15 @@ def raw(data: bytes, dtype: str = "float32") -> Spoil:
 
 def config(**changes: int | str | None) -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        kept = dict(reply.content.config_records[Record.CONFIG]) | changes
+        kept = dict(reply.content.config_records[MessageRecord.CONFIG]) | changes
         named = {key: value for key, value in kept.items() if value is not None}
-        reply.content[Record.CONFIG] = ConfigRecord(named)  # type: ignore[arg-type]
+        reply.content[MessageRecord.CONFIG] = ConfigRecord(named)  # type: ignore[arg-type]
 
     return spoil
 
 
 def content_of_before(reply: Message, earlier: list[Message]) -> None:
-    for name in (Record.ARRAYS, Record.CONFIG):
+    for name in (MessageRecord.ARRAYS, MessageRecord.CONFIG):
         reply.content[name] = earlier[-1].content[name]
 
 
@@ -111,8 +111,8 @@ TABLE: dict[str, tuple[Spoil, str]] = {
     "no round": (config(round=None), "sent a reply that is of no round, not of 3"),
     "no batch": (config(batch=None), "sent a reply that names no batch"),
     "another batch": (config(batch="batch-00077"), "no answer in time from client(s) 2"),
-    "no settings": (without(Record.CONFIG), "sent a reply that names no batch"),
-    "no arrays": (without(Record.ARRAYS), "sent no 'sum'"),
+    "no settings": (without(MessageRecord.CONFIG), "sent a reply that names no batch"),
+    "no arrays": (without(MessageRecord.ARRAYS), "sent no 'sum'"),
     "NaN": (values(lambda sums: sums * np.nan), "sent 'sum' with 186 of 186 values not finite"),
     "one shape": (values(lambda sums: sums[0]), "of shape (62,), accepted is float32 of shape (3, 62)"),
     "no trials": (values(lambda sums: sums[:0]), "of shape (0, 62), accepted is float32 of shape (3, 62)"),
@@ -169,7 +169,7 @@ def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path
     change, said = BITS[kind]
 
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        arrays = reply.content.array_records[Record.ARRAYS]
+        arrays = reply.content.array_records[MessageRecord.ARRAYS]
         arrays[Key.WITHIN] = Array(change(arrays[Key.WITHIN].numpy().copy()))
 
     with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {said}"):

@@ -13,11 +13,11 @@ from scipy.special import ndtr, ndtri
 from small_audits import small_settings
 
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
-from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages
+from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.gaussian import gdp_mu

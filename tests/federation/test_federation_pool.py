@@ -16,17 +16,17 @@ from small_audits import MakePlan
 
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.cluster import array_transport, sharing
+from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
 from fl_audit.experiments.runs.cluster.backend import PatchedRuntime, _Contexts
 from fl_audit.experiments.runs.cluster.call_context import CallContext, PackedContext, compartment_of
+from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
 from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.experiments.runs.cluster.sharing import SharedCalls
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 
 HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)
 
@@ -81,7 +81,7 @@ def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
                 found[int(identity)] = outcome
             changed.notify_all()
 
-    calls = SharedCalls(pool, retries, {2 + one: _context(one) for one in range(clients)}, settle)
+    calls = CallScheduler(pool, retries, {2 + one: _context(one) for one in range(clients)}, settle)
     calls.add({str(2 + one): _message("none", node=2 + one) for one in range(clients)})
     with changed:
         assert changed.wait_for(lambda: len(found) == clients, 20.0)
@@ -91,8 +91,8 @@ def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
 
 @pytest.fixture(autouse=True)
 def _of_another_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "compartment_of", lambda message, context: ORDINARY)
-    monkeypatch.setattr(sharing, "weight_of", lambda message, context: 1)
+    monkeypatch.setattr(call_scheduling, "compartment_of", lambda message, context: ORDINARY)
+    monkeypatch.setattr(call_scheduling, "weight_of", lambda message, context: 1)
     monkeypatch.setattr(CallContext, "of", lambda self, calls, has: PackedContext([], None, frozenset()))
 
 
@@ -143,7 +143,9 @@ def test_a_call_that_lasts_holds_nobody_up() -> None:
 def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
     """They end while Ray is being shut down, and one that lets a model go then ends the program."""
     pool, settled = Pool((HERE,), lambda node, clients: REPLY), threading.Semaphore(0)
-    calls = SharedCalls(pool, 2, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done)))
+    calls = CallScheduler(
+        pool, 2, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done))
+    )
     models = ArrayRecord({"models": Array(np.arange(2.0**18))})
     calls.add({str(2 + one): _message("none", 2 + one, models) for one in range(4)})
     held = [weakref.ref(one) for one in calls._shared.values()]
@@ -186,10 +188,10 @@ def test_whose_reply_cannot_be_read_is_named() -> None:
 
 def test_a_client_is_called_where_its_shard_is() -> None:
     pool, calls = Pool((HERE,), lambda node, clients: REPLY), dict[str, Message]()
-    shared = SharedCalls(pool, 2, {}, lambda outcomes: None)
-    line = sharing._CallQueue(idle=1)
+    shared = CallScheduler(pool, 2, {}, lambda outcomes: None)
+    line = call_scheduling._CallQueue(idle=1)
     one, other = pool.take(ORDINARY), pool.take(ORDINARY)
-    line.calls = [sharing._Call(str(node), _message("none", node=node), 1, calls) for node in range(2, 6)]
+    line.calls = [call_scheduling._Call(str(node), _message("none", node=node), 1, calls) for node in range(2, 6)]
     line.idle = 2
     first = shared._part(line, one)
     line.idle = 1
@@ -203,9 +205,11 @@ def test_a_client_is_called_where_its_shard_is() -> None:
 
 def test_parts_are_balanced_by_the_records_of_the_clients() -> None:
     pool = Pool((HERE,), lambda node, clients: REPLY)
-    shared, weights = SharedCalls(pool, 2, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
-    calls = [sharing._Call(str(node), _message("none", node=node), size, {}) for node, size in enumerate(weights, 2)]
-    line, parts = sharing._CallQueue(calls, idle=2), list[list[int]]()
+    shared, weights = CallScheduler(pool, 2, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
+    calls = [
+        call_scheduling._Call(str(node), _message("none", node=node), size, {}) for node, size in enumerate(weights, 2)
+    ]
+    line, parts = call_scheduling._CallQueue(calls, idle=2), list[list[int]]()
     while line.calls:
         parts.append([call.weight for call in shared._part(line, pool.take(ORDINARY))])
         line.idle -= 1
@@ -406,7 +410,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
 def _message(federation: str, node: int = 2, arrays: ArrayRecord | None = None) -> Message:
     LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
     config = ConfigRecord({Key.FEDERATION: federation})
-    content = RecordDict({Record.ARRAYS: arrays or ArrayRecord(), Record.CONFIG: config})
+    content = RecordDict({MessageRecord.ARRAYS: arrays or ArrayRecord(), MessageRecord.CONFIG: config})
     message = Message(content, node, "train")
     message.metadata.__dict__["_message_id"] = str(node)
     return message
@@ -426,7 +430,7 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     messages[0].metadata.delivered_at = "now"
     lights, holes, large = take_out(messages)
     assert [array.data for array in large] == [models.data, alone.data]
-    assert messages[0].content.array_records[Record.ARRAYS]["models"].data is models.data
+    assert messages[0].content.array_records[MessageRecord.ARRAYS]["models"].data is models.data
     assert lights[0].metadata.delivered_at == "now"
     sent = pickle.dumps((lights, holes))
     assert len(sent) < 6000
@@ -434,7 +438,7 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     put_back(empty, [array_transport.bytes_of(array) for array in large])
     assert [message.content for message in received] == contents
     assert list(received[0].content) == list(contents[0])
-    first, second, third = (message.content.array_records[Record.ARRAYS]["models"].data for message in received)
+    first, second, third = (message.content.array_records[MessageRecord.ARRAYS]["models"].data for message in received)
     assert first is second
     assert first is third
     assert take_out([_message("{}")])[1:] == ([], [])

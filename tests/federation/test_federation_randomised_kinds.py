@@ -18,8 +18,8 @@ from fl_audit.audits.common.findings_guarantee import advantage_of, measured_adv
 from fl_audit.data.graph_records import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.federation import Federation

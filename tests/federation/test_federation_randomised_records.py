@@ -17,15 +17,15 @@ from small_audits import MakePlan
 import fl_audit.clients.request
 from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.identifiability_bounds import truth_probability
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import SeededChallenger
 
@@ -242,7 +242,7 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
     told: list[tuple[int, int, list[int]]] = []
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[Record.CONFIG]
+        config = message.content.config_records[MessageRecord.CONFIG]
         trials = config[Key.TRIALS]
         assert isinstance(trials, list)
         client = int(context.node_config["partition-id"])

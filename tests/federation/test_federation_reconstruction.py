@@ -14,14 +14,14 @@ from small_audits import small_settings
 from fl_audit.audits.membership.insider import increments
 from fl_audit.audits.reconstruction.judging import candidates_of
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.membership import MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.insider_queries import TargetQueries
+from fl_audit.strategies.release_scoring import TargetQueries
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 

@@ -26,7 +26,7 @@ from fl_audit.experiments.runs.replay import ReplayMatch, replay
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.verdict.residuals import Residuals
+from fl_audit.verdict.noise_statistics import NoiseStatistics
 
 
 def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
         *("trial", "round", "sigma", "local_sensitivity", "log_odds"),
         *("increment", "measured_sigma"),
     ]
-    residuals = Residuals.of_table(pd.read_parquet(tmp_path / "run" / "residuals.parquet"))
+    residuals = NoiseStatistics.of_table(pd.read_parquet(tmp_path / "run" / "residuals.parquet"))
     np.testing.assert_allclose(residuals.sigma.reshape(-1), rounds["measured_sigma"])
     assert rounds.groupby("trial")["log_odds"].last().tolist() == trials["log_odds"].tolist()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

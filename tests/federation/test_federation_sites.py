@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_audit.experiments.studies.sites import _what_it_holds, _who_took_part, has_many_of, plan_of
+from fl_audit.experiments.studies.participation_inference import _what_it_holds, _who_took_part, has_many_of, plan_of
 from fl_audit.federation.loaded_federation import load_federation
 
 SITES, EACH = 6, 20

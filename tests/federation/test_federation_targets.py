@@ -26,10 +26,10 @@ from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import ReportContents
-from fl_audit.server.evaluator import EarlyStopping, ReleaseEvaluator
+from fl_audit.server.evaluator import CheckpointSelector, ReleaseEvaluator
 from fl_audit.server.results import WHITE_BOX, TargetOutputs
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
@@ -84,9 +84,9 @@ def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
     training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, AUDIT | {"targets": 2}
     federation = load_federation(small_plan(privacy=_GUARANTEE, training=training, audit=audit).public)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
-    membership = Membership(np.array([[True], [False]]))
+    membership = TargetMembership(np.array([[True], [False]]))
     for client in range(3):
-        own = membership if client in federation.targets else Membership(np.empty((2, 0), dtype=np.bool_))
+        own = membership if client in federation.targets else TargetMembership(np.empty((2, 0), dtype=np.bool_))
         added = contribute_members(federation, client, ClientTask(models, RoundContext(1)), own).total.norm(dim=1) > 0
         assert added.tolist() == [True, client not in federation.targets]
 
@@ -100,7 +100,7 @@ def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePl
         Engine.LOCAL,
         with_report=False,
     )
-    membership, areas = Membership(_is_in(found)), {}
+    membership, areas = TargetMembership(_is_in(found)), {}
     for attack in ("loss", "shadow", "lira", "rmia"):
         rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
         areas[attack] = rates.auc
@@ -134,7 +134,7 @@ def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_pa
     }
     for name, attack in (("passive", "white-box"), ("passive", "white-box-rounds"), ("active", "active")):
         found = runs[name]
-        rates = membership_rates(_scores(found, attack), Membership(_is_in(found)), np.random.default_rng(0))
+        rates = membership_rates(_scores(found, attack), TargetMembership(_is_in(found)), np.random.default_rng(0))
         assert rates.auc.low > 0.5, (attack, rates.auc)
     # The ascent moves the models: the same trials answer otherwise.
     assert not np.allclose(_scores(runs["active"], "loss"), _scores(runs["honest"], "loss"))
@@ -184,7 +184,7 @@ def test_attributes_of_members_are_found_and_targets_asked_about_again(small_pla
     assert np.allclose(own, -by_target(table, "log_probability")[:12], rtol=1e-4, atol=1e-5)
     assert np.allclose(first["queries"][..., 0], by_target(table, "confidence")[:12], rtol=1e-4, atol=1e-5)
     queries = np.concatenate([one["queries"] for one in kept])
-    expected = lira_scores(queries.astype(np.float64), Membership(_is_in(found)), spread=LiraSpread.SHARED)
+    expected = lira_scores(queries.astype(np.float64), TargetMembership(_is_in(found)), spread=LiraSpread.SHARED)
     assert np.allclose(_scores(found, "lira"), expected)
     told = found.summary["attribute"]
     assert (told["attribute"], told["values"]) == ("smokes", 2)
@@ -200,7 +200,7 @@ def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> N
         Engine.LOCAL,
         with_report=False,
     )
-    membership = Membership(_is_in(found))
+    membership = TargetMembership(_is_in(found))
     for attack in ("loss", "shadow", "lira", "rmia"):
         rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
         assert rates.auc.low < 0.5 < rates.auc.high, (attack, rates.auc)
@@ -343,7 +343,7 @@ def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_pa
 
 
 def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() -> None:
-    batch, stopping = TrialBatch(0, 0, 2), EarlyStopping(2)
+    batch, stopping = TrialBatch(0, 0, 2), CheckpointSelector(2)
     losses = np.array([[5, 4, 4.5, 3, 6, 6, 1], [5, 6, 7, 1, 1, 1, 1]], dtype=float)
     for number in range(7):
         models = torch.full((2, 3), float(number))
@@ -362,7 +362,7 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan
     models = torch.randn(7, 6, federation.model.layout.size, generator=torch.Generator().manual_seed(0))
 
     def seen(*batches: TrialBatch) -> dict[str, torch.Tensor]:
-        outputs, stopping = TargetOutputs(range(7), sees_weights=True), EarlyStopping(1)
+        outputs, stopping = TargetOutputs(range(7), sees_weights=True), CheckpointSelector(1)
         evaluator = ReleaseEvaluator(
             federation, SeededChallenger(5, federation.public.targets), batches, [outputs], stopping
         )
@@ -461,7 +461,7 @@ def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_pa
     )
     assert plan.public.clients == 1
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    membership = Membership(_is_in(found))
+    membership = TargetMembership(_is_in(found))
     for attack in ("loss", "lira"):
         rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
         assert rates.auc.low > 0.5, (attack, rates.auc)

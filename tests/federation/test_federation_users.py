@@ -20,16 +20,16 @@ import fl_audit.strategies.contributors
 from fl_audit.clients.data_owner import ClientTask, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.federation.contributions import RoundContext, TrialContributions
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger

@@ -9,8 +9,8 @@ import pytest
 from hospital import write_hospital
 
 from fl_audit.audits.common.findings_released_model import UserLossFinding
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation

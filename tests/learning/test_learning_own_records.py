@@ -8,9 +8,9 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from learning.test_learning_stacked_model import NETS
 from torch import Tensor
 
-from fl_audit.learning import dense_chain_training, sampling, stacked_model
+from fl_audit.learning import dense_chain_training, microbatching, stacked_model
 from fl_audit.learning.local_training import LocalSchedule, local_updates
-from fl_audit.learning.sampling import BatchWorkload
+from fl_audit.learning.microbatching import ClippedSumExamples
 from fl_audit.learning.stacked_model import StackedModel
 
 TRIALS, RECORDS = 4, 6
@@ -64,7 +64,7 @@ def test_clipped_sums_are_those_of_each_trial_alone(name: str, way: str) -> None
 def test_sums_over_samples_of_own_records_are_those_of_each_trial_alone(
     name: str, way: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
+    monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
     model, models, bits, labels = _setting(name)
     model.fast = way == "fast"
     found = model.clipped_sum(models, bits, labels, 1.0, taking_part=SAMPLES)
@@ -80,7 +80,7 @@ def test_sums_over_samples_of_own_records_are_those_of_each_trial_alone(
 def test_own_records_may_be_worked_through_in_any_portions(
     gathered_below: float, way: str, budget: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
+    monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
     model, models, bits, labels = _setting("mnist-cnn")
     model.fast = way == "fast"
     whole = [model.clipped_sum(models, bits, labels, 1.0, taking_part=some) for some in (None, SAMPLES)]
@@ -123,7 +123,7 @@ def test_stretches_of_own_records_give_the_same(stretch: int, together: int, mon
 def test_one_trial_is_held_in_float_at_a_time() -> None:
     """The records of a pass are converted, and nothing else: records in bytes stay in bytes."""
     bits = torch.randint(2, (5, 7, 3), dtype=torch.uint8)
-    work = BatchWorkload.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
+    work = ClippedSumExamples.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
     assert work.features.data_ptr() == bits.data_ptr()
     portion = work.portion(slice(1, 3), slice(2, 6))
     assert portion.features.dtype == torch.float32

@@ -88,7 +88,7 @@ def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[t
     name = "backward" if model.fast else "example_gradients"
     compute = getattr(model, name)
 
-    def noting(models: Tensor, portion: stacked_model.PassExamples) -> object:
+    def noting(models: Tensor, portion: stacked_model.MicrobatchExamples) -> object:
         noted.append((len(models), portion.examples))
         return compute(models, portion)
 

@@ -6,8 +6,8 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from learning.test_learning_stacked_model import NETS, _assert_close, _setting
 from torch import Tensor
 
-from fl_audit.learning import sampling, stacked_model
-from fl_audit.learning.sampling import BatchWorkload
+from fl_audit.learning import microbatching, stacked_model
+from fl_audit.learning.microbatching import ClippedSumExamples
 
 # Trial by trial: nothing, a single example, some, all.
 SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()
@@ -26,7 +26,7 @@ def _loop(gradients: Tensor, taking_part: Tensor, clipping_norm: float | None) -
 def test_sums_over_samples_are_those_of_a_plain_loop(
     name: str, way: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
+    monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
     model, models, features, labels = _setting(name, trials=4, examples=6)
     model.fast = way == "fast"
     gradients = example_gradients(model.template, models, features, labels)
@@ -42,7 +42,7 @@ def test_sums_over_samples_are_those_of_a_plain_loop(
 def test_samples_may_be_worked_through_in_any_portions(
     gathered_below: float, way: str, budget: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
+    monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
     model, models, features, labels = _setting("mnist-cnn", trials=4, examples=6)
     model.fast = way == "fast"
     whole = model.clipped_sum(models, features, labels, 1.0, taking_part=SAMPLES)
@@ -65,12 +65,12 @@ def test_small_samples_are_gathered_and_large_ones_weighted() -> None:
     features, labels = torch.randn(10, 2), torch.arange(10)
     few, many = torch.zeros(3, 10, dtype=torch.bool), torch.zeros(3, 10, dtype=torch.bool)
     few[0, [7, 2]] = few[1, 9] = many[2, :5] = True
-    gathered = BatchWorkload.of(features, labels, few)
+    gathered = ClippedSumExamples.of(features, labels, few)
     assert gathered.width == 2
     portion = gathered.portion(slice(0, 2), slice(0, 2))
     assert portion.labels.tolist() == [[2, 7], [9, 0]]
     assert torch.equal(portion.features[1, 0], features[9])
     assert portion.counted is not None
     assert portion.counted.tolist() == [[1.0, 1.0], [1.0, 0.0]]
-    assert BatchWorkload.of(features, labels, many).width == 10
-    assert BatchWorkload.of(features, labels, None).counted is None
+    assert ClippedSumExamples.of(features, labels, many).width == 10
+    assert ClippedSumExamples.of(features, labels, None).counted is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.audits.canaries.live_checks import Inconsistency, _is_other_out
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page

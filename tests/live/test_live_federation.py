@@ -16,7 +16,7 @@ import pytest
 
 from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.audits.canaries.observer_store import seed_in
-from fl_audit.experiments.examples.loopback import ROOT, Loopback, federation, write_node_key
+from fl_audit.experiments.examples.local_superlink import ROOT, Loopback, federation, write_node_key
 
 pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.xdist_group("superlink"), pytest.mark.timeout(900)]
 

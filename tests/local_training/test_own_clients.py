@@ -12,7 +12,7 @@ from fl_audit.local_training.assessment import assess
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import FollowedTraining
+from fl_audit.local_training.replay import ReplayedTraining
 from fl_audit.local_training.training_facts import RecordedTraining, Sampling
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
@@ -58,7 +58,7 @@ def test_a_record_of_own_clients_moves_a_sum_by_the_clipping_norm_at_most() -> N
     leader = Recorder(kept_steps=5)
     longer, _ = _round(1, 0, None, leader)
     record = longer.batches[0].indices[0]
-    shorter, _ = _round(1, 0, None, Recorder(5, FollowedTraining(leader.track, None)), without=record)
+    shorter, _ = _round(1, 0, None, Recorder(5, ReplayedTraining(leader.track, None)), without=record)
     moved = []
     for one, two in zip(longer.noised, shorter.noised, strict=True):
         assert one.total is not None

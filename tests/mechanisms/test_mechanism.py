@@ -22,6 +22,7 @@ from fl_audit.mechanisms.contribution import (
     PoissonSampling,
     RecordGradients,
 )
+from fl_audit.mechanisms.effective_noise import NoiseScaling, effective_noise_multiplier
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
 from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR, CentralGaussian
@@ -29,10 +30,9 @@ from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
-from fl_audit.mechanisms.remaining_noise import NoiseScaling, effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
-from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 
 RELATIONS = (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD)
 DISTRIBUTION = Mechanism(
@@ -111,7 +111,7 @@ def test_only_global_noise_is_a_private_release() -> None:
     ("noise", "threat_model", "multiplier"),
     [
         (CentralGaussian(3.0), CLIENT_ALONE, 3.0),
-        (CorrelatedGaussian(3.0, StrategyKind.TREE, 8), CLIENT_ALONE, 3.0),
+        (CorrelatedGaussian(3.0, StrategyMatrixKind.TREE, 8), CLIENT_ALONE, 3.0),
         (DistributedGaussian(3.0, 9), CLIENT_ALONE, 3.0 * math.sqrt(8 / 9)),
         (DistributedGaussian(3.0, 9), ThreatModel(colluders=2), 3.0 * math.sqrt(6 / 9)),
         (DistributedGaussian(3.0, 9), ThreatModel(colluders=7), 1.0),
@@ -135,7 +135,7 @@ def test_some_noise_of_others_must_be_left(noise: MechanismNoise) -> None:
         effective_noise_multiplier(noise, ThreatModel(colluders=3))
 
 
-@pytest.mark.parametrize("noise", [CentralGaussian(3.0), CorrelatedGaussian(3.0, StrategyKind.TREE, 8)])
+@pytest.mark.parametrize("noise", [CentralGaussian(3.0), CorrelatedGaussian(3.0, StrategyMatrixKind.TREE, 8)])
 def test_a_server_that_adds_the_noise_is_no_adversary(noise: MechanismNoise) -> None:
     with pytest.raises(InputError, match="the server adds the noise, so it knows everything"):
         require_likelihood_ratio(replace(CLIENTS, noise=noise), SERVER)
@@ -189,18 +189,18 @@ def _distribution(
         (_distribution(LocalGaussian(2.0, 5), Everybody()), SERVER, (GaussianRelease(1.0, 2.0, 8),)),
         # sens(C) of the tree over eight rounds: rounds 1 to 8 have nodes of 1, 2, 1, 4, 1, 2, 1 and 8 rounds.
         (
-            _distribution(CorrelatedGaussian(2.0, StrategyKind.TREE, 8), Everybody()),
+            _distribution(CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8), Everybody()),
             CLIENT_ALONE,
             (GaussianRelease(math.sqrt(1 + 4 + 1 + 16 + 1 + 4 + 1 + 64), 2.0),),
         ),
         # One round of a client: round 1 is in the nodes of rounds 1, 2, 4 and 8.
         (
-            _distribution(CorrelatedGaussian(2.0, StrategyKind.TREE, 8), FixedCohort(1, 8)),
+            _distribution(CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8), FixedCohort(1, 8)),
             CLIENT_ALONE,
             (GaussianRelease(2.0, 2.0),),
         ),
         (
-            _distribution(CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 1), Everybody()),
+            _distribution(CorrelatedGaussian(2.0, StrategyMatrixKind.BANDED, 8, 1), Everybody()),
             CLIENT_ALONE,
             (GaussianRelease(math.sqrt(8), 2.0),),
         ),
@@ -237,7 +237,7 @@ def test_without_noise_the_accountant_is_told_nothing() -> None:
         CentralGaussian(2.0, NoiseScaling.LOCAL),
         DistributedGaussian(2.0, 4),
         LocalGaussian(2.0, 5),
-        CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 3),
+        CorrelatedGaussian(2.0, StrategyMatrixKind.BANDED, 8, 3),
     ],
 )
 def test_another_multiplier_changes_the_noise_and_nothing_else(noise: MechanismNoise) -> None:
@@ -324,7 +324,7 @@ def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacenc
         replace(CLIENTS, adjacency=adjacency)
 
 
-TREE = CorrelatedGaussian(2.0, StrategyKind.TREE, 8)
+TREE = CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8)
 POISSON, COHORT, ADAPTIVE = PoissonSampling(0.1), FixedCohort(2, 5), AdaptiveClipping(1.0)
 LOCAL_SCALING = CentralGaussian(2.0, NoiseScaling.LOCAL)
 
@@ -373,7 +373,7 @@ def test_everything_else_goes_together(contribution: RecordGradients | LocalTrai
     """Every noise with everybody, and what amplification or order is known for with samples and cohorts."""
     mechanism = DISTRIBUTION if isinstance(contribution, RecordGradients) else CLIENTS
     noises = [CentralGaussian(2.0), DistributedGaussian(2.0, 5), LocalGaussian(2.0, 5), TREE]
-    noises += [CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 3)]
+    noises += [CorrelatedGaussian(2.0, StrategyMatrixKind.BANDED, 8, 3)]
     for noise in noises:
         replace(mechanism, noise=noise)
     replace(mechanism, noise=CentralGaussian(2.0), participation=POISSON)

@@ -19,8 +19,8 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease
-from fl_audit.privacy.matrices import (
-    StrategyKind,
+from fl_audit.privacy.strategy_matrices import (
+    StrategyMatrixKind,
     _sensitivity_upper_bound,
     _square_root_coefficients,
     banded_coefficients,
@@ -30,7 +30,7 @@ from fl_audit.privacy.matrices import (
     strategy_matrix,
 )
 
-TREE, BANDED = StrategyKind.TREE, StrategyKind.BANDED
+TREE, BANDED = StrategyMatrixKind.TREE, StrategyMatrixKind.BANDED
 
 
 def prefix_error(strategy: NDArray[np.float64], sensitivity: float) -> float:
@@ -59,7 +59,7 @@ def tried(strategy: NDArray[np.float64], separation: int, participations: int) -
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.sampled_from([TREE, BANDED]))
 @settings(max_examples=examples(80), deadline=None, derandomize=True)
 def test_sensitivity_is_the_largest_of_all_sets(
-    rounds: int, bands: int, separation: int, participations: int, kind: StrategyKind
+    rounds: int, bands: int, separation: int, participations: int, kind: StrategyMatrixKind
 ) -> None:
     strategy = strategy_matrix(kind, rounds, min(bands, rounds))
     exact = tried(strategy, separation, participations)
@@ -157,7 +157,7 @@ def test_shapes_and_coefficients() -> None:
 
 
 @pytest.mark.parametrize(("kind", "separation"), [(TREE, 1), (BANDED, 1), (BANDED, 6)])
-def test_the_event_has_the_distribution_of_the_releases(kind: StrategyKind, separation: int) -> None:
+def test_the_event_has_the_distribution_of_the_releases(kind: StrategyMatrixKind, separation: int) -> None:
     """Log-odds of whitened releases of the worst unit against the event's Gaussian; false alarm rate 1e-4."""
     rounds, z, runs, rng = 12, 2.0, 20_000, np.random.default_rng(8)
     event = correlated_event(z, kind, rounds, 4, separation, rounds)

@@ -10,7 +10,7 @@ from fl_audit.released_model import normal_mixture, star_estimate
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.released_model.methods import DEFAULT_CUTS, StarMethod
-from fl_audit.released_model.minimum_losses import FEWEST, value_by_chance
+from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_intervals import gather, hull_interval, parametric_draws
 

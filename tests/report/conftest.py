@@ -30,6 +30,7 @@ from fl_audit.mechanisms.contribution import (
     Participation,
     RecordGradients,
 )
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import CentralGaussian
@@ -38,16 +39,15 @@ from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.registry import participation_at
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.identifiability_bounds import Sensitivities
-from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import ReportContents
-from fl_audit.verdict.residuals import Residuals, stride_sizes
+from fl_audit.verdict.noise_statistics import NoiseStatistics, stride_sizes
 
 MakeContents = Callable[..., ReportContents]
 
@@ -154,14 +154,14 @@ def synthetic_run(
     return FinishedRun(facts, tables, Timing(4.213, 18.94, 15.87, "ray"))
 
 
-def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise: float) -> Residuals:
+def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise: float) -> NoiseStatistics:
     """Return residual sums of a model of two tensors, drawn from the distributions that hold for normal noise."""
     sizes, shape = np.array([640, 10]), sigma.shape
     scale, freedom = noise * sigma, np.broadcast_to(sizes - 1, (*shape, 2))
     squares = scale[..., None] ** 2 * generator.chisquare(freedom)
     counts = np.broadcast_to(np.array([640, 640, 640]), (*shape, 1, 3))
     classes = stride_sizes(int(sizes.sum()))
-    return Residuals(
+    return NoiseStatistics(
         tensors=("weight", "bias"),
         places=tuple((number, "weight" if number < 640 else "bias") for number in range(0, 650, 10)),
         parameters=650,
@@ -218,8 +218,8 @@ def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Mechanis
         "central": CentralGaussian(z, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL),
         "distributed": DistributedGaussian(z, CLIENTS),
         "local": LocalGaussian(z, CLIENTS),
-        "tree": CorrelatedGaussian(z, StrategyKind.TREE, rounds),
-        "banded": CorrelatedGaussian(z, StrategyKind.BANDED, rounds, min(2, rounds)),
+        "tree": CorrelatedGaussian(z, StrategyMatrixKind.TREE, rounds),
+        "banded": CorrelatedGaussian(z, StrategyMatrixKind.BANDED, rounds, min(2, rounds)),
     }
     return offered[source]
 
@@ -245,7 +245,7 @@ def synthetic_insiders(trials: int, insiders: int) -> pd.DataFrame:
 
 def synthetic_guarantee(mechanism: Mechanism, rounds: int, prior: float, threat_model: ThreatModel) -> Guarantee:
     fixed = mechanism.scaling is NoiseScaling.LOCAL
-    sensitivities = Sensitivities.FIXED if fixed else Sensitivities.ADAPTIVE
+    sensitivities = SensitivityAdaptivity.FIXED if fixed else SensitivityAdaptivity.ADAPTIVE
     sampled = mechanism.is_sampled and threat_model.sees_participation
     accountant = Accountant.PLD if sampled else Accountant.RDP_CLASSIC
     events = mechanism.events(rounds, threat_model)

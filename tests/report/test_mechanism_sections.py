@@ -16,7 +16,7 @@ from fl_audit.audits.identifiability.findings_insider import InsidersFinding
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import measured, report_contents
-from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
+from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.report.formatting import unit_words
 from fl_audit.report.mechanism_messages import contribution_text, multiplied_text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.reconstruction.reconstruction import judge_hits
+from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds

@@ -11,7 +11,7 @@ from rich.console import Console
 from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.canaries.tradeoff import tradeoff_epsilon
+from fl_audit.audits.canaries.guessing_bounds import tradeoff_epsilon
 from fl_audit.audits.membership.findings_attacks import INSIDER, AttackFinding
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.page.first_screen import summary_table

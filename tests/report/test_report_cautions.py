@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fl_audit.audits.common.findings_released_model import FEW_NATS, StarFinding
+from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
@@ -62,4 +62,4 @@ def test_epsilon_star_of_chance_is_called_meaningless_everywhere(make_contents, 
 
 
 def test_where_chance_is_not_known_nothing_is_said():
-    assert StarFinding(1.0, 2.0, 1e-3, 0.0, float("nan"), float("nan")).is_meaningful
+    assert EpsilonStarFinding(1.0, 2.0, 1e-3, 0.0, float("nan"), float("nan")).is_meaningful

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_report_cautions import shown
 
-from fl_audit.audits.common.findings_released_model import StarFinding
+from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.released_model.normal_fit_tests import FIT
@@ -71,6 +71,6 @@ def test_what_was_not_tested_is_told_with_its_reason_wherever_the_number_stands(
     few = report_contents(replace(few.run, tables=replace(few.run.tables, trials=trials)))
     assert all("fit was not tested" in text for text in texts(few))
     assert "not tested: a test takes 100 losses of each set" in render_html(few, [])
-    found = few.find(StarFinding)
+    found = few.find(EpsilonStarFinding)
     assert found is not None
     assert found.by_normals is None

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
@@ -39,7 +39,6 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     table_3,
 )
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
-from fl_audit.experiments.reproductions.bernau2019.models import small_faces
 from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import (
     DataSetRuns,
@@ -61,14 +60,15 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     ShadowTrials,
     settings_of,
 )
+from fl_audit.experiments.reproductions.bernau2019.substitute_model import small_faces
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
-from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.intervals import Interval
@@ -202,7 +202,7 @@ def made_up(
     sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
     by_trial = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(trials, 3.0)}
     config = parse_config(values_of(part, ComputeExtent.FULL, None))
-    return _reduced(part, config, epsilon, Membership(is_in), scores, sure, by_trial)
+    return _reduced(part, config, epsilon, TargetMembership(is_in), scores, sure, by_trial)
 
 
 def test_areas_are_those_of_scikit_learn() -> None:

@@ -10,7 +10,7 @@ from scipy.stats import entropy
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import locate_any
 from fl_audit.data.partition import select_records
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2019 import skewed
 from fl_audit.experiments.reproductions.bernau2019.labeled_faces import LFW_FILES
@@ -20,7 +20,7 @@ PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)
 """Two images of persons 0 and 1, four of person 2, one of person 3."""
 
 
-def load(name: str, directory: str | Path, **options: int | str) -> Source:
+def load(name: str, directory: str | Path, **options: int | str) -> LoadedDataset:
     given = tuple((key.replace("_", "-"), value) for key, value in options.items())
     return load_source(DataSpec(f"fl_audit.experiments.reproductions.bernau2019.{name}", str(directory), given))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, unpack_graph
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2019.collab import collab
 from fl_audit.experiments.reproductions.bernau2019.graph_convolutions import SORTED_NODES
@@ -16,7 +16,7 @@ TEXT = "2\n3 7\n0 2 1 2\n0 1 0\n0 2 2 0\n2 5\n0 0\n0 0\n"
 """A path of three nodes whose last one is joined to itself, and two nodes that are not joined."""
 
 
-def source_of(text: str, directory: Path) -> Source:
+def source_of(text: str, directory: Path) -> LoadedDataset:
     with zipfile.ZipFile(directory / "COLLAB.zip", "w") as archive:
         archive.writestr("COLLAB/COLLAB.txt", text)
     return collab(directory)

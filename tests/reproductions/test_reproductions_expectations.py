@@ -7,6 +7,11 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
+from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import (
+    _predicted_exceedance,
+    _z_against,
+    _z_between,
+)
 from fl_audit.experiments.reproductions.bernau2021.audits import _median_of_largest
 from fl_audit.experiments.reproductions.bernau2021.claims import _largest_exceedance
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
@@ -17,7 +22,6 @@ from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
     figure_3,
     table_3,
 )
-from fl_audit.experiments.reproductions.bernau2021.identification import _predicted_exceedance, _z_against, _z_between
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
 from fl_audit.experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table

@@ -16,16 +16,16 @@ from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import ClaimVerdict
-from fl_audit.experiments.reproductions.negoescu2023 import landscapes, mixture_fits
-from fl_audit.experiments.reproductions.negoescu2023.landscapes import (
-    Landscape,
+from fl_audit.experiments.reproductions.negoescu2023 import mixture_fits, privacy_utility
+from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
+from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import (
+    PrivacyUtilityStudy,
     _claims,
     _contrast,
     _floor,
     _remarks,
     available_study,
 )
-from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
 from fl_audit.experiments.reproductions.negoescu2023.studies import (
     ADULT,
     LOCATION,
@@ -34,9 +34,9 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     EpsilonStarTask,
 )
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import grid, without_privacy
@@ -85,7 +85,7 @@ def test_missing_data_are_named(tmp_path: Path) -> None:
 
 def landscape(
     study: EpsilonStarStudy, baselines: dict[int, list[float]], private: dict[float, list[float]]
-) -> Landscape:
+) -> PrivacyUtilityStudy:
     """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
     rows = [
         {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
@@ -97,7 +97,7 @@ def landscape(
     ]  # fmt: skip
     models = pd.DataFrame(rows)
     found = {epochs: np.array(values) for epochs, values in baselines.items()}
-    return Landscape(study, found, models[models["private"]], models)
+    return PrivacyUtilityStudy(study, found, models[models["private"]], models)
 
 
 ADULT_MODELS = landscape(
@@ -187,18 +187,18 @@ def play_here(
 def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fl_audit.experiments.sweeps.sweep.play_points", play_here)
     monkeypatch.setattr(
-        landscapes, "CANDIDATES", {EpsilonStarTask.ADULT: (TINY_ADULT,), EpsilonStarTask.PURCHASE: (TINY_MANY,)}
+        privacy_utility, "CANDIDATES", {EpsilonStarTask.ADULT: (TINY_ADULT,), EpsilonStarTask.PURCHASE: (TINY_MANY,)}
     )
     monkeypatch.setattr(mixture_fits, "SIZES", {ComputeExtent.FULL: (100,)})
     monkeypatch.setattr(mixture_fits, "COMPONENTS", {ComputeExtent.FULL: (1, 2)})
     told: list[str] = []
     context = ItemContext(tmp_path, announce=told.append)
-    first = landscapes.figure_1(context)
+    first = privacy_utility.figure_1(context)
     assert told == ["Purchase-100 is not there: Digits in place of Purchase-100"]
     assert first.data == ("Digits in place of Purchase-100",)
     assert not first.beside("published")
     assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
-    second = landscapes.figure_2(context)
+    second = privacy_utility.figure_2(context)
     models = pd.read_parquet(tmp_path / "runs" / "landscape-breast-cancer" / "models.parquet")
     assert len(models) == 8
     rows = second.frame.set_index(["setting", "quantity"])["measured"]
@@ -214,7 +214,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert third.frame["measured"].between(0, 1).all()
     assert to_png(third.figure)
     with pytest.raises(InputError, match="points of a sweep, over Ray"):
-        landscapes.figure_2(replace(context, engine=Engine.LOCAL))
+        privacy_utility.figure_2(replace(context, engine=Engine.LOCAL))
 
 
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:

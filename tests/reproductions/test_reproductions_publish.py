@@ -24,10 +24,10 @@ from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
 )
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3 as scores
 from fl_audit.experiments.reproductions.claims import (
-    Cause,
     ClaimVerdict,
+    FailureCause,
+    FollowUpAnalysis,
     PaperClaim,
-    SecondLook,
     looked_at,
     restored,
     untested,
@@ -39,7 +39,7 @@ from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theor
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
 from fl_audit.report.style import new_figure
 from fl_audit.statistics.intervals import Interval
@@ -144,7 +144,7 @@ def test_claims_become_rows() -> None:
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
     fails = PaperClaim("6", "it is so", "there, at 1", "AUC", Interval(0.5, 0.4, 0.6), 0.7, trials=7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
-    looked = looked_at(claims, [SecondLook("it is so", "there", Cause.OURS, "we had fewer.")])
+    looked = looked_at(claims, [FollowUpAnalysis("it is so", "there", FailureCause.OURS, "we had fewer.")])
     assert [one.second_look for one in looked] == ["our setting: we had fewer.", "", ""]
     assert looked[0].note.endswith("claimed: at least 0.7; our setting: we had fewer.")
     assert looked[0].to_json()["second_look"] == "our setting: we had fewer."

@@ -14,19 +14,19 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2021 import attack_cost_scaling, paper, settings
-from fl_audit.experiments.reproductions.bernau2021.identification import ADVANTAGE
+from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE
 from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
 from fl_audit.experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
 from fl_audit.experiments.reproductions.names import ITEMS, item_names
 from fl_audit.experiments.reproductions.papers import COLUMNS, ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 
 SMALL = replace(

@@ -7,6 +7,7 @@ import pytest
 from reproductions.test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.experiments.reproductions.bernau2019.claim_ranges import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.reproductions.bernau2019.claims import white_over_black
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import played_of
@@ -18,14 +19,13 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     PrivacyMethod,
 )
 from fl_audit.experiments.reproductions.bernau2019.skewed import skewed_purchases
-from fl_audit.experiments.reproductions.bernau2019.textual_claims import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import exponent
 from fl_audit.experiments.reproductions.bernau2021.claims import counted_advantage, exceedance
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
 from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, InsiderSetting
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import of_one_component
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.statistics.intervals import Interval
 
 ALIKE = "local and central DP trade privacy for accuracy alike"

@@ -6,7 +6,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions import sources
+from fl_audit.experiments.reproductions import dataset_availability
 from fl_audit.experiments.reproductions.bernau2021.paper import PAPER
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     ADULT,
@@ -22,12 +22,12 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     neighbour_settings,
     values_of,
 )
+from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.names import item_names
 from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.reproductions.reproduce import chosen_items
-from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -136,7 +136,7 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
         if spec.name not in ("location30", "adult"):
             raise InputError(f"{spec.name} is not found")
 
-    monkeypatch.setattr(sources, "load_source", load)
+    monkeypatch.setattr(dataset_availability, "load_source", load)
     found, remarks = find_data(CANDIDATES, tmp_path)
     assert found == (LOCATION, ADULT)
     assert remarks[1] == (

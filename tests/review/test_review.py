@@ -30,12 +30,12 @@ from fl_audit.experiments.cli.main import app as command
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from fl_audit.strategies.black_box.audited_system import Observer, modified
 from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
-from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Model
+from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, ModelKind
 from fl_audit.strategies.black_box.trial_models import template_of, update_of
-from fl_audit.strategies.grids import FIRST_NODE, InProcessGrid
+from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
-from fl_audit.strategies.review.client_seats import ClientSeatGrid
+from fl_audit.strategies.review.client_slots import ClientSlotGrid
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
 from fl_audit.strategies.review.review import Review, _stated, _verdict, review
@@ -357,7 +357,7 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
         return Message(RecordDict(content), reply_to=message)
 
     round_of, strategy = [0], FedAvg(fraction_train=0.25, fraction_evaluate=0.0)
-    seated = ClientSeatGrid(InProcessGrid(5, answer), nodes=20, seats=5)
+    seated = ClientSlotGrid(InProcessGrid(5, answer), nodes=20, seats=5)
     asked = set()
     for round_of[0] in range(10):
         messages = list(strategy.configure_train(1, ArrayRecord([np.ones(2)]), ConfigRecord(), seated))
@@ -403,7 +403,7 @@ def test_plans_shrink_with_the_time() -> None:
     assert plans[0].rounds == 3
     assert [plan.budget.pilot for plan in plans] == sorted((plan.budget.pilot for plan in plans), reverse=True)
     assert plans[-1].budget == fewest(claim)
-    assert [kind.model is Model.OWN for kind in plans[-1].kinds] == [False]
+    assert [kind.model is ModelKind.OWN for kind in plans[-1].kinds] == [False]
     assert plan_of(kinds, claim, 0.1, 0.01, 20, 3, False, False).rounds == 3
 
 
@@ -428,7 +428,7 @@ def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
         ("parameter of whole numbers", "b.num_batches_tracked"),
     ):
         kind, own = moved[name], template_of(model)
-        assert kind.model is Model.OWN
+        assert kind.model is ModelKind.OWN
         update = update_of(kind.present, own, 2.0, 1, kind.schedule)
         there = dict(own.tensors)[tensor]
         assert np.all(update[there] == 2000.0)

@@ -24,10 +24,10 @@ from fl_audit.strategies.black_box.metrics import plain_numbers
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.review.claims import StatedAppClaim
+from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, leaks
 from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
-from fl_audit.strategies.review.rehearsal import rehearsed
 from fl_audit.strategies.review.review import Review, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.verdict.verdict import Verdict

@@ -16,9 +16,9 @@ from fl_audit.atomic_files import atomic_file, read_json, require_sealed
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.runs import store
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory

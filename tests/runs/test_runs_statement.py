@@ -22,8 +22,8 @@ from fl_audit.experiments.runs.statement import STATEMENT, Signer, new_key, sign
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_audits import small_settings
 
+    from fl_audit.experiments.runs.audit_plan import resolve
     from fl_audit.experiments.runs.config import parse_config
-    from fl_audit.experiments.runs.plan import resolve
 
     place = tmp_path_factory.mktemp("signed")
     run_audit(resolve(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.statistics import lower_bounds
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod

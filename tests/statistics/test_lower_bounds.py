@@ -16,7 +16,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.shift_bound import gaussian_shift
-from fl_audit.statistics.thresholds import Counts, bound_of, gdp_mu
+from fl_audit.statistics.threshold_bounds import Counts, bound_of, gdp_mu
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP, BoundMethod.BAYES)

@@ -12,7 +12,7 @@ from scipy.stats import beta, binom
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.statistics.thresholds import Counts, bound_of
+from fl_audit.statistics.threshold_bounds import Counts, bound_of
 
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array]

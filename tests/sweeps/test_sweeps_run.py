@@ -19,14 +19,14 @@ from untold import assert_untold
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.engines import Engine, RayOptions
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps import schedule
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
-from fl_audit.experiments.sweeps.landscape import landscape_figure
 from fl_audit.experiments.sweeps.page import chance_text, fit_text, points_html, sweep_page
+from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.released_model.normal_fit_tests import FIT

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_targets, require_weighable

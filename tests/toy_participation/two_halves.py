@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
 
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.run import HONEST, PartyApps
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of

@@ -15,11 +15,11 @@ from rich.table import Table
 from safetensors.torch import load_file
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability import weigh
 from fl_audit.audits.identifiability.likelihood_estimates import chance_of_being_right
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import table_of

@@ -27,7 +27,7 @@ from rich.console import Console
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
@@ -36,7 +36,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import asked, end, parser_of, table_of
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.learning.stacked_model import StackedModel
@@ -61,9 +61,9 @@ class Trained:
     population_log_p: Floats  # logarithm of the confidence in the labels of as many records that no trial used
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> TargetMembership:
         """The coins."""
-        return Membership(self.is_in)
+        return TargetMembership(self.is_in)
 
 
 def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) -> Trained:

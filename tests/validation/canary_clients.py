@@ -25,7 +25,7 @@ from rich.table import Table
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries.certification import certify
 from fl_audit.audits.canaries.cosines import CosineFinding, from_all_iterates, from_final_model
 from fl_audit.audits.canaries.methods import OneRunMethod

@@ -125,7 +125,7 @@ STATEMENTS = (
               (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding")),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift_bound.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses,
-              ("fl_audit.audits.reconstruction.reconstruction.epsilon_of_hits",)),
+              ("fl_audit.audits.reconstruction.reconstruction_metrics.epsilon_of_hits",)),
     Statement("one target of every trial", scores.single_targets, (f"{_MEMBERS}attack_results.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
               (f"{_MEMBERS}rates.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_claimed=False),

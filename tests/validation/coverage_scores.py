@@ -8,17 +8,17 @@ from itertools import product
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.black_box.noise_reading import strength
+from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.black_box.gaussian_noise_estimate import strength
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.cosines import from_final_model
+from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.audits.canaries.tradeoff import guesses_of_scores
 from fl_audit.audits.common.findings_guarantee import measured_advantage
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target
 from fl_audit.audits.membership.rates import SMALL_RATES, membership_rates
-from fl_audit.audits.reconstruction.reconstruction import epsilon_of_hits
-from fl_audit.federation.membership import Membership
+from fl_audit.audits.reconstruction.reconstruction_metrics import epsilon_of_hits
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.mechanism_star import mechanism_lower_bound
 from fl_audit.released_model.methods import StarMethod
@@ -203,7 +203,7 @@ def single_targets(draw: np.random.Generator, distribution: _Distribution, sizes
     release = mechanism.release(draw, apart.size, _TARGETS, shared=0.3)
     is_in = release.membership.is_in
     scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else mechanism.tell(draw, is_in)
-    bound = epsilon_of_one_target(scores[~apart], Membership(is_in[~apart]), delta, draw, CONFIDENCE)
+    bound = epsilon_of_one_target(scores[~apart], TargetMembership(is_in[~apart]), delta, draw, CONFIDENCE)
     return at_least(0.0 if bound is None else bound.epsilon, truth)
 
 
@@ -226,7 +226,7 @@ def rates_of_insiders(
     own, alike = draw.normal(size=is_in.shape), draw.normal(size=(trials, 1))
     noise = math.sqrt(1 - shared) * own + math.sqrt(shared) * alike
     log_odds = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
-    found = membership_rates(log_odds, Membership(is_in), draw, CONFIDENCE, 100, False, of_insiders=True).auc
+    found = membership_rates(log_odds, TargetMembership(is_in), draw, CONFIDENCE, 100, False, of_insiders=True).auc
     return PrintedStatement(found.low, found.high, float(ndtr(mu / math.sqrt(2))))
 
 
@@ -241,7 +241,7 @@ def rates_of_members(
     (mu, share), is_in = leak, _coins(draw, trials, targets)
     leaks = draw.random((trials, 1)) < share
     scores = mu * leaks * is_in + draw.normal(size=is_in.shape) + draw.normal(size=(trials, 1))
-    found = membership_rates(scores, Membership(is_in), draw, CONFIDENCE, 400, False).auc
+    found = membership_rates(scores, TargetMembership(is_in), draw, CONFIDENCE, 400, False).auc
     return PrintedStatement(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
 
 

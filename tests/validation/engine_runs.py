@@ -17,11 +17,11 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import HONEST, PartyApps, _federate, _play
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext, differing_contributions
@@ -30,7 +30,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
-from fl_audit.protocol import Key, Record
+from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -222,7 +222,7 @@ def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:
     """Return an app whose clients clip at a multiple of the norm: one that is neither victim nor insider, or all."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[Record.CONFIG]
+        config = message.content.config_records[MessageRecord.CONFIG]
         public = Federation.from_json(str(config[Key.FEDERATION]))
         federation, client = load_federation(public), int(str(context.node_config["partition-id"]))
         honest = next(one for one in range(_CLIENTS) if one not in (federation.victim, federation.insider))

@@ -20,9 +20,9 @@ from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.audits.canaries.stored_rounds import CanaryReply
 from fl_audit.experiments.black_box.review_process import reviewed
+from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.black_box.audited_system import AuditedSystem

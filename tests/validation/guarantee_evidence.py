@@ -11,9 +11,9 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_released_model import ClientGuarantees
 from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreFinding
 from fl_audit.audits.identifiability.likelihood_estimates import advantage_from_beliefs
-from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
+from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution

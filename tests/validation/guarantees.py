@@ -35,7 +35,7 @@ from rich.table import Table
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtri
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from tests.validation.breach_kinds import Breach, NoiseRound
 from tests.validation.signal_breaches import TargetRound
 

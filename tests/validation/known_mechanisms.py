@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.methods import BoundMethod
 

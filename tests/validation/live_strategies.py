@@ -3,7 +3,7 @@
     python -m tests.validation.live_strategies [--repetitions N]
 
 Honest noise; a tenth of it; and noise for four hospitals where two answer, so that each weighs twice what was claimed.
-`python -m fl_audit.experiments.examples.loopback` plays the same app on a SuperLink and SuperNodes. The exit
+`python -m fl_audit.experiments.examples.local_superlink` plays the same app on a SuperLink and SuperNodes. The exit
 status is 1 where a strategy is judged wrongly.
 """
 
@@ -20,7 +20,7 @@ from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.examples.hospitals.client_app import app as client_app
 from fl_audit.experiments.examples.hospitals.server_app import app as server_app
-from fl_audit.experiments.examples.loopback import HOSPITALS, write_shards
+from fl_audit.experiments.examples.local_superlink import HOSPITALS, write_shards
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.experiments.verbosity import settle_flower

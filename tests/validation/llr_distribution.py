@@ -23,13 +23,13 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability import weigh
 from fl_audit.audits.identifiability.llr_distribution import InnovationCheck, check_scores
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import Progress, no_progress, progress_bar
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit

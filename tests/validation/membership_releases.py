@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.attribute import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.loss import active_scores, loss_scores
 from fl_audit.audits.membership.rates import MembershipRates, membership_rates
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.audits.membership.shokri_attack import AttackModel, ShadowSettings, shadow_scores
 from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 _PLACES = 1.5  # spread of what is known of a record before the trial: how hard it is to learn
 _POPULATION = 100
@@ -36,7 +36,7 @@ class CoinAnswers:
     confidences: Floats  # on the scale of log-odds: of the targets, shape (trials, targets)
     wrong: Floats  # of the targets with a wrong value of an attribute, which no coin moves; same shape
     population: Floats  # of records that no trial used, shape (trials, records)
-    membership: Membership  # the coins
+    membership: TargetMembership  # the coins
 
     @property
     def losses(self) -> Floats:
@@ -79,7 +79,7 @@ class CoinMechanism:
         told = place[0] + self.tell(draw, is_in) + shift
         wrong = place[1] + draw.normal(size=is_in.shape) + shift
         population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(trials, _POPULATION)) + shift
-        return CoinAnswers(told, wrong, population, Membership(is_in))
+        return CoinAnswers(told, wrong, population, TargetMembership(is_in))
 
 
 def gaussian_mean(mu: float) -> CoinMechanism:
@@ -262,4 +262,6 @@ def rates_without_leak(
         except InputError:
             continue
         each_other = not apart and attack not in _WITHOUT_SHADOWS
-        return membership_rates(scores, Membership(release.membership.is_in[:24]), draw, confidence, 400, each_other)
+        return membership_rates(
+            scores, TargetMembership(release.membership.is_in[:24]), draw, confidence, 400, each_other
+        )

@@ -23,10 +23,10 @@ from scipy.optimize import brentq
 from scipy.special import bdtrc, expit, logit, ndtr, ndtri
 from scipy.stats import binom
 
-from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.canaries import tradeoff
+from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.canaries import guessing_bounds
+from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
-from fl_audit.audits.canaries.tradeoff import Guesses
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.privacy.gaussian import gdp_mu
@@ -152,11 +152,11 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
 
     A bound lies above the truth exactly where the truth itself is rejected, which is much faster to compute.
     """
-    of_epsilon, of_mu = tradeoff.approximate_inverse(epsilon, DELTA), tradeoff.gaussian_inverse(mu)
+    of_epsilon, of_mu = guessing_bounds.approximate_inverse(epsilon, DELTA), guessing_bounds.gaussian_inverse(mu)
 
     def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
         decided = cache(decide)
-        return lambda scores, coins: decided(tradeoff.guesses_of_scores(scores, coins, number, number))
+        return lambda scores, coins: decided(guessing_bounds.guesses_of_scores(scores, coins, number, number))
 
     def ordered(truth: float) -> IsFalse:
         return counted(COINS // 4, lambda one: order_statistic_p_value(one, truth) < LEVEL)
@@ -169,14 +169,14 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
         "steinke, epsilon": (
             epsilon,
             "any",
-            counted(few, lambda one: tradeoff.one_run_p_value(one, epsilon, DELTA) < LEVEL),
+            counted(few, lambda one: guessing_bounds.one_run_p_value(one, epsilon, DELTA) < LEVEL),
         ),
         "trade-off, epsilon": (
             epsilon,
             "any",
-            counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_epsilon)),
+            counted(few, lambda one: not guessing_bounds.is_possible(one, LEVEL, of_epsilon)),
         ),
-        "trade-off, mu": (mu, "any", counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_mu))),
+        "trade-off, mu": (mu, "any", counted(few, lambda one: not guessing_bounds.is_possible(one, LEVEL, of_mu))),
         "order-statistic, mu": (mu, "independent", ordered(mu)),
         "order-statistic, epsilon": (epsilon, "gaussian", ordered(gdp_mu(epsilon, DELTA))),
         "shift, mu": (mu, "gaussian", by_shift),

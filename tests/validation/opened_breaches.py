@@ -16,7 +16,7 @@ from flwr.app import Array
 from torch import Tensor
 
 from fl_audit.array_packing import pack
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.experiments.runs.run import PartyApps
 from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 
 
 @dataclass(frozen=True)

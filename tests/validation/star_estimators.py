@@ -24,7 +24,7 @@ from rich.progress import track
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.released_model.empirical_star import empirical_epsilon_star

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import Breach, NoiseRound
 from tests.validation.signal_breaches import TargetRound

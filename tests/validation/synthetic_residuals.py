@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.verdict.noise_measurement import sampled_places
-from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals
+from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 Tensors = tuple[tuple[str, int], ...]
@@ -70,7 +70,7 @@ class Contributions:
         return np.asarray(self.shared - np.sum(self.shared * self.unit, axis=-1, keepdims=True) * self.unit)
 
 
-class LazyResiduals(Residuals):
+class LazyResiduals(NoiseStatistics):
     """Residuals of which every field is computed when it is read for the first time."""
 
     def __init__(self, parts: Mapping[str, Callable[[], Any]]) -> None:
@@ -84,9 +84,9 @@ class LazyResiduals(Residuals):
         object.__setattr__(self, name, parts[name]())
         return self.__dict__[name]
 
-    def whole(self) -> Residuals:
+    def whole(self) -> NoiseStatistics:
         """Return residuals with all fields computed."""
-        return Residuals(**{field.name: getattr(self, field.name) for field in fields(Residuals)})
+        return NoiseStatistics(**{field.name: getattr(self, field.name) for field in fields(NoiseStatistics)})
 
 
 class UncheckedMeasurements(NoiseMeasurements):

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binom, kstest
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_OPENED

@@ -5,7 +5,7 @@ and exact.
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.verdict.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
+from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 TENSORS = ("weight", "bias")
@@ -36,13 +36,13 @@ def draw_measured(
     return NoiseMeasurements(members, increments, sensitivity, sigma, noise_multiplier, residuals)
 
 
-def _residuals(rng: np.random.Generator, sigma: NDArray[np.float64], noise: float) -> Residuals:
+def _residuals(rng: np.random.Generator, sigma: NDArray[np.float64], noise: float) -> NoiseStatistics:
     real, shape = sigma * noise, sigma.shape
     freedom = np.broadcast_to(np.array(SIZES) - 1, (*shape, len(SIZES))).astype(np.int64)
     squares = real[..., None] ** 2 * rng.chisquare(freedom)
     phases = rng.uniform(0, 2 * np.pi, (*shape, 1, len(LOW_BITS_KINDS), 60))
     sizes = stride_sizes(sum(SIZES))
-    return Residuals(
+    return NoiseStatistics(
         tensors=TENSORS,
         places=PLACES,
         parameters=sum(SIZES),

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.verdict.noise_measurement import sampled_places
-from fl_audit.verdict.residuals import STRIDES, Residuals
+from fl_audit.verdict.noise_statistics import STRIDES, NoiseStatistics
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 LAYOUT = ParameterLayout(("first", "second", "third", "bias"), ((12, 25), (8, 25), (14, 10), (10,)))
@@ -40,7 +40,7 @@ def measured_of(noise: Floats, members: NDArray[np.bool_], grain: float = 1e-7) 
     phases = np.stack([_agreement(SIGMA * noise), _agreement(noise), _agreement(release)], axis=-1)
     shape, tensors = (trials, rounds), len(LAYOUT.names)
     strides = np.stack([np.square(noise[..., at::STRIDES]).sum(axis=-1) for at in range(STRIDES)], axis=-1)
-    residuals = Residuals(
+    residuals = NoiseStatistics(
         tensors=LAYOUT.names,
         places=PLACES,
         parameters=parameters,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.verdict.multiple_testing import BESIDE_SCORES, FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.run_measurements import NoiseMeasurements

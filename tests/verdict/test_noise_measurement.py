@@ -18,7 +18,7 @@ from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
 from fl_audit.verdict.noise_dispersion import noise_part
 from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
-from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals, join, stride_sizes
+from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 LAYOUT = ParameterLayout(("weight", "bias", "scale"), ((8, 5), (5,), (1,)))
@@ -39,7 +39,7 @@ def make_release(trials: int, sigma: float, seed: int, present: float = 2.0, bit
     return HypothesisComparison(slice(0, trials), *(torch.from_numpy(part) for part in parts))
 
 
-def measure(seen: HypothesisComparison, sigma: float) -> Residuals:
+def measure(seen: HypothesisComparison, sigma: float) -> NoiseStatistics:
     trials = len(seen.release)
     distance = seen.difference.norm(dim=1)
     return NoiseMeasurer(LAYOUT, directions()).measure(
@@ -123,7 +123,7 @@ def test_a_sum_of_nothing_has_no_direction() -> None:
     assert np.isnan(found.gradient).all()
 
 
-def low_bits_z(found: Residuals, kind: str, hypothesis: int) -> float:
+def low_bits_z(found: NoiseStatistics, kind: str, hypothesis: int) -> float:
     index = LOW_BITS_KINDS.index(kind)
     total, count = found.low_bits[:, hypothesis, index].sum(), found.low_bits_count[:, hypothesis, index].sum()
     assert count > 1000
@@ -158,9 +158,9 @@ def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
     rounds = [measure(make_release(3, 2.0, seed), 2.0) for seed in (31, 32)]
     run = join(rounds, axis=1)
     assert run.projections.shape == (3, 2, 6)
-    again = Residuals.of_array(run.as_array(), run.layout)
+    again = NoiseStatistics.of_array(run.as_array(), run.layout)
     table = pd.DataFrame({"trial": np.repeat([4, 5, 6], 2), "round": np.tile([1, 2], 3)})
-    read = Residuals.of_table(table.assign(**{name: value.reshape(-1) for name, value in run.columns().items()}))
+    read = NoiseStatistics.of_table(table.assign(**{name: value.reshape(-1) for name, value in run.columns().items()}))
     for other in (again, read):
         assert other.tensors == LAYOUT.names
         for name, value in vars(run).items():
@@ -169,7 +169,7 @@ def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
                 np.testing.assert_allclose(getattr(other, name), value, rtol=0 if exact else 1e-6)
                 assert getattr(other, name).dtype == value.dtype
     with pytest.raises(InputError, match="lacks total"):
-        Residuals.of_table(table)
+        NoiseStatistics.of_table(table)
 
 
 def test_a_recovered_release_offers_no_low_bits() -> None:

@@ -38,7 +38,7 @@ from fl_audit.verdict.noise_scale import (
     noise_round,
     secret_total,
 )
-from fl_audit.verdict.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
+from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -335,7 +335,7 @@ def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
     assert seen is not None
     index = {"trial": np.repeat([7, 8, 9], 4), "round": np.tile([1, 2, 3, 4], 3)}
     table = pd.DataFrame(index | {name: values.ravel() for name, values in seen.columns().items()})
-    read = Residuals.of_table(table.sample(frac=1, random_state=0))
+    read = NoiseStatistics.of_table(table.sample(frac=1, random_state=0))
     for name in ("total", "total_freedom", "squares", "freedom", "projections", "gradient", "low_bits",
                  "low_bits_count", "grain", "strides", "sample"):  # fmt: skip
         single = name in ("projections", "strides", "sample")

@@ -9,19 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
-from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
-from fl_audit.experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
-from fl_audit.experiments.reproductions.bernau2019.settings import (
-    ATTACK_NAMES,
-    BLACK_BOX,
-    WHITE_BOX,
-    MembershipSetting,
-    PrivacyMethod,
-)
-from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
+from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
     ACHIEVES_MORE,
     AT_LIKE_ACCURACY,
     LITTLE_MORE,
@@ -32,6 +22,16 @@ from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
     closed_forms,
     printed_phi,
     trade_sentence,
+)
+from fl_audit.experiments.reproductions.bernau2019.follow_up_analyses import SECOND_LOOKS
+from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    WHITE_BOX,
+    MembershipSetting,
+    PrivacyMethod,
 )
 from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table

@@ -7,14 +7,14 @@ They are read from files of their own: neither their labels nor, for Texas, thei
 from dataclasses import replace
 from pathlib import Path
 
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.data.shokri_tables import PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import require
 
 _PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)
 
 
-def purchases(directory: Path | None, *, classes: int = 100) -> Source:
+def purchases(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
     """Return Purchases with 10, 20, 50 or 100 classes, from the files of `load_binary`.
 
     Parameters
@@ -32,7 +32,7 @@ def purchases(directory: Path | None, *, classes: int = 100) -> Source:
     return _load(directory, PURCHASE100, _PURCHASES, classes)
 
 
-def texas(directory: Path | None, *, classes: int = 100) -> Source:
+def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
     """Return Texas with 100, 150, 200 or 300 classes, from the files of `load_binary`.
 
     Parameters
@@ -50,7 +50,7 @@ def texas(directory: Path | None, *, classes: int = 100) -> Source:
     return _load(directory, TEXAS100, _TEXAS, classes)
 
 
-def _load(directory: Path | None, published: BinaryTable, accepted: tuple[int, ...], classes: int) -> Source:
+def _load(directory: Path | None, published: BinaryTable, accepted: tuple[int, ...], classes: int) -> LoadedDataset:
     stem, title = published.name.removesuffix("100"), published.title.removesuffix("100")
     require(classes in accepted, f"classes is {classes}: accepted are {', '.join(map(str, accepted))}")
     own = replace(published, name=f"{stem}{classes}", title=f"{title}{classes}", classes=classes, archive=None)

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.encoding import encode_labels
 from fl_audit.data.files import locate_any, read_zip_member
 from fl_audit.data.graph_records import GRAPH_NODES, AdjacencyMatrix, graph_records
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError, require
 
 COLLAB_FILE = "COLLAB.zip"
@@ -26,7 +26,7 @@ _MEMBER = "COLLAB/COLLAB.txt"
 _FORM = "accepted is the text of DGCNN without features of nodes"
 
 
-def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
+def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> LoadedDataset:
     """Return COLLAB's 5,000 graphs with their fields as labels (2,600, 775 and 1,625 graphs), in a few seconds.
 
     They have 32 to 492 nodes and 12,288,916 edges together, 2,837 of them from a node to itself. No node is joined to
@@ -50,7 +50,7 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
     matrices, labels, classes = _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
     cut = sum(len(matrix) > graph_nodes for matrix in matrices)
     description = f"COLLAB, {len(matrices):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
-    return Source("collab", graph_records(matrices, labels, classes, nodes=graph_nodes), None, description)
+    return LoadedDataset("collab", graph_records(matrices, labels, classes, nodes=graph_nodes), None, description)
 
 
 def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:

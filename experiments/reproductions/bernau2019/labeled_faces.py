@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.data.encoding import build_records
 from fl_audit.data.files import locate_any, read_archive
-from fl_audit.data.records import Source
+from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import require
 
 LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")  # accepted file names; the first one that is there is read
@@ -17,7 +17,7 @@ _HIGHEST_PIXEL = np.float32(255)
 _FEWEST_CLASSES = 2
 
 
-def lfw(directory: Path | None, *, classes: int | None = None) -> Source:
+def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
     """Return the images of the people who have most of them: features (1, height, width) in [0, 1].
 
     The person with most images is class 0, and so on; of people with equally many, the one who stands first in the file
@@ -54,7 +54,7 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> Source:
     pool = build_records(features, rank[person[taken]].astype(np.int64), chosen, path)
     _, height, width = pool.shape
     description = f"Labeled Faces in the Wild, {len(pool):,} grey images of {height}x{width}, {chosen} people"
-    return Source("lfw", pool, None, description)
+    return LoadedDataset("lfw", pool, None, description)
 
 
 def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:

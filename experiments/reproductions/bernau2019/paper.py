@@ -13,10 +13,11 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdic
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from fl_audit.experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.rejudging import rejudge
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrials
+from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
+from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import (
     ComputeExtent,
     ItemContext,
@@ -26,7 +27,6 @@ from fl_audit.experiments.reproductions.papers import (
     PaperResults,
 )
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
-from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.plurals import plural
 
 QUICK_WARNING = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.claims import LOOKS, claims_of

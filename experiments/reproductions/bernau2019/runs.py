@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import SCORE
 from fl_audit.audits.membership.rates import RocCurve, _areas_between_trials, roc_curve
@@ -27,7 +27,7 @@ from fl_audit.experiments.runs.mechanism_of_config import rounds_of, sampling_ra
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.server.results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
@@ -170,7 +170,7 @@ def _reduced(
     part: settings.ShadowTrials,
     config: RunConfig,
     summary: Mapping[str, Any],
-    membership: Membership,
+    membership: TargetMembership,
     scores: Mapping[str, Floats],
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
@@ -247,7 +247,7 @@ def _read_part(part: settings.ShadowTrials, config: RunConfig, run: RunDirectory
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
         load_federation(read_plan(run.path).public),
-        Membership(by_target(targets, "is_in").astype(np.bool_)),
+        TargetMembership(by_target(targets, "is_in").astype(np.bool_)),
     )
     logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.trials)])
     right, is_in = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy(), membership.is_in
@@ -275,7 +275,7 @@ def _areas_against_test(
     run: RunDirectory,
     federation: LoadedFederation,
     targets: pd.DataFrame,
-    membership: Membership,
+    membership: TargetMembership,
 ) -> Floats | None:
     if part.setting.data.study is not MembershipStudy.SKEWED:
         return None

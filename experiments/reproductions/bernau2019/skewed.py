@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Integers
-from fl_audit.data.records import Records, Source
+from fl_audit.array_types import Flags, Integers
+from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
@@ -26,7 +26,7 @@ _INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5  # probabilities of a 1, in
 
 def skewed_purchases(
     _: Path | None = None, *, classes: int = SKEWED_CLASSES[0], generated_records: int = SKEWED_RECORDS
-) -> Source:
+) -> LoadedDataset:
     """Return Skewed Purchases: 600 binary features, a pool and test records of another distribution, half of the
     records each.
 
@@ -71,7 +71,7 @@ def skewed_purchases(
         f"Skewed Purchases, {len(pool):,} records and {len(test):,} noisier test records, generated, "
         f"{FEATURES} binary features, {classes} classes"
     )
-    return Source("skewed-purchases", pool, test, description)
+    return LoadedDataset("skewed-purchases", pool, test, description)
 
 
 def _drawn(records: int, classes: int, noise: int, part: int) -> Records:

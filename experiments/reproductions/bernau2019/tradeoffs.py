@@ -7,7 +7,7 @@ from math import nan, sqrt
 import numpy as np
 from scipy.special import stdtrit
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings
 from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import ndtri
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.empirical_epsilon import epsilon_from_measured_advantage
-from fl_audit.audits.membership.loss import chance_spread
+from fl_audit.audits.membership.yeom_attack import chance_spread
 from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import (
@@ -30,7 +30,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     audit_settings,
 )
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 from fl_audit.statistics.intervals import Interval

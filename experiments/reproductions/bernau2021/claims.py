@@ -8,13 +8,13 @@ import numpy as np
 from scipy.special import logit, ndtr
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import identified
 from fl_audit.experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import SECOND_LOOKS
-from fl_audit.experiments.reproductions.bernau2021.identification import identified
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import outlier_share
@@ -27,7 +27,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.statistics.intervals import Interval
 

@@ -6,12 +6,12 @@ from html import escape
 
 from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import figure_6, table_2
 from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import table_1
 from fl_audit.experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
-from fl_audit.experiments.reproductions.bernau2021.identification import figure_6, table_2
-from fl_audit.experiments.reproductions.bernau2021.rejudging import rejudge
+from fl_audit.experiments.reproductions.bernau2021.items_from_published import rejudge
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.reproductions.bernau2021.settings import (
@@ -22,6 +22,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     InsiderStudy,
 )
+from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import (
     ComputeExtent,
     ItemContext,
@@ -31,7 +32,6 @@ from fl_audit.experiments.reproductions.papers import (
     PaperResults,
 )
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
-from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.plurals import plural
 from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 
 
 class PublishedAdvantage(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Measure
@@ -21,8 +21,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM
 from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
+from fl_audit.experiments.runs.audit_plan import data_spec
 from fl_audit.experiments.runs.config import RunConfig
-from fl_audit.experiments.runs.plan import data_spec
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR

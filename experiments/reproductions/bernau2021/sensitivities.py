@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, 
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
 
 _REPLACE = Adjacency.REPLACE_RECORD

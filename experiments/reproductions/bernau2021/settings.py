@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.experiments.reproductions.papers import ComputeExtent
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 
 ROUNDS = 30
 CLIPPING_NORM = 3.0

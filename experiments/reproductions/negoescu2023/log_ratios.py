@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import ndtr, ndtri
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
 from fl_audit.experiments.reproductions.papers import (

@@ -11,9 +11,9 @@ import torch
 from matplotlib.axes import Axes
 from safetensors.torch import load_file
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.negoescu2023.landscapes import available_study
+from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import available_study
 from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import legend_below

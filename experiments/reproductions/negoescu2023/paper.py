@@ -7,9 +7,9 @@ from typing import Any
 
 from fl_audit.experiments.reproductions.negoescu2023 import estimators, log_ratios, mixture_fits
 from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
-from fl_audit.experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.log_ratios import figure_3
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import figure_6
+from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
 from fl_audit.experiments.reproductions.papers import (

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 from scipy.stats import gamma
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.released_model.empirical_star import definition_ratios, empirical_epsilon_star
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, scores_of_pair
 from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT

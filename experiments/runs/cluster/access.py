@@ -124,7 +124,7 @@ _ASKED = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 
 _ahead: list["RayOptions"] = []
 """Options of a Ray that was started before its run; Flower ends it with that run."""
-_EARLY = {"RAY_preload_python_modules": "fl_audit.experiments.runs.cluster.early"}
+_EARLY = {"RAY_preload_python_modules": "fl_audit.experiments.runs.cluster.worker_preimports"}
 """Lets processes that Ray starts in advance import what clients need, while this process still gets ready."""
 
 

@@ -22,10 +22,10 @@ from flwr.superlink.grid import InMemoryGrid as InMemoryGrid
 from ray import cloudpickle
 
 from fl_audit.clients.app import read_ahead
+from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler, Outcome
 from fl_audit.experiments.runs.cluster.pool import CallError, ClientPool
-from fl_audit.experiments.runs.cluster.sharing import Outcome, SharedCalls
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.grids import DelegatingGrid
+from fl_audit.strategies.flower_grids import DelegatingGrid
 from fl_audit.user_modules import PortableValue
 
 _REPLACED: tuple[tuple[Any, str], ...] = (
@@ -222,7 +222,7 @@ class PoolGrid(DelegatingGrid):
         self._changed = threading.Condition()
         self._messages: dict[str, Message] = {}
         self._replies: dict[str, Message] = {}
-        self._calls: SharedCalls | None = None
+        self._calls: CallScheduler | None = None
 
     def nodes_in_order(self) -> list[int] | None:
         """Return the node of each partition; None until all are registered."""
@@ -239,7 +239,7 @@ class PoolGrid(DelegatingGrid):
             The messages.
         """
         if self._calls is None:
-            self._calls = SharedCalls(self._pool.clients(), self._retries, self._contexts, self._settle)
+            self._calls = CallScheduler(self._pool.clients(), self._retries, self._contexts, self._settle)
         sent = {str(uuid.uuid4()): message for message in messages}
         for identity, message in sent.items():
             message.metadata.__dict__["_message_id"] = identity

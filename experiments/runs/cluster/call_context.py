@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.cluster.pool import ORDINARY, room_is_told
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
-from fl_audit.protocol import Key, NonTrainingQuery, Record
+from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.user_modules import PortableValue, sent_modules
 
 _TARGETS, _INSIDERS = 1, 2
@@ -136,7 +136,7 @@ def _is_own(key: Hashable) -> bool:
 
 def _federation_of_message(message: Message) -> str | None:
     """Return the public federation in a message, as JSON; None if the message is of another app."""
-    config = message.content.get(Record.CONFIG) if message.has_content() else None
+    config = message.content.get(MessageRecord.CONFIG) if message.has_content() else None
     return str(config[Key.FEDERATION]) if isinstance(config, ConfigRecord) and Key.FEDERATION in config else None
 
 

@@ -1,6 +1,6 @@
 """The configuration of a run: a TOML file, checked in full before anything else; a module for each of its sections."""
 
-from fl_audit.experiments.runs.config.audit import LossSource as LossSource
+from fl_audit.experiments.runs.config.audit import LossPooling as LossPooling
 from fl_audit.experiments.runs.config.data import DataSection as DataSection
 from fl_audit.experiments.runs.config.privacy import GUARANTEE_ONLY as GUARANTEE_ONLY
 from fl_audit.experiments.runs.config.privacy import PRIVACY_TARGETS as PRIVACY_TARGETS

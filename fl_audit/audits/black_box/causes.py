@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.features import COARSE, LOW_BITS, projections
 from fl_audit.audits.black_box.transcript import Transcripts
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.distinguishers import Distinguisher

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fl_audit.arrays import Flags
+from fl_audit.array_types import Flags
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import (
     FEWEST_OF_EACH,

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.claim import Limit
 from fl_audit.audits.black_box.features import LOW_BITS, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts

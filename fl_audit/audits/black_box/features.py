@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.transcript import Transcripts
 
 _MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone

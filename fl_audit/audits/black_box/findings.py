@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, IncompleteTrials, UncoveredReason
 from fl_audit.audits.black_box.distinguishers import least_shift
-from fl_audit.audits.black_box.noise_reading import NoiseReading, noise_reading
+from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason for which nothing is known of a scenario
@@ -22,7 +22,7 @@ class Finding:
     attempt: DistinguisherTest  # the trials
     words: str  # description of the scenario
     usual_fix: str  # the usual fix for a leak in this scenario, if the cause is unknown
-    noise: NoiseReading | None  # the reading of the noise, if it looks Gaussian
+    noise: GaussianNoiseEstimate | None  # the reading of the noise, if it looks Gaussian
     claimed_success: float  # the largest share of right guesses that the claim allows
     proviso: str = ""  # on what it depends whether such an update can come, as a sentence; empty for an ordinary one
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.audits.audit import ClientRole, ReleaseQuery
 from fl_audit.audits.common.pair_audit import PairAudit
-from fl_audit.federation.membership import MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation

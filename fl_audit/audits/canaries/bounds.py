@@ -7,12 +7,12 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats, finite
-from fl_audit.audits.canaries import tradeoff
+from fl_audit.array_types import Floats, finite
+from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.cosines import from_final_model
+from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.audits.canaries.order_statistic import order_statistic_mu
-from fl_audit.audits.canaries.tradeoff import Guesses
 from fl_audit.errors import InputError, as_floats, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
@@ -159,7 +159,7 @@ def one_run_bound(
     (4.19, 200)
     """
     method = choice(OneRunMethod, "method", method)
-    values, tossed = tradeoff.checked_scores(as_floats("scores", scores), coins)
+    values, tossed = guessing_bounds.checked_scores(as_floats("scores", scores), coins)
     require_number("delta is", delta)
     _require_confidence(confidence)
     shift, cosines = OneRunMethod.SHIFT, OneRunMethod.COSINES
@@ -174,7 +174,7 @@ def one_run_bound(
     number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
     accepted = 2 <= number <= values.size
     require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
-    guesses = tradeoff.guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
+    guesses = guessing_bounds.guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
     return bound_of_guesses(guesses, delta, confidence, method)
 
 
@@ -199,9 +199,9 @@ def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: f
 def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
     match method:
         case OneRunMethod.STEINKE:
-            return tradeoff.steinke_epsilon(guesses, delta, level), None
+            return guessing_bounds.steinke_epsilon(guesses, delta, level), None
         case OneRunMethod.TRADE_OFF:
-            return tradeoff.tradeoff_epsilon(guesses, delta, level), tradeoff.tradeoff_mu(guesses, level)
+            return guessing_bounds.tradeoff_epsilon(guesses, delta, level), guessing_bounds.tradeoff_mu(guesses, level)
         case OneRunMethod.ORDER_STATISTIC:
             _require_positive(delta, method)
             mu = order_statistic_mu(guesses, level)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score, canary_update
 from fl_audit.federation.contributions import TrialContributions, private_steps
 from fl_audit.federation.federation import Federation

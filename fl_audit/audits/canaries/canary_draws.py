@@ -13,7 +13,7 @@ the coins. numpy alone, so that a client can carry it.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Flags, Floats, Floats32
+from fl_audit.array_types import Flags, Floats, Floats32
 from fl_audit.errors import require, require_number
 from fl_audit.randomness import Purpose, generator
 

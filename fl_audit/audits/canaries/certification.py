@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.canaries.bounds import one_run_bound
+from fl_audit.audits.canaries.guessing_bounds import checked_scores
 from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.audits.canaries.tradeoff import checked_scores
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import account
 from fl_audit.privacy.claim import Claim

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.root_finding import falling_root

@@ -8,8 +8,8 @@ from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.noises.registry import quoted_names
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.verdict import Judgement
 

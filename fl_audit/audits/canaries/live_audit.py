@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.certification import OneRunCertificate, certify, over_the_training
 from fl_audit.audits.canaries.live_checks import (
+    BackgroundVariance,
     Inconsistencies,
     Inconsistency,
-    NoiseDilution,
     dilution,
     doubts_about,
     squared_spread,
@@ -82,7 +82,7 @@ class LiveFinding:
     limit: float
     # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
     is_conclusive: bool
-    dilution: NoiseDilution  # the updates that hide it
+    dilution: BackgroundVariance  # the updates that hide it
     knows_others: bool  # whether the number of other clients that answered was stored for every complete round
     knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
     weights: tuple[float, ...]  # least weight of each canary over rounds, relative to the heaviest client; from 0 to 1
@@ -246,7 +246,7 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
-) -> NoiseDilution:
+) -> BackgroundVariance:
     """Return the spread of other updates over the noise of some rounds, in sensitivities of the heaviest client.
 
     A canary has a part of that sensitivity. Clients that nobody saw count only as far as the scores show them.

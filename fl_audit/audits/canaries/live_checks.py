@@ -32,7 +32,7 @@ from scipy.special import fdtr
 from scipy.stats import binom
 
 from fl_audit.adjacency import Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.observer_store import StoredGuarantee
 from fl_audit.audits.canaries.stored_rounds import StoredRound, units
@@ -42,7 +42,7 @@ from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 
 
 @dataclass(frozen=True)
-class NoiseDilution:
+class BackgroundVariance:
     """The spread that other updates add to the noise of the scores."""
 
     spread: float  # s, at least 0: the bound, or more where more is seen; infinite where no canary stands out
@@ -79,7 +79,9 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     return (others**2 + sent) / size / unit**2
 
 
-def dilution(squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]) -> NoiseDilution:
+def dilution(
+    squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
+) -> BackgroundVariance:
     """Return the spread that updates of other clients add to the noise of the scores.
 
     These updates count as visible in the scores where the estimate of mu is so low that this happens in at most 1 in
@@ -100,11 +102,11 @@ def dilution(squared: float, claimed: float, found: float, low: float, sizes: tu
         Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
         `detectable_slope`.
     """
-    least = NoiseDilution(sqrt(squared), is_seen=False)
+    least = BackgroundVariance(sqrt(squared), is_seen=False)
     if not _stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
         return least
     left = low**-2 - claimed**-2 if low else inf
-    return NoiseDilution(sqrt(max(squared, left)), is_seen=True)
+    return BackgroundVariance(sqrt(max(squared, left)), is_seen=True)
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
@@ -137,7 +139,7 @@ class Inconsistencies:
 def doubts_about(
     every: Sequence[StoredRound], whole: Sequence[StoredRound], opened: tuple[Floats, Floats, Floats],
     guarantee: StoredGuarantee,
-    hidden: NoiseDilution, weights: Floats,
+    hidden: BackgroundVariance, weights: Floats,
 ) -> Inconsistencies:  # fmt: skip
     """Return the inconsistencies of stored rounds.
 
@@ -190,7 +192,9 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
     return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 
-def _faint(scores: Floats, coins: Floats, claimed: float, hidden: NoiseDilution, weights: Floats) -> tuple[int, ...]:
+def _faint(
+    scores: Floats, coins: Floats, claimed: float, hidden: BackgroundVariance, weights: Floats
+) -> tuple[int, ...]:
     """Return the canaries whose own scores are too low, as happens if a canary uses other coins than the judge.
 
     The scores of a canary that is in are compared with its scores when it is out, and not with decoys: it scores higher

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
 from fl_audit.audits.canaries.stored_rounds import CanaryReply, StoredRound, fingerprint, kept_round, stored_in

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import bdtr, betainccinv, betaincinv, expit, ndtr, xlog1py, xlogy
 
-from fl_audit.arrays import Floats
-from fl_audit.audits.canaries.tradeoff import LARGEST_MU, Guesses
+from fl_audit.array_types import Floats
+from fl_audit.audits.canaries.guessing_bounds import LARGEST_MU, Guesses
 from fl_audit.privacy.gaussian import require_mu
 from fl_audit.statistics.beta_mean import legendre, where_it_reaches
 

@@ -2,7 +2,7 @@
 
 import math
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.canaries.findings_one_run import CanaryTrainingFinding, certified_at, measure_one_run
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.mechanisms.contribution import PrivateTraining

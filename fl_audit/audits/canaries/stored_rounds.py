@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fl_audit.adjacency import Relation
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_coins
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.stated_releases import StatedReleases

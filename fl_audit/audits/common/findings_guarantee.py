@@ -8,7 +8,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges, pure_epsilon
 from fl_audit.errors import InputError, require
 from fl_audit.federation.findings import Findings, json_of
@@ -16,8 +16,8 @@ from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.randomised_records import RecordGuaranteeEvents
 from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
+from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.noises.base import NoiseOrigin
-from fl_audit.mechanisms.remaining_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.calibration import noise_multiplier_for

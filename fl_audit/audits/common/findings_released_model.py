@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import Floats, finite
+from fl_audit.array_types import Floats, finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, Timing
@@ -32,7 +32,7 @@ class StarSummary:
 
 
 @dataclass(frozen=True)
-class StarFinding:
+class EpsilonStarFinding:
     """Epsilon* of the final releases by the valid estimator: normal distributions, or counted losses if they do not
     fit.
     """
@@ -84,7 +84,7 @@ def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
     return ModelFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
 
 
-def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
+def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     """Return Epsilon* of the final releases; None where it was turned off."""
     if run.facts.star is None:
         return None
@@ -92,9 +92,9 @@ def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
     normal = _spread(run, "epsilon_star", settings.cut)
     tested, against = rejected(trials[FIT].to_numpy(dtype=np.float64)) if FIT in trials else (0, 0)
     if 2 * against <= tested or trials["epsilon_star_counted"].isna().any():
-        return StarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
+        return EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
     counted = _spread(run, "epsilon_star_counted", settings.counted_cut)
-    found = StarFinding(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
+    found = EpsilonStarFinding(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
     return replace(found, method=StarMethod.EMPIRICAL, by_normals=normal)
 
 
@@ -154,7 +154,7 @@ def measure_origin(run: FinishedRun, _: Findings) -> ProvenanceFinding:
 
 
 @dataclass(frozen=True)
-class ClientStar:
+class ClientEpsilonStar:
     """Epsilon* of one client's shard over the trials, in nats, as order statistics; infinite where unbounded."""
 
     client: int  # number of the client
@@ -169,7 +169,7 @@ class ClientStar:
 class ClientStarFinding:
     """Epsilon* of every client's shard at the last release, and the number of its records where that is known."""
 
-    clients: tuple[ClientStar, ...]
+    clients: tuple[ClientEpsilonStar, ...]
     shards: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -191,12 +191,12 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientStarFinding | None:
     )
 
 
-def _client(client: int, known: Floats) -> ClientStar:
+def _client(client: int, known: Floats) -> ClientEpsilonStar:
     if not known.size:
-        return ClientStar(client, 0, math.nan, math.nan, math.nan, math.nan)
+        return ClientEpsilonStar(client, 0, math.nan, math.nan, math.nan, math.nan)
     # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
     low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
-    return ClientStar(client, int(known.size), low, median, high, float(known.max()))
+    return ClientEpsilonStar(client, int(known.size), low, median, high, float(known.max()))
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, Losses
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
-    from fl_audit.arrays import Flags, Floats
+    from fl_audit.array_types import Flags, Floats
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.loaded_federation import LoadedFederation
-    from fl_audit.federation.membership import Membership
+    from fl_audit.federation.target_membership import TargetMembership
 
 
 class PairAudit(AuditKind):
@@ -36,7 +36,7 @@ class PairAudit(AuditKind):
                 yield rows, np.concatenate([losses.common_losses[rows], own[rows]], axis=1)
 
     def own_losses(
-        self, federation: "LoadedFederation", client: int, membership: "Membership", losses: LossesOf
+        self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
         """Return the losses on the differing unit where it is in, and on its replacement elsewhere."""
         return [(losses(federation.differing), membership.bits), (losses(federation.replacement), ~membership.bits)]

@@ -2,7 +2,7 @@
 
 import math
 
-from fl_audit.audits.common.findings_released_model import ModelFinding, StarFinding
+from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelFinding
 from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import number_text, percent
 
@@ -18,7 +18,7 @@ def look_at(contents: ReportContents) -> list[str]:
         The contents of the report.
     """
     lines = list(contents.facts.look_at)
-    model, star = contents.find(ModelFinding), contents.find(StarFinding)
+    model, star = contents.find(ModelFinding), contents.find(EpsilonStarFinding)
     if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
         found = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
@@ -31,7 +31,7 @@ def look_at(contents: ReportContents) -> list[str]:
     return lines
 
 
-def star_text(star: StarFinding) -> str:
+def star_text(star: EpsilonStarFinding) -> str:
     """Return why Epsilon* is not informative in a run.
 
     Parameters

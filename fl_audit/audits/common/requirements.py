@@ -3,11 +3,11 @@
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.errors import InputError, require
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.membership import MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
 from fl_audit.mechanisms.noises.base import NoiseOrigin
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.mechanisms.threat_model import Adversary
 
 

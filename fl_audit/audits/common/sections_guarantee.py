@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_guarantee as evidence
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.findings_released_model import ClientGuarantees, measure_client_guarantees
@@ -23,7 +23,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA, gdp_fit
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.identifiability_bounds import Sensitivities
+from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
@@ -115,7 +115,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         else "quantile of the distribution of the log-odds"
     )
     fixed = adaptive = f"{how}; passed with probability at most delta"
-    if not by_renyi and guarantee.claim.sensitivities is not Sensitivities.FIXED:
+    if not by_renyi and guarantee.claim.sensitivities is not SensitivityAdaptivity.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     over_norm = score = list[Row]()
     if guarantee.noise_multiplier is not None:

@@ -12,7 +12,7 @@ from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
 from fl_audit.audits.common.findings_released_model import ProvenanceFinding, measure_origin
 from fl_audit.federation.finished_run import RunFacts
 from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import FindingFigure, ReportContents, Section, Table, TableLook

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.findings import json_of
 from fl_audit.plurals import plural
 from fl_audit.released_model.methods import cut_text
-from fl_audit.released_model.minimum_losses import FEWEST
+from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
@@ -90,7 +90,7 @@ RELEASED_MODEL = Section(
 SQUASH = 4.0  # a claimed epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
-def _star_sentence(star: evidence.StarFinding, contents: ReportContents) -> str:
+def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     if not math.isfinite(star.mean):
         return "How much a released model gives away by its losses was not determined."
     if not star.is_meaningful:
@@ -113,7 +113,7 @@ def _star_sentence(star: evidence.StarFinding, contents: ReportContents) -> str:
     return f"{text}{_losses_text(contents)}"
 
 
-def _fit_text(star: evidence.StarFinding, contents: ReportContents) -> str:
+def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     """Return a sentence on whether normal distributions fit the losses, or on the other basis of the number."""
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
@@ -129,7 +129,7 @@ def _fit_text(star: evidence.StarFinding, contents: ReportContents) -> str:
     )
 
 
-def _fit_note(star: evidence.StarFinding) -> str:
+def _fit_note(star: evidence.EpsilonStarFinding) -> str:
     """Return a short note on the basis of the number."""
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
@@ -155,7 +155,7 @@ def _losses_text(contents: ReportContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _star_rows(star: evidence.StarFinding, contents: ReportContents) -> list[Row]:
+def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> list[Row]:
     how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
@@ -175,7 +175,7 @@ def _star_rows(star: evidence.StarFinding, contents: ReportContents) -> list[Row
     ]
 
 
-def _star_caption(star: evidence.StarFinding, contents: ReportContents) -> str:
+def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     spread = "" if contents.run.trials == 1 else " Median, middle half and range of the trials."
     at, guarantee = number_text(star.delta), contents.facts.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
@@ -196,7 +196,7 @@ def guarantee_fits(contents: ReportContents) -> bool:
     return guarantee is not None and bool(values.size) and guarantee.epsilon <= SQUASH * float(values.max())
 
 
-def _star_figure(figure: Figure, star: evidence.StarFinding, contents: ReportContents) -> None:
+def _star_figure(figure: Figure, star: evidence.EpsilonStarFinding, contents: ReportContents) -> None:
     releases, guarantee = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
@@ -213,7 +213,7 @@ def _star_figure(figure: Figure, star: evidence.StarFinding, contents: ReportCon
 
 
 EPSILON_STAR = Section(
-    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.StarFinding, evidence.measure_star,
+    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.EpsilonStarFinding, evidence.measure_star,
     keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
     picture=FindingFigure("Epsilon*", _star_figure, _star_caption,
                     applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),

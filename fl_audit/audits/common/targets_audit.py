@@ -10,10 +10,10 @@ from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, Losses
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
-    from fl_audit.arrays import Flags, Floats
+    from fl_audit.array_types import Flags, Floats
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.loaded_federation import LoadedFederation
-    from fl_audit.federation.membership import Membership
+    from fl_audit.federation.target_membership import TargetMembership
 
 _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
 
@@ -37,7 +37,7 @@ class TargetsAudit(AuditKind):
             yield rows, np.concatenate([losses.common_losses[trial], losses.differing_losses[trial, held]])[np.newaxis]
 
     def own_losses(
-        self, federation: "LoadedFederation", client: int, membership: "Membership", losses: LossesOf
+        self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
         """Return the losses on each record of the client's targets, which it holds where the target is in."""
         present, found = federation.present(client, membership), losses(federation.shard(client))

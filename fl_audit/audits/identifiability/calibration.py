@@ -10,7 +10,7 @@ import numpy as np
 from scipy.signal import fftconvolve
 from scipy.special import expit, logit
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.identifiability.likelihood_estimates import chance_of_being_right
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.identifiability_bounds import require_prior

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability import empirical_epsilon as estimates
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
 from fl_audit.audits.membership.attack_limits import largest_tpr

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from fl_audit.audits.identifiability.llr_distribution import InnovationCheck, InnovationGroup, check_scores
+from fl_audit.audits.identifiability.llr_distribution import HypothesisInnovations, InnovationCheck, check_scores
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, empirical_advantage
@@ -105,7 +105,7 @@ class InnovationFinding:
         return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
 
     @property
-    def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
+    def groups(self) -> tuple[tuple[int, HypothesisInnovations], ...]:
         """The innovations of the trials of each bit."""
         return (1, self.check.members), (0, self.check.nonmembers)
 

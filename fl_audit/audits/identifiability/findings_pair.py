@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.identifiability import likelihood_estimates
 from fl_audit.audits.identifiability.calibration import Calibration, calibration
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.federation.contributions import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.hypotheses import question_of
@@ -31,7 +31,7 @@ from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
-from fl_audit.verdict.residuals import Residuals, join
+from fl_audit.verdict.noise_statistics import NoiseStatistics, join
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Observation:
     # The noise along the difference of D and D' as normal scores, under D and under D', float64 (trials, 2); see
     # `fl_audit.mechanisms.likelihood_ratio.ReleaseEvidence`.
     scores: Floats
-    residuals: Residuals  # the measurements of the noise
+    residuals: NoiseStatistics  # the measurements of the noise
 
 
 def observe(

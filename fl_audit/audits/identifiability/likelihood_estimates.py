@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.identifiability_bounds import require_prior

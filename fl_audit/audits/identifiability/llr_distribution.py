@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsDistribution, NormalLogOdds
 
 LARGEST_Z_SCORE = 4.0
@@ -26,7 +26,7 @@ SMALLEST_P_VALUE = 0.001
 
 
 @dataclass(frozen=True)
-class InnovationGroup:
+class HypothesisInnovations:
     """The innovations of the trials with one bit."""
 
     count: int  # number of innovations; below 2 nothing is tested: the moments are 0, 1, 0, the z-scores 0, p 1
@@ -49,8 +49,8 @@ class InnovationGroup:
 class InnovationCheck:
     """The check of both groups: trials with bit 1 and trials with bit 0."""
 
-    members: InnovationGroup  # the innovations of trials with bit 1
-    nonmembers: InnovationGroup  # of trials with bit 0
+    members: HypothesisInnovations  # the innovations of trials with bit 1
+    nonmembers: HypothesisInnovations  # of trials with bit 0
     rounds: int  # number of rounds of all trials together
     left_out: int  # number of those without an innovation, because their signal is under `SMALLEST_SIGNAL`
 
@@ -76,17 +76,17 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> Innovatio
     return InnovationCheck(*groups, values.size, int(np.isnan(values).sum()))
 
 
-def _group(values: Floats) -> InnovationGroup:
+def _group(values: Floats) -> HypothesisInnovations:
     """Return the statistics of the innovations of some trials, shape (trials, rounds)."""
     used = values[~np.isnan(values)]
     count = int(used.size)
     if count < 2:
-        return InnovationGroup(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+        return HypothesisInnovations(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
     mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
     pairs = products[~np.isnan(products)]  # of consecutive rounds within trials
     correlation = float(np.mean(pairs)) / variance if pairs.size and variance else 0.0
-    return InnovationGroup(
+    return HypothesisInnovations(
         count=count,
         mean=mean,
         variance=variance,

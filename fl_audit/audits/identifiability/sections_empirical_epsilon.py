@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval

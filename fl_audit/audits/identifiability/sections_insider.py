@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability import findings_insider as evidence
 from fl_audit.audits.identifiability.llr_distribution import belief_band, belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.identifiability.findings_pair import (  # fmt: skip
     CraftedFinding,
     PairFinding,

@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
+from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.audits.canaries.tradeoff import guesses_of_scores
 from fl_audit.audits.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
 from fl_audit.errors import require, require_number
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
@@ -46,7 +46,7 @@ class OneTargetScores(NamedTuple):
     targets: Integers
 
 
-def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random.Generator) -> OneTargetScores:
+def one_target_scores(scores: ArrayLike, membership: TargetMembership, draw: np.random.Generator) -> OneTargetScores:
     """Draw one target of every trial and return its score.
 
     Parameters
@@ -73,7 +73,7 @@ def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random
 
 
 def epsilon_of_one_target(
-    scores: ArrayLike, membership: Membership, delta: float, draw: np.random.Generator, confidence: float = 0.95
+    scores: ArrayLike, membership: TargetMembership, delta: float, draw: np.random.Generator, confidence: float = 0.95
 ) -> LowerBound | None:
     """Return a lower bound on epsilon at delta by one target of each trial; None where all were in, or all out.
 
@@ -120,7 +120,7 @@ class AttackResults:
 def achieved_by_attack(
     scores: Floats,
     apart: Floats | None,
-    membership: Membership,
+    membership: TargetMembership,
     delta: float,
     confidence: float,
     knows_coins: bool = False,
@@ -156,7 +156,9 @@ def achieved_by_attack(
     return AttackResults(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
 
 
-def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float, confidence: float) -> AttackResults:
+def achieved_by_insiders(
+    log_odds: Floats, membership: TargetMembership, delta: float, confidence: float
+) -> AttackResults:
     """Return the results of the insiders, one for each target, who know all coins but one and need no shadows.
 
     Parameters
@@ -176,7 +178,7 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float,
 
 
 def rates_of(
-    scores: Floats, membership: Membership, confidence: float, has_shadows: bool, of_insiders: bool
+    scores: Floats, membership: TargetMembership, confidence: float, has_shadows: bool, of_insiders: bool
 ) -> MembershipRates:
     """Return the rates of an attack with intervals at any confidence, from the same resamples at every one.
 
@@ -198,7 +200,9 @@ def rates_of(
     )
 
 
-def bound_of_scores(apart: Floats | None, membership: Membership, delta: float, confidence: float) -> LowerBound | None:
+def bound_of_scores(
+    apart: Floats | None, membership: TargetMembership, delta: float, confidence: float
+) -> LowerBound | None:
     """Return the epsilon that scores prove by one target of every trial, at any confidence.
 
     Parameters
@@ -216,7 +220,7 @@ def bound_of_scores(apart: Floats | None, membership: Membership, delta: float, 
     if apart is None:
         return None
     rows = ~np.isnan(apart).any(axis=1)
-    return epsilon_of_one_target(apart[rows], Membership(membership.is_in[rows]), delta, _draws(), confidence)
+    return epsilon_of_one_target(apart[rows], TargetMembership(membership.is_in[rows]), delta, _draws(), confidence)
 
 
 def _draws() -> np.random.Generator:

@@ -9,9 +9,8 @@ from typing import TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
-from fl_audit.audits.membership.loss import active_scores, loss_scores
 from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack
 from fl_audit.audits.membership.quantile import quantile_scores
 from fl_audit.audits.membership.record_confidences import log_probabilities
@@ -19,8 +18,9 @@ from fl_audit.audits.membership.rmia import rmia_scores
 from fl_audit.audits.membership.shokri_attack import shadow_scores
 from fl_audit.audits.membership.white_box import white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError, require
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.user_modules import import_function
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ _TRIALS_AT_ONCE = 32
 
 
 def attack_scores(
-    attack: Attack | str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None
+    attack: Attack | str, answers: ModelAnswers, membership: TargetMembership, shadows: Flags | None = None
 ) -> Floats:
     """Return the scores of an attack, higher for a likelier member, shape (trials, targets).
 
@@ -119,7 +119,7 @@ def attack_scores(
             assert_never(attack)
 
 
-def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None) -> Floats:
+def _own_scores(name: str, answers: ModelAnswers, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
     """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
     The attack gets the model of one trial, the trial's shadow models, and their membership, bool (shadow models,

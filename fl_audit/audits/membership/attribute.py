@@ -14,9 +14,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 LossDistribution = Callable[[Floats], Floats]
 """A function from losses to log densities of a member's loss, of the same shape, up to a constant."""
@@ -36,7 +36,7 @@ class AttributeGuesses:
     values: Integers  # the guessed value of the attribute, from 0, shape (trials, targets)
     right: Flags  # whether it is the true one, shape (trials, targets)
 
-    def advantage(self, membership: Membership) -> Floats:
+    def advantage(self, membership: TargetMembership) -> Floats:
         """Return the share guessed right of members less that of others, for each trial, from -1 to 1, shape (trials,).
 
         A trial without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
@@ -93,7 +93,7 @@ def attribute_guesses(
 
 
 def attribute_guesses_with_shadows(
-    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: Membership
+    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: TargetMembership
 ) -> AttributeGuesses:
     """Guess the attribute by the distribution of losses that members have in other trials.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
-from fl_audit.arrays import Floats, finite
+from fl_audit.array_types import Floats, finite
 from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.attack_results import (  # fmt: skip
     AttackResults,
@@ -22,7 +22,7 @@ from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.rates import MembershipRates
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.membership import Membership, MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
 from fl_audit.statistics.advantage import AdvantageEstimate, AdvantageInterval, empirical_advantage, mean_advantage
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
@@ -90,7 +90,7 @@ class Scores:
 
     values: Floats  # higher for a likelier member, (trials, targets)
     apart: Floats | None  # scores with NaN in trials that served as shadows; None where no trials were kept apart
-    membership: Membership  # the membership
+    membership: TargetMembership  # the membership
     of_insiders: bool = False  # whether they are log-odds of insiders
 
     def rates(self, confidence: float) -> MembershipRates:
@@ -116,7 +116,7 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
     def column(named: str) -> Floats:
         return table[named].to_numpy(dtype=np.float64).reshape(trials, -1)
 
-    membership = Membership(column("is_in").astype(np.bool_))
+    membership = TargetMembership(column("is_in").astype(np.bool_))
     if name == INSIDER:
         odds = column("log_odds")
         return Scores(odds, odds, membership, of_insiders=True)
@@ -175,7 +175,7 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
     trials = table["trial"].nunique()
     delta = float(run.facts.configuration["privacy"]["delta"])
     confidence, achieved = run.facts.confidence, dict[str, AttackResults]()
-    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
+    membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         found, sees_weights = scores_of(run, name), name in list(Attack) and Attack(name).sees_weights
         achieved[name] = achieved_by_attack(found.values, found.apart, membership, delta, confidence, sees_weights)
@@ -196,7 +196,7 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
     return AttackFinding(achieved, trials, membership.targets, known, auc, order, rates)
 
 
-def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
+def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:
     """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets with different mu, over pairs in some trials, or None.
 
     For a member with mu_1 and another target with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 +

@@ -25,16 +25,16 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.membership.loss import ascent
+from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.membership.yeom_attack import ascent
 from fl_audit.errors import InputError, require
 from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.hypotheses import WhitenedRound, whitened_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.federation.observed_rounds import ObservedRound
+from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
+from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.record_gradients import record_gradients
-from fl_audit.learning.sampling import PassExamples
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET
 from fl_audit.learning.user_gradients import user_gradients
 from fl_audit.mechanisms.likelihood_ratio import mixed_llr
@@ -167,7 +167,7 @@ class TargetObservations(NamedTuple):
 
 
 def observe_targets(
-    federation: LoadedFederation, seen: ObservedRound, membership: Membership | None
+    federation: LoadedFederation, seen: ObservedRound, membership: TargetMembership | None
 ) -> TargetObservations:
     """Compute the log-likelihood ratio of a round for every target.
 
@@ -186,7 +186,7 @@ def observe_targets(
         The observation of the clients, which contains everybody's participation where rounds are sampled.
     """
     public, trials = federation.public, len(seen.start)
-    membership = membership or Membership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
+    membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
     mechanism, sees = public.mechanism, public.threat_model.sees_participation
     sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
     steps = whitened_steps(federation, seen)
@@ -237,7 +237,7 @@ def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int,
     )
 
 
-def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | None) -> Flags:
+def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Flags | None) -> Flags:
     """Return the units that are in a round's sum, (trials, units)."""
     held = np.ones((membership.trials, federation.units), dtype=np.bool_)
     held[:, federation.targets] = membership.is_in
@@ -245,7 +245,7 @@ def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | 
 
 
 def _noise_of_records(
-    federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: Membership
+    federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
     """Return a round's release less all gradients in it, float64 (trials, parameters), and bits likewise."""
     part = _taking_part(federation, seen, step.number, membership.trials)
@@ -270,7 +270,7 @@ def _of_records_over_rounds(
     federation: LoadedFederation,
     seen: ObservedRound,
     steps: Sequence[WhitenedRound],
-    membership: Membership,
+    membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the products of a target's clipped parts of some rounds with the noise, and the norms of these parts.
@@ -292,7 +292,7 @@ def _of_records_over_rounds(
         records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
         place = torch.from_numpy(target[records] - first).to(noise.device)
         for step in steps:
-            portion = PassExamples(differing.features[records], differing.labels[records])
+            portion = MicrobatchExamples(differing.features[records], differing.labels[records])
             each = federation.model.example_gradients(step.start, portion).double()
             if len(place) > some.stop - some.start:  # a target with several records adds their sum
                 each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
@@ -318,7 +318,7 @@ def _of_clients(
     federation: LoadedFederation,
     seen: ObservedRound,
     steps: Sequence[WhitenedRound],
-    membership: Membership,
+    membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the products of the target clients' clipped updates with the noise, and their norms.

@@ -9,7 +9,7 @@ from fl_audit.audits.identifiability.judging import pairs_covered
 from fl_audit.audits.membership.attack_results import OneTargetScores, one_target_scores
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.membership import Membership, MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.signal_limit import SignalLimit
@@ -74,7 +74,7 @@ def target_scores(run: FinishedRun) -> OneTargetScores | None:
     ):
         return None
     shape = (run.trials, -1)
-    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
+    membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
     log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
     return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
 

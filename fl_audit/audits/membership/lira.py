@@ -9,10 +9,10 @@ from typing import assert_never
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.shadow_sums import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.errors import require
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 _LEAST_VARIANCE = 1e-30
 
@@ -33,7 +33,7 @@ class LiraSpread(StrEnum):
 
 def lira_scores(
     confidences: Floats,
-    membership: Membership,
+    membership: TargetMembership,
     form: LiraForm = LiraForm.ONLINE,
     spread: LiraSpread = LiraSpread.EACH,
     shadows: Flags | None = None,
@@ -70,7 +70,7 @@ def lira_scores(
     --------
     >>> bits = np.array([[True], [True], [True], [False], [False], [False]])
     >>> phi = np.array([[2.0], [3.0], [2.5], [0.0], [1.0], [0.5]])
-    >>> lira_scores(phi, Membership(bits), spread=LiraSpread.EACH).ravel().round(1).tolist()
+    >>> lira_scores(phi, TargetMembership(bits), spread=LiraSpread.EACH).ravel().round(1).tolist()
     [2.7, 14.7, 11.8, -14.7, -2.7, -11.8]
     """
     values = _as_queries(confidences, membership, "confidences")

@@ -8,7 +8,7 @@ attack costs a regression where others cost as many trainings as they have shado
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require
 
 FEWEST_RECORDS = 30

@@ -28,9 +28,9 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 from scipy.stats import rankdata
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.statistics.intervals import Interval
 
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
@@ -73,7 +73,7 @@ class MembershipRates:
     others: int  # others counted over trials
 
 
-def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
+def roc_curve(scores: ArrayLike, membership: TargetMembership) -> RocCurve:
     """Return the ROC of all scores together.
 
     Parameters
@@ -95,7 +95,7 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
 
 def membership_rates(
     scores: ArrayLike,
-    membership: Membership,
+    membership: TargetMembership,
     generator: np.random.Generator,
     confidence: float = 0.95,
     resamples: int = 1000,
@@ -168,7 +168,7 @@ def membership_rates(
     return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, trials, members, values.size - members)
 
 
-def _areas_between_trials(scores: ArrayLike, membership: Membership) -> Floats:
+def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Floats:
     """Return the AUC over pairs of scores of different trials, as the jackknife's pseudo-values, shape (trials,)."""
     # Their mean is the AUC but for terms of order 1/trials, and their spread over the root of the trials is its
     # standard error, as if each were the value of one trial. NaN where no pairs are left without a trial. With T the
@@ -214,7 +214,7 @@ def _share_of(values: Floats, level: float) -> Interval:
 class _Ranked:
     """All scores in falling order, ready to be counted with a weight for each trial."""
 
-    def __init__(self, values: Floats, membership: Membership, threshold: Floats | float) -> None:
+    def __init__(self, values: Floats, membership: TargetMembership, threshold: Floats | float) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
         ordered = values.ravel()[order]
         self.last = np.append(ordered[1:] != ordered[:-1], True)
@@ -260,7 +260,7 @@ class _Ranked:
         return np.where(defined[:, np.newaxis], np.stack([*found, sum(shares) / 2], axis=1), np.nan)
 
 
-def _checked(scores: ArrayLike, membership: Membership) -> Floats:
+def _checked(scores: ArrayLike, membership: TargetMembership) -> Floats:
     """Return scores as float64, or refuse them."""
     values = np.asarray(scores, dtype=np.float64)
     shape = (membership.trials, membership.targets)

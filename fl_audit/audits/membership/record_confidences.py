@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, logsumexp
 from torch import Tensor
 
-from fl_audit.arrays import Floats, Floats32
-from fl_audit.data.records import Source, TableColumn
+from fl_audit.array_types import Floats, Floats32
+from fl_audit.data.records import LoadedDataset, TableColumn
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
@@ -161,7 +161,7 @@ class ResampledColumns:
 Queries = ShiftedImages | ResampledColumns
 
 
-def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Queries:
+def queries_for(source: LoadedDataset, public: Floats32, seed: int, number: int) -> Queries:
     """Return the way in which records of a data set are varied.
 
     Raises `InputError` if there is no way to vary the records, or not to vary them so often.

@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.shadow_sums import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.errors import require, require_number
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 
 class RmiaForm(StrEnum):
@@ -41,7 +41,7 @@ class RmiaSettings:
 def rmia_scores(
     log_probabilities: Floats,
     population: Floats,
-    membership: Membership,
+    membership: TargetMembership,
     rule: RmiaSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
@@ -75,7 +75,7 @@ def rmia_scores(
     --------
     >>> bits = np.array([[True], [False], [False]])
     >>> own, others = np.log([[0.9], [0.5], [0.6]]), np.log([[0.5, 0.6], [0.5, 0.6], [0.5, 0.6]])
-    >>> rmia_scores(own, others, Membership(bits), RmiaSettings(slope=1.0)).ravel().tolist()
+    >>> rmia_scores(own, others, TargetMembership(bits), RmiaSettings(slope=1.0)).ravel().tolist()
     [1.0, 0.0, 1.0]
     """
     rule = rule or RmiaSettings()

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.arrays import finite
+from fl_audit.array_types import finite
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 FEWEST = 2
 """Least number of trials in which each target is in, and in which it is out; no trial is its own shadow."""
@@ -40,7 +40,7 @@ class ShadowGroup:
         return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
 
 
-def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
+def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
     """Return the trials that may serve as shadows, bool (trials,): all, unless some are named."""
     if shadows is None:
         return np.ones(membership.trials, dtype=np.bool_)
@@ -82,7 +82,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
     )
 
 
-def require_shadows_of_all(membership: Membership) -> None:
+def require_shadows_of_all(membership: TargetMembership) -> None:
     """Refuse coins that leave a target in, or out, in fewer than `FEWEST` trials, before any attack starts."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
@@ -92,13 +92,13 @@ def require_shadows_of_all(membership: Membership) -> None:
     require(fewest[target] >= FEWEST, f"by the coins of this seed {found}: {accepted}")
 
 
-def fewest_on_a_side(membership: Membership) -> Integers:
+def fewest_on_a_side(membership: TargetMembership) -> Integers:
     """Return the number of trials in which each target is in, or out if these are fewer, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 
 
-def _as_queries(values: Floats, membership: Membership, what: str) -> Floats:
+def _as_queries(values: Floats, membership: TargetMembership, what: str) -> Floats:
     """Return finite values (trials, targets) with an axis of queries, added if missing, or raise `InputError`."""
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.trials, membership.targets)

@@ -13,10 +13,10 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.shadow_sums import _shadow_flags
 from fl_audit.errors import require, require_number
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 _LEAST_PROBABILITY = 1e-12
 _FEWEST = 2  # members, and others, that a classifier learns from at least
@@ -57,7 +57,7 @@ class ShadowSettings:
 def shadow_scores(
     log_probabilities: NDArray[np.floating],
     labels: NDArray[np.integer],
-    membership: Membership,
+    membership: TargetMembership,
     rule: ShadowSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
@@ -126,7 +126,7 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 
 
 def _parts(
-    membership: Membership, rule: ShadowSettings, shadows: Flags | None
+    membership: TargetMembership, rule: ShadowSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Return pairs of disjoint sets of trials, to learn from and to attack."""
     if shadows is not None:
@@ -175,7 +175,7 @@ def _fewer_kind(is_in: Flags) -> int:
 
 
 def _checked(
-    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: Membership
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
     """Return the values and the labels, or refuse them."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)

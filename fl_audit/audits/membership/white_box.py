@@ -23,10 +23,10 @@ import torch.nn.functional as F
 from scipy.stats import rankdata
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Floats, Floats32
+from fl_audit.array_types import Flags, Floats, Floats32
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.errors import require, require_number
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 _NARROW = 16
 _LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
@@ -271,7 +271,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
 
 def white_box_scores(
-    features: WhiteBoxFeatures, membership: Membership, known: Flags, rule: WhiteBoxSettings | None = None
+    features: WhiteBoxFeatures, membership: TargetMembership, known: Flags, rule: WhiteBoxSettings | None = None
 ) -> Floats:
     """Return the scores of the white-box attack, shape (trials, targets), higher for a likelier member.
 
@@ -323,7 +323,7 @@ def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
     return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
 
 
-def _checked(features: WhiteBoxFeatures, membership: Membership, known: Flags) -> Flags:
+def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
     """Return the halves, or raise `InputError` if they do not match the features or cannot be learned from."""
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)

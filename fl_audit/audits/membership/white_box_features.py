@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fl_audit.arrays import Floats32, Integers
+from fl_audit.array_types import Floats32, Integers
 from fl_audit.errors import require
 from fl_audit.learning.stacked_model import StackedModel
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.common.targets_audit import TargetsAudit
-from fl_audit.federation.membership import MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
-from fl_audit.audits.reconstruction.reconstruction import judge_hits, ranks_of_truth
+from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits, ranks_of_truth
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.membership import MembershipScheme
+from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.signal_limit import SignalLimit
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets

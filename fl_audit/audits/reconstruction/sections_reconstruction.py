@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.arrays import Floats32
+from fl_audit.array_types import Floats32
 from fl_audit.audits.reconstruction.findings_reconstruction import (
     ReconstructionFinding,
     Success,
     measure_reconstruction,
 )
-from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages, ReconstructionDraws
+from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages, ReconstructionDraws
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import without_hints

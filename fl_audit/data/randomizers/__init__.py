@@ -16,7 +16,7 @@ change what is drawn for those before them.
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats32
+from fl_audit.array_types import Floats32
 from fl_audit.data.randomizers.bits import RandomisedBits
 from fl_audit.data.randomizers.common import pure_epsilon
 from fl_audit.data.randomizers.edges import RandomisedEdges

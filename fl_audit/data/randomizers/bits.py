@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.data.randomizers.common import draws_above, record_axes, require_pair, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require

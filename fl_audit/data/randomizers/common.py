@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags
+from fl_audit.array_types import Flags
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
 

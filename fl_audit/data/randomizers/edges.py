@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.graph_records import AdjacencyMatrix, pack_graph, unpack_graph
 from fl_audit.data.randomizers.common import draws_above, require_pair, responses
 from fl_audit.data.records import Records

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Floats32
+from fl_audit.array_types import Floats, Floats32
 from fl_audit.data.randomizers.common import record_axes, require_pair
 from fl_audit.data.records import Records
 from fl_audit.errors import require, require_number

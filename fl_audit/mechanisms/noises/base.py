@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
 from fl_audit.privacy.names import NoiseScaling

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, assert_never
 
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.noises.base import (
     AccountedRounds,
@@ -18,7 +18,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
-from fl_audit.privacy.names import StrategyKind
+from fl_audit.privacy.names import StrategyMatrixKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,13 +38,13 @@ class CorrelatedGaussian(MechanismNoise):
     """
 
     multiplier: float  # z, standard deviation of the z_s in units of Delta; positive and finite
-    matrix: StrategyKind  # kind of the matrix C
+    matrix: StrategyMatrixKind  # kind of the matrix C
     rounds: int  # k, its size, at least 1
     bands: int = 1  # bands of a banded C, from 1 (independent noise) to k; not used by the tree
     kind: Literal["correlated"] = "correlated"
-    names: ClassVar = (str(StrategyKind.BANDED), str(StrategyKind.TREE))
+    names: ClassVar = (str(StrategyMatrixKind.BANDED), str(StrategyMatrixKind.TREE))
     origin: ClassVar = NoiseOrigin.SERVER
-    own_settings: ClassVar = {"bands": str(StrategyKind.BANDED)}
+    own_settings: ClassVar = {"bands": str(StrategyMatrixKind.BANDED)}
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.multiplier)
@@ -57,11 +57,11 @@ class CorrelatedGaussian(MechanismNoise):
         A banded matrix has, where a configuration leaves its bands out, as many as rounds lie from one of a client's to
         its next where cohorts take part, and as many as there are rounds elsewhere.
         """
-        matrix, rounds, bands = StrategyKind(settings.name), settings.rounds, settings.own["bands"]
+        matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
         match matrix:
-            case StrategyKind.TREE:
+            case StrategyMatrixKind.TREE:
                 return cls(settings.multiplier, matrix, rounds)
-            case StrategyKind.BANDED:
+            case StrategyMatrixKind.BANDED:
                 return cls(settings.multiplier, matrix, rounds, bands or min(rounds, settings.separation or rounds))
             case _:
                 assert_never(matrix)
@@ -74,7 +74,7 @@ class CorrelatedGaussian(MechanismNoise):
     @property
     def _strategy(self) -> Floats:
         """C, (rounds, rounds)."""
-        return late_privacy.matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
+        return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerDraws:
         """Return draws that remember those of earlier rounds."""
@@ -96,15 +96,17 @@ class CorrelatedGaussian(MechanismNoise):
 
     def _event(self, multiplier: float, rounds: int, participation: "Participation") -> GaussianRelease:
         often, apart = participation.participations(rounds), participation.separation
-        return late_privacy.matrices.correlated_event(multiplier, self.matrix, rounds, self.bands, apart, often)
+        return late_privacy.strategy_matrices.correlated_event(
+            multiplier, self.matrix, rounds, self.bands, apart, often
+        )
 
     @property
     def rounds_needed(self) -> int:
         """Number of rounds that a row of C reaches back, the newest one included."""
         match self.matrix:
-            case StrategyKind.BANDED:
+            case StrategyMatrixKind.BANDED:
                 return self.bands
-            case StrategyKind.TREE:
+            case StrategyMatrixKind.TREE:
                 return self.rounds
             case _:
                 assert_never(self.matrix)
@@ -133,9 +135,9 @@ class CorrelatedGaussian(MechanismNoise):
         """Return words for the party that adds the noise, and for the matrix of its correlation."""
         rounds = plural(self.rounds, "round")
         match self.matrix:
-            case StrategyKind.TREE:
+            case StrategyMatrixKind.TREE:
                 matrix = f"by the binary tree over {rounds}"
-            case StrategyKind.BANDED:
+            case StrategyMatrixKind.BANDED:
                 matrix = f"by a banded matrix with {plural(self.bands, 'band')} over {rounds}"
             case _:
                 assert_never(self.matrix)

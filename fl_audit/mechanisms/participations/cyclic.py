@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from fl_audit.arrays import Integers
+from fl_audit.array_types import Integers
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
 from fl_audit.mechanisms.participations.poisson import secret_words

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from fl_audit.arrays import Flags, Integers
+from fl_audit.array_types import Flags, Integers
 from fl_audit.errors import require
 
 

@@ -12,9 +12,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
-from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
-from fl_audit.audits.canaries.tradeoff import (
+from fl_audit.audits.canaries.guessing_bounds import (
     Guesses,
     approximate_inverse,
     gaussian_inverse,
@@ -25,6 +23,8 @@ from fl_audit.audits.canaries.tradeoff import (
     tradeoff_epsilon,
     tradeoff_mu,
 )
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
 

@@ -12,8 +12,8 @@ from fl_audit.audits.canaries.bounds import one_run_bound
 from fl_audit.audits.canaries.canary_draws import canary_coins, canary_direction, canary_score, canary_update
 from fl_audit.audits.canaries.certification import certify
 from fl_audit.audits.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.guessing_bounds import Guesses, tradeoff_mu
 from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.audits.canaries.tradeoff import Guesses, tradeoff_mu
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim

@@ -15,16 +15,16 @@ from fl_audit.audits.identifiability.identifiability import Observation, observe
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
-from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ObservedRound
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
+from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.central import CentralGaussian
-from fl_audit.mechanisms.remaining_noise import NoiseScaling
 
 TRIALS = 5
 SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)

@@ -10,7 +10,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from fl_audit.audits.membership.loss import active_scores, ascent, loss_scores
+from fl_audit.audits.membership.yeom_attack import active_scores, ascent, loss_scores
 from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel

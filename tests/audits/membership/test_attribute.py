@@ -11,7 +11,7 @@ from scipy.stats import gaussian_kde
 
 from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows, sampled_distribution
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 
 def normal_error_distribution(spread: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -26,7 +26,7 @@ def regression(seed: int, trials: int, targets: int, overfit: float, weight: flo
     truth = draw.integers(0, 2, targets)
     error = draw.normal(size=(trials, targets)) * np.where(is_in, overfit, 1.0)
     wrong = np.arange(2)[None, None, :] - truth[None, :, None]
-    return (error[..., None] - weight * wrong) ** 2 / 2, truth, Membership(is_in)
+    return (error[..., None] - weight * wrong) ** 2 / 2, truth, TargetMembership(is_in)
 
 
 def test_the_shares_guessed_right_are_those_of_the_closed_form() -> None:
@@ -65,7 +65,7 @@ def test_the_distribution_is_that_of_members_of_other_trials() -> None:
     assert found.right[membership.is_in].mean() == pytest.approx(exact[membership.is_in].mean(), abs=0.02)
     changed, coins = losses.copy(), membership.is_in.copy()
     changed[::2], coins[::2] = losses[::2] ** 2, ~coins[::2]
-    moved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], Membership(coins))
+    moved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], TargetMembership(coins))
     unmoved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], membership)
     # The coins of even trials reach those of odd number alone.
     assert (moved.values[::2] == unmoved.values[::2]).all()

@@ -16,7 +16,7 @@ from scipy.stats import kstest
 from torch import nn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Flags
+from fl_audit.array_types import Flags
 from fl_audit.audits.membership.insider import _noise_along, _signal_to_noise, increments
 from fl_audit.errors import InputError
 from fl_audit.learning.record_gradients import record_gradients

@@ -13,7 +13,7 @@ from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 Array = NDArray[np.float64]
 
@@ -59,14 +59,14 @@ def by_loops(phi: Array, is_in: NDArray[np.bool_], online: bool, shared: bool, s
 def test_it_is_the_algorithm_of_the_paper(form: LiraForm, spread: LiraSpread, queries: int, named: bool) -> None:
     phi, is_in = federation(2, 16, 5, queries)
     shadows = np.arange(16) < 12 if named else np.ones(16, dtype=np.bool_)
-    found = lira_scores(phi, Membership(is_in), form, spread, shadows if named else None)
+    found = lira_scores(phi, TargetMembership(is_in), form, spread, shadows if named else None)
     expected = by_loops(phi, is_in, form is LiraForm.ONLINE, spread is LiraSpread.SHARED, shadows)
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_the_offline_score_orders_as_the_one_sided_test_of_the_paper() -> None:
     phi, is_in = federation(5, 16, 5)
-    found = lira_scores(phi[:, :, 0], Membership(is_in), LiraForm.OFFLINE)
+    found = lira_scores(phi[:, :, 0], TargetMembership(is_in), LiraForm.OFFLINE)
     for w in range(16):
         out = [phi[(np.arange(16) != w) & ~is_in[:, t], t, 0] for t in range(5)]
         tests = [1 - norm.sf(phi[w, t, 0], x.mean(), x.std()) for t, x in enumerate(out)]
@@ -76,7 +76,7 @@ def test_the_offline_score_orders_as_the_one_sided_test_of_the_paper() -> None:
 def test_the_medians_of_the_authors_code_make_little_difference() -> None:
     """The reference takes medians for means; with 32 shadows either side the same cells come out on top."""
     phi, is_in = federation(3, 64, 20)
-    found = lira_scores(phi, Membership(is_in))
+    found = lira_scores(phi, TargetMembership(is_in))
     theirs = np.zeros_like(found)
     for w in range(64):
         rest = np.arange(64) != w
@@ -95,7 +95,7 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
     other[trial] ^= draw.random(4) < 0.5
     phi = draw.normal(size=(9, 4))
     for form in LiraForm:
-        before, after = (lira_scores(phi, Membership(coins), form)[trial] for coins in (is_in, other))
+        before, after = (lira_scores(phi, TargetMembership(coins), form)[trial] for coins in (is_in, other))
         assert before == pytest.approx(after, rel=1e-8, abs=1e-8)
 
 
@@ -103,41 +103,41 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
 def test_increasing_affine_maps_of_confidences_change_nothing(seed: int, scale: float, shift: float) -> None:
     phi, is_in = federation(seed, 12, 3)
     for spread in LiraSpread:
-        found = [lira_scores(values, Membership(is_in), spread=spread) for values in (phi, scale * phi + shift)]
+        found = [lira_scores(values, TargetMembership(is_in), spread=spread) for values in (phi, scale * phi + shift)]
         assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-5)
 
 
 def test_equal_confidences_tell_nothing_not_even_by_rounding() -> None:
     is_in = federation(4, 10, 6)[1]
     for form in LiraForm:
-        assert np.ptp(lira_scores(np.full((10, 6), 0.1), Membership(is_in), form)) == 0
+        assert np.ptp(lira_scores(np.full((10, 6), 0.1), TargetMembership(is_in), form)) == 0
 
 
 def test_too_few_shadow_trials_are_refused_with_their_number() -> None:
     is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
     with pytest.raises(InputError, match="trial 1 has 1 shadow trials with target 1 out: accepted are 2 or more"):
-        lira_scores(np.zeros((4, 2)), Membership(is_in))
+        lira_scores(np.zeros((4, 2)), TargetMembership(is_in))
     with pytest.raises(InputError, match="no target is out in 2 shadow trials"):
-        lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)
-    coins, only = Membership(np.array([[True], [False], [True]])), np.array([False, True, True])
+        lira_scores(np.zeros((4, 2)), TargetMembership(is_in), spread=LiraSpread.SHARED)
+    coins, only = TargetMembership(np.array([[True], [False], [True]])), np.array([False, True, True])
     with pytest.raises(InputError, match="trial 1 has 0 shadow trials with target 0 out: accepted are 1"):
         lira_scores(np.zeros((3, 1)), coins, LiraForm.OFFLINE, LiraSpread.SHARED, only)
     with pytest.raises(InputError, match="confidences contain NaN"):
-        lira_scores(np.full((4, 2), np.nan), Membership(is_in))
+        lira_scores(np.full((4, 2), np.nan), TargetMembership(is_in))
     with pytest.raises(InputError, match=r"accepted is bool \(4,\)"):
-        lira_scores(np.zeros((4, 2)), Membership(is_in), shadows=np.ones(3, dtype=np.bool_))
+        lira_scores(np.zeros((4, 2)), TargetMembership(is_in), shadows=np.ones(3, dtype=np.bool_))
 
 
 def test_coins_that_leave_a_target_without_shadows_are_refused_before_anything_is_trained() -> None:
     is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
-    require_shadows_of_all(Membership(is_in))
+    require_shadows_of_all(TargetMembership(is_in))
     is_in[3, 1] = False
     with pytest.raises(InputError, match="target 1 is a member in 1 of 4 trials: accepted are 2 or more"):
-        require_shadows_of_all(Membership(is_in))
+        require_shadows_of_all(TargetMembership(is_in))
     with pytest.raises(InputError, match="target 0 is no member in 0 of 4 trials"):
-        require_shadows_of_all(Membership(~is_in | np.array([[True, False]])))
+        require_shadows_of_all(TargetMembership(~is_in | np.array([[True, False]])))
     with pytest.raises(InputError, match="shadow trials with target 1 in"):
-        lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)
+        lira_scores(np.zeros((4, 2)), TargetMembership(is_in), spread=LiraSpread.SHARED)
 
 
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=4), st.floats(-1000, 1000))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from fl_audit.audits.membership.loss import chance_spread, membership_attack, record_membership_guess
+from fl_audit.audits.membership.yeom_attack import chance_spread, membership_attack, record_membership_guess
 from fl_audit.errors import InputError
 
 # Multiples of 1/8 under 2**20 are added, scaled by powers of two and averaged over 2, 4 or 8 without rounding.

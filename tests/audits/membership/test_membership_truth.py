@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.rates import membership_rates, roc_curve
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from tests.validation.membership_releases import (
     ATTACKS,
     MADE_UP_AUDITS,
@@ -40,7 +40,7 @@ def error_of_tpr(mechanism: CoinMechanism, fpr: float, members: int, others: int
     return math.sqrt(tpr * (1 - tpr) / members + slope**2 * fpr * (1 - fpr) / others)
 
 
-def measured_tpr(scores: Array, membership: Membership, fpr: float) -> tuple[float, float]:
+def measured_tpr(scores: Array, membership: TargetMembership, fpr: float) -> tuple[float, float]:
     """The TPR of the largest allowed number of false alarms, and the FPR that this number has in the mean."""
     curve, others = roc_curve(scores, membership), int((~membership.is_in).sum())
     return float(curve.tpr[curve.fpr <= fpr].max()), (math.floor(fpr * others) + 1) / (others + 1)
@@ -50,7 +50,10 @@ def require_under_the_curve(mechanism: CoinMechanism, attack: str, shared: float
     """Sixty trials are attacked with sixty others as shadows, so that scores know nothing of the coins they meet."""
     shadows = np.arange(120) < 60
     release = mechanism.release(np.random.default_rng(seed), 120, targets, shared)
-    scores, membership = ATTACKS[attack](release, shadows)[~shadows], Membership(release.membership.is_in[~shadows])
+    scores, membership = (
+        ATTACKS[attack](release, shadows)[~shadows],
+        TargetMembership(release.membership.is_in[~shadows]),
+    )
     members = int(membership.is_in.sum())
     others = membership.is_in.size - members
     for rate in RATES:
@@ -70,7 +73,7 @@ def test_the_exact_curves_are_those_of_what_is_told(mechanism: CoinMechanism) ->
     assert quad(lambda fpr: float(mechanism.tpr(np.array(fpr))), 0, 1, limit=200)[0] == pytest.approx(mechanism.auc)
     draw = np.random.default_rng(0)
     is_in = draw.random((1000, 1000)) < 0.5
-    curve = roc_curve(mechanism.tell(draw, is_in), Membership(is_in))
+    curve = roc_curve(mechanism.tell(draw, is_in), TargetMembership(is_in))
     at = np.linspace(0.05, 1, 20)
     assert np.interp(at, curve.fpr, curve.tpr) == pytest.approx(mechanism.tpr(at), abs=0.003)
 

@@ -9,18 +9,18 @@ import torch
 from fl_audit.audits.membership.record_confidences import ResampledColumns, ShiftedImages, queries_for
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.encoding import choose_attribute
-from fl_audit.data.records import Records, Source, side_by_side
+from fl_audit.data.records import LoadedDataset, Records, side_by_side
 from fl_audit.errors import InputError
 
 
-def table() -> Source:
+def table() -> LoadedDataset:
     """Age (a number), smokes (0.2 of 0/1), sex (two levels, half each) and town (three levels)."""
     draw = np.random.default_rng(0)
     age, smokes = draw.random(100), np.arange(100) % 5 == 0
     sex, town = np.eye(2)[np.arange(100) % 2], np.eye(3)[np.arange(100) % 3]
     features = np.concatenate([age[:, None], smokes[:, None], sex, town], axis=1).astype(np.float32)
     placed = side_by_side([("age", 1), ("smokes", 1), ("sex", 2), ("town", 3)])
-    return Source("people", Records(features, np.arange(100) % 2, classes=2), None, "people", placed=placed)
+    return LoadedDataset("people", Records(features, np.arange(100) % 2, classes=2), None, "people", placed=placed)
 
 
 def test_the_attribute_left_open_is_the_most_even_column_of_two_values() -> None:
@@ -44,7 +44,7 @@ def test_the_attribute_left_open_is_the_most_even_column_of_two_values() -> None
         (replace(table(), pool=replace(table().pool, graphs=True)), None, "records of people are graphs"),
     ],
 )
-def test_what_has_no_such_column_is_refused(source: Source, named: str | None, said: str) -> None:
+def test_what_has_no_such_column_is_refused(source: LoadedDataset, named: str | None, said: str) -> None:
     with pytest.raises(InputError, match=said):
         choose_attribute(source, source.pool, named)
 

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_curve as sklearn_roc
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target, one_target_scores
 from fl_audit.audits.membership.rates import _areas_between_trials, membership_rates, roc_curve
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 
 def draws(seed: int = 0) -> np.random.Generator:
@@ -24,9 +24,9 @@ def test_the_roc_and_its_area_are_scikit_learns(seed: int, grain: float) -> None
     is_in = draw.random((6, 9)) < 0.5
     is_in[0, :2] = [True, False]
     scores = np.round((draw.normal(size=(6, 9)) + is_in) / grain) * grain
-    found = membership_rates(scores, Membership(is_in), draw, resamples=100)
+    found = membership_rates(scores, TargetMembership(is_in), draw, resamples=100)
     fpr, tpr, _ = sklearn_roc(is_in.ravel(), scores.ravel(), drop_intermediate=False)
-    curve = roc_curve(scores, Membership(is_in))
+    curve = roc_curve(scores, TargetMembership(is_in))
     assert curve.fpr == pytest.approx(fpr)
     assert curve.tpr == pytest.approx(tpr)
     assert curve.area == pytest.approx(roc_auc_score(is_in.ravel(), scores.ravel()))
@@ -43,9 +43,9 @@ def test_order_alone_counts_and_trials_may_be_shuffled(seed: int) -> None:
     is_in, scores = draw.random((5, 8)) < 0.5, draw.normal(size=(5, 8))
     is_in[0, :2] = [True, False]
     order = draw.permutation(5)
-    before = membership_rates(scores, Membership(is_in), draws(1), resamples=100)
-    assert membership_rates(np.exp(scores), Membership(is_in), draws(1), resamples=100) == before
-    after = membership_rates(scores[order], Membership(is_in[order]), draws(1), resamples=100)
+    before = membership_rates(scores, TargetMembership(is_in), draws(1), resamples=100)
+    assert membership_rates(np.exp(scores), TargetMembership(is_in), draws(1), resamples=100) == before
+    after = membership_rates(scores[order], TargetMembership(is_in[order]), draws(1), resamples=100)
     assert after.auc.value == pytest.approx(before.auc.value)
     assert after.balanced_accuracy.value == pytest.approx(before.balanced_accuracy.value)
 
@@ -55,9 +55,9 @@ def test_scores_of_different_trials_are_not_compared_by_the_auc() -> None:
     draw = draws(2)
     is_in = draw.random((10, 40)) < 0.5
     scores = is_in + 100.0 * draw.permutation(10)[:, np.newaxis]
-    found = membership_rates(scores, Membership(is_in), draw, resamples=100)
+    found = membership_rates(scores, TargetMembership(is_in), draw, resamples=100)
     assert (found.auc.value, found.auc.low, found.auc.high) == (1.0, 1.0, 1.0)
-    assert roc_curve(scores, Membership(is_in)).area < 0.7
+    assert roc_curve(scores, TargetMembership(is_in)).area < 0.7
 
 
 def test_each_of_four_intervals_errs_a_quarter_as_often() -> None:
@@ -66,9 +66,9 @@ def test_each_of_four_intervals_errs_a_quarter_as_often() -> None:
     is_in = draw.random((100, 20)) < 0.5
     scores = draw.normal(size=is_in.shape) + is_in
     areas = np.array([roc_auc_score(a, b) for a, b in zip(is_in, scores, strict=True)])
-    found = membership_rates(scores, Membership(is_in), draw, 1 - 4 * 0.0455, 1000, shadows_of_each_other=False)
+    found = membership_rates(scores, TargetMembership(is_in), draw, 1 - 4 * 0.0455, 1000, shadows_of_each_other=False)
     assert found.auc.high - found.auc.value == pytest.approx(2 * areas.std() / 10, rel=0.15)
-    wider = membership_rates(scores, Membership(is_in), draws(8), 1 - 4 * 0.0455, 1000)
+    wider = membership_rates(scores, TargetMembership(is_in), draws(8), 1 - 4 * 0.0455, 1000)
     assert wider.auc.high - wider.auc.value == pytest.approx(2 * np.sqrt(2) * areas.std() / 10, rel=0.15)
 
 
@@ -76,8 +76,10 @@ def test_a_thousand_records_of_one_trial_are_no_thousand_trials() -> None:
     """Scores share a shift in each trial that goes with most of its coins: the interval must see the few trials."""
     draw = draws(3)
     is_in = draw.random((8, 500)) < 0.5
-    shared = membership_rates(is_in * draw.normal(size=(8, 1)) + draw.normal(size=(8, 500)), Membership(is_in), draw)
-    alone = membership_rates(draw.normal(size=(8, 500)), Membership(is_in), draw)
+    shared = membership_rates(
+        is_in * draw.normal(size=(8, 1)) + draw.normal(size=(8, 500)), TargetMembership(is_in), draw
+    )
+    alone = membership_rates(draw.normal(size=(8, 500)), TargetMembership(is_in), draw)
     assert shared.auc.high - shared.auc.low > 4 * (alone.auc.high - alone.auc.low)
 
 
@@ -88,12 +90,12 @@ def test_the_bound_of_one_target_is_zero_mostly_where_nothing_leaks_and_finds_wh
         is_in = draw.random((60, 5)) < 0.5
         # Scores that share a trial: nothing leaks, but they are far from independent.
         scores = draw.normal(size=(60, 1)) + 0.01 * draw.normal(size=(60, 5))
-        bound = epsilon_of_one_target(scores, Membership(is_in), 0.0, draw)
+        bound = epsilon_of_one_target(scores, TargetMembership(is_in), 0.0, draw)
         assert bound is not None
         false += bound.epsilon > 0
     assert false <= 18  # 200 x 5 % and 2.6 standard errors
     is_in = draw.random((400, 5)) < 0.5
-    bound = epsilon_of_one_target(10.0 * is_in + draw.random((400, 5)), Membership(is_in), 0.0, draw)
+    bound = epsilon_of_one_target(10.0 * is_in + draw.random((400, 5)), TargetMembership(is_in), 0.0, draw)
     assert bound is not None
     assert bound.epsilon > 3
 
@@ -101,7 +103,7 @@ def test_the_bound_of_one_target_is_zero_mostly_where_nothing_leaks_and_finds_wh
 def test_one_target_of_every_trial_is_drawn() -> None:
     is_in = draws(5).random((50, 4)) < 0.5
     scores = np.arange(200.0).reshape(50, 4)
-    found = one_target_scores(scores, Membership(is_in), draws(6))
+    found = one_target_scores(scores, TargetMembership(is_in), draws(6))
     together = np.sort(np.concatenate([found.members, found.nonmembers]))
     assert (together == scores[np.arange(50), found.targets]).all()
     assert set(found.targets.tolist()) == {0, 1, 2, 3}
@@ -110,16 +112,16 @@ def test_one_target_of_every_trial_is_drawn() -> None:
 def test_wrong_input_is_named() -> None:
     is_in = np.array([[True, False], [False, True]])
     with pytest.raises(InputError, match=r"scores have shape \(2, 3\)"):
-        membership_rates(np.zeros((2, 3)), Membership(is_in), draws())
+        membership_rates(np.zeros((2, 3)), TargetMembership(is_in), draws())
     with pytest.raises(InputError, match="scores contain NaN"):
-        membership_rates(np.full((2, 2), np.nan), Membership(is_in), draws())
+        membership_rates(np.full((2, 2), np.nan), TargetMembership(is_in), draws())
     with pytest.raises(InputError, match="there are 4 members and 0 others"):
-        membership_rates(np.zeros((2, 2)), Membership(np.ones_like(is_in)), draws())
+        membership_rates(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), draws())
     with pytest.raises(InputError, match="no trial has members and others"):
-        membership_rates(np.zeros((2, 2)), Membership(np.array([[True, True], [False, False]])), draws())
+        membership_rates(np.zeros((2, 2)), TargetMembership(np.array([[True, True], [False, False]])), draws())
     with pytest.raises(InputError, match="there are 1 trials"):
-        membership_rates(np.zeros((1, 2)), Membership(is_in[:1]), draws())
-    assert epsilon_of_one_target(np.zeros((2, 2)), Membership(np.ones_like(is_in)), 0.0, draws()) is None
+        membership_rates(np.zeros((1, 2)), TargetMembership(is_in[:1]), draws())
+    assert epsilon_of_one_target(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), 0.0, draws()) is None
 
 
 def test_insiders_are_compared_over_trials() -> None:
@@ -128,7 +130,7 @@ def test_insiders_are_compared_over_trials() -> None:
     is_in = draw.random((trials, targets)) < 0.5
     noise = draw.normal(size=(trials, 1))
     log_odds = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
-    membership, allowed = Membership(is_in), float(ndtr(mu / np.sqrt(2)))
+    membership, allowed = TargetMembership(is_in), float(ndtr(mu / np.sqrt(2)))
     within = membership_rates(log_odds, membership, draws(), shadows_of_each_other=False)
     over = membership_rates(log_odds, membership, draws(), shadows_of_each_other=False, of_insiders=True)
     assert within.auc.low > allowed
@@ -151,7 +153,7 @@ def test_pairs_of_different_trials_are_counted_as_one_by_one() -> None:
 
     every = list(range(5))
     expected = [5 * counted(every) - 4 * counted([one for one in every if one != trial]) for trial in every]
-    assert _areas_between_trials(scores, Membership(is_in)) == pytest.approx(expected)
+    assert _areas_between_trials(scores, TargetMembership(is_in)) == pytest.approx(expected)
 
 
 @pytest.mark.long
@@ -164,7 +166,7 @@ def test_the_interval_over_trials_covers(shared: float) -> None:
         noise = np.sqrt(shared) * draw.normal(size=(30, 1)) + np.sqrt(1 - shared) * draw.normal(size=(30, 5))
         values = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
         found = membership_rates(
-            values, Membership(is_in), draws(), resamples=100, shadows_of_each_other=False, of_insiders=True
+            values, TargetMembership(is_in), draws(), resamples=100, shadows_of_each_other=False, of_insiders=True
         ).auc
         covered += found.low <= ndtr(mu / np.sqrt(2)) <= found.high
     assert covered >= 380

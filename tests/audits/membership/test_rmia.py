@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaSett
 def test_it_is_the_authors_computation(form: RmiaForm, gamma: float, slope: float) -> None:
     own, others, is_in = federation(1)
     rule = RmiaSettings(form, gamma, slope)
-    assert rmia_scores(own, others, Membership(is_in), rule) == pytest.approx(by_loops(own, others, is_in, rule))
+    assert rmia_scores(own, others, TargetMembership(is_in), rule) == pytest.approx(by_loops(own, others, is_in, rule))
 
 
 @given(seed=st.integers(0, 10**6), trial=st.integers(0, 7))
@@ -53,38 +53,40 @@ def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> No
     flipped = is_in.copy()
     flipped[trial] ^= True
     for form in RmiaForm:
-        before, after = (rmia_scores(own, others, Membership(m), RmiaSettings(form))[trial] for m in (is_in, flipped))
+        before, after = (
+            rmia_scores(own, others, TargetMembership(m), RmiaSettings(form))[trial] for m in (is_in, flipped)
+        )
         assert before.tolist() == pytest.approx(after.tolist())
 
 
 @given(seed=st.integers(0, 10**6), gammas=st.tuples(st.floats(0.1, 3), st.floats(0.1, 3)))
 def test_scores_are_shares_and_fall_with_gamma(seed: int, gammas: tuple[float, float]) -> None:
     own, others, is_in = federation(seed)
-    low, high = (rmia_scores(own, others, Membership(is_in), RmiaSettings(gamma=g)) for g in sorted(gammas))
+    low, high = (rmia_scores(own, others, TargetMembership(is_in), RmiaSettings(gamma=g)) for g in sorted(gammas))
     assert ((high >= 0) & (low <= 1) & (high <= low)).all()
 
 
 def test_named_reference_trials_are_the_only_ones_used() -> None:
     own, others, is_in = federation(5)
     shadows = np.arange(8) < 6
-    found = rmia_scores(own, others, Membership(is_in), shadows=shadows)[7]
+    found = rmia_scores(own, others, TargetMembership(is_in), shadows=shadows)[7]
     kept = np.r_[0:6, 7]
-    assert found.tolist() == rmia_scores(own[kept], others[kept], Membership(is_in[kept]))[6].tolist()
+    assert found.tolist() == rmia_scores(own[kept], others[kept], TargetMembership(is_in[kept]))[6].tolist()
 
 
 def test_hopeless_confidences_stay_numbers() -> None:
     own, others, is_in = federation(6)
-    assert np.isfinite(rmia_scores(own - 2000, others - 2000, Membership(is_in), RmiaSettings(slope=1.0))).all()
+    assert np.isfinite(rmia_scores(own - 2000, others - 2000, TargetMembership(is_in), RmiaSettings(slope=1.0))).all()
 
 
 def test_wrong_input_is_named() -> None:
     own, others, is_in = federation(7)
-    membership = Membership(is_in)
+    membership = TargetMembership(is_in)
     with pytest.raises(InputError, match="log-probabilities reach 1: accepted are numbers up to 0"):
         rmia_scores(np.ones_like(own), others, membership)
     with pytest.raises(InputError, match=r"of the population have shape \(3, 30\): accepted is \(8, records\)"):
         rmia_scores(own, others[:3], membership)
     with pytest.raises(InputError, match="0 shadow trials with target 0 out"):
-        rmia_scores(own, others, Membership(np.ones_like(is_in)))
+        rmia_scores(own, others, TargetMembership(np.ones_like(is_in)))
     with pytest.raises(InputError, match="gamma is 0"):
         RmiaSettings(gamma=0)

@@ -8,20 +8,20 @@ from sklearn.metrics import roc_auc_score
 from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.shokri_attack import AttackModel, ShadowSettings, shadow_scores
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 
 Array = NDArray[np.float64]
 
 
 def federation(
     seed: int, leak: float, trials: int = 12, targets: int = 60
-) -> tuple[Array, NDArray[np.int64], Membership]:
+) -> tuple[Array, NDArray[np.int64], TargetMembership]:
     """Logits of three classes; a member's label gains `leak`."""
     draw = np.random.default_rng(seed)
     is_in, labels = draw.random((trials, targets)) < 0.5, draw.integers(0, 3, targets)
     logits = draw.normal(size=(trials, targets, 3))
     logits[:, np.arange(targets), labels] += leak * is_in
-    return log_probabilities(logits), labels, Membership(is_in)
+    return log_probabilities(logits), labels, TargetMembership(is_in)
 
 
 @pytest.mark.parametrize("model", AttackModel)
@@ -38,7 +38,7 @@ def test_a_trials_own_coins_move_none_of_its_scores() -> None:
     before = shadow_scores(values, labels, membership, rule)
     flipped = membership.is_in.copy()
     flipped[4] ^= True
-    after = shadow_scores(values, labels, Membership(flipped), rule)
+    after = shadow_scores(values, labels, TargetMembership(flipped), rule)
     same_fold = np.arange(12) % 3 == 4 % 3
     assert (before[same_fold] == after[same_fold]).all()
     assert not (before[~same_fold] == after[~same_fold]).any()
@@ -52,7 +52,7 @@ def test_named_shadow_trials_are_learnt_from_and_not_attacked() -> None:
     assert np.isnan(scores[shadows]).all()
     assert np.isfinite(scores[~shadows]).all()
     alone = np.r_[0:7, 9]
-    again = shadow_scores(values[alone], labels, Membership(membership.is_in[alone]), rule, shadows[alone])
+    again = shadow_scores(values[alone], labels, TargetMembership(membership.is_in[alone]), rule, shadows[alone])
     assert scores[9] == pytest.approx(again[7])
 
 
@@ -63,9 +63,9 @@ def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -
     is_in = membership.is_in.copy()
     is_in[np.ix_(shadows, rare)] = True
     rule = ShadowSettings(AttackModel.TREES)
-    scores = shadow_scores(values, labels, Membership(is_in), rule, shadows)
+    scores = shadow_scores(values, labels, TargetMembership(is_in), rule, shadows)
     assert roc_auc_score(is_in[np.ix_(~shadows, rare)].ravel(), scores[np.ix_(~shadows, rare)].ravel()) > 0.78
-    without = shadow_scores(values[:, ~rare], labels[~rare], Membership(is_in[:, ~rare]), rule, shadows)
+    without = shadow_scores(values[:, ~rare], labels[~rare], TargetMembership(is_in[:, ~rare]), rule, shadows)
     assert (scores[np.ix_(~shadows, ~rare)] == without[~shadows]).all()
 
 
@@ -73,7 +73,7 @@ def test_wrong_input_is_named() -> None:
     values, labels, membership = federation(4, leak=0.0, trials=4)
     with pytest.raises(InputError, match="number of folds is 1"):
         ShadowSettings(folds=1)
-    everybody = Membership(np.ones_like(membership.is_in))
+    everybody = TargetMembership(np.ones_like(membership.is_in))
     with pytest.raises(InputError, match="members and 0 others in the trials to learn from"):
         shadow_scores(values, labels, everybody, ShadowSettings(AttackModel.LOGISTIC))
     with pytest.raises(InputError, match="there are 4 trials: accepted are 5"):

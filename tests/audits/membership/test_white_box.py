@@ -11,7 +11,6 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.audits.membership import white_box
-from fl_audit.audits.membership.loss import loss_scores
 from fl_audit.audits.membership.rates import membership_rates
 from fl_audit.audits.membership.white_box import (
     WhiteBoxPart,
@@ -23,8 +22,9 @@ from fl_audit.audits.membership.white_box import (
     white_box_scores,
 )
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.audits.membership.yeom_attack import loss_scores
 from fl_audit.errors import InputError
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -35,7 +35,7 @@ QUICK = WhiteBoxSettings(filters=2, branch=(8, 4), trunk=(8,), steps=30)
 
 def synthetic(
     seed: int, trials: int, targets: int, leak: float, releases: int = 1
-) -> tuple[WhiteBoxFeatures, Membership]:
+) -> tuple[WhiteBoxFeatures, TargetMembership]:
     """Features of no model: noise, but for a member's direction of h, which is moved by `leak` where d is large."""
     draw = np.random.default_rng(seed)
     is_in = draw.random((trials, targets)) < 0.5
@@ -48,15 +48,15 @@ def synthetic(
     inputs[..., 0] += leak * (2 * is_in[..., np.newaxis] - 1) * np.sign(signals[..., 0])
     losses = -np.take_along_axis(log_p, np.broadcast_to(labels[:, np.newaxis, np.newaxis], (*shape, 1)), -1)[..., 0]
     arrays = (values.astype(np.float32) for values in (signals, inputs, log_p, losses))
-    return WhiteBoxFeatures(*arrays, labels), Membership(is_in)
+    return WhiteBoxFeatures(*arrays, labels), TargetMembership(is_in)
 
 
-def areas(scores: Array, membership: Membership) -> Array:
+def areas(scores: Array, membership: TargetMembership) -> Array:
     """AUC of every trial by itself."""
     return np.array([roc_auc_score(truth, values) for truth, values in zip(membership.is_in, scores, strict=True)])
 
 
-def trained(seed: int, trials: int, targets: int, model: str) -> tuple[WhiteBoxFeatures, Membership]:
+def trained(seed: int, trials: int, targets: int, model: str) -> tuple[WhiteBoxFeatures, TargetMembership]:
     """Models of every trial, trained by Adam on its members until they know them by heart."""
     draw = np.random.default_rng(seed)
     classes = draw.integers(0, 5, targets)
@@ -70,7 +70,7 @@ def trained(seed: int, trials: int, targets: int, model: str) -> tuple[WhiteBoxF
         summed = stacked.clipped_sum(theta.detach(), features, labels, None, taking_part=part)
         theta.grad = summed / part.sum(1, keepdim=True)
         optimizer.step()
-    return white_box_features(stacked, theta.detach(), features, labels), Membership(is_in)
+    return white_box_features(stacked, theta.detach(), features, labels), TargetMembership(is_in)
 
 
 @pytest.mark.long
@@ -135,7 +135,7 @@ def test_coins_cannot_be_told() -> None:
     draw, covered = np.random.default_rng(9), 0
     for run in range(runs):
         rows = slice(run * trials, (run + 1) * trials)
-        own = Membership(membership.is_in[rows])
+        own = TargetMembership(membership.is_in[rows])
         auc = membership_rates(scores[rows], own, draw, resamples=200, shadows_of_each_other=False).auc
         covered += auc.low <= 0.5 <= auc.high
     assert covered >= 33
@@ -157,7 +157,7 @@ def test_coins_of_a_half_move_no_scores_of_its_own() -> None:
     before = white_box_scores(features, membership, known, QUICK)
     turned = membership.is_in.copy()
     turned[1, known[1]] ^= True
-    after = white_box_scores(features, Membership(turned), known, QUICK)
+    after = white_box_scores(features, TargetMembership(turned), known, QUICK)
     others = np.arange(4) != 1
     assert np.array_equal(before[others], after[others])
     assert np.array_equal(before[1, known[1]], after[1, known[1]])
@@ -186,7 +186,9 @@ def test_the_order_of_targets_is_that_of_scores() -> None:
     mixed = _learnt_log_odds(features.of_targets(order), membership.is_in[:, order], known[:, order], QUICK)
     np.testing.assert_allclose(mixed, straight[:, order], atol=1e-3)
     scores = white_box_scores(features, membership, known, QUICK)
-    again = white_box_scores(features.of_targets(order), Membership(membership.is_in[:, order]), known[:, order], QUICK)
+    again = white_box_scores(
+        features.of_targets(order), TargetMembership(membership.is_in[:, order]), known[:, order], QUICK
+    )
     np.testing.assert_allclose(again, scores[:, order], atol=1.01 / 30)  # rounding may swap neighbours
 
 
@@ -244,9 +246,9 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(InputError, match="dropout is 1"):
         replace(QUICK, dropout=1.0)
     with pytest.raises(InputError, match=r"features are of \(3, 20\) trials and targets"):
-        white_box_scores(features, Membership(membership.is_in[:2]), known)
+        white_box_scores(features, TargetMembership(membership.is_in[:2]), known)
     with pytest.raises(InputError, match="known targets are"):
         white_box_scores(features, membership, known[:, :5])
     everybody = membership.is_in | known
     with pytest.raises(InputError, match="trial 0 has 0 targets that are out in its known half"):
-        white_box_scores(features, Membership(everybody), known)
+        white_box_scores(features, TargetMembership(everybody), known)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from fl_audit.audits.reconstruction.reconstruction import likeness, matched
+from fl_audit.audits.reconstruction.reconstruction_metrics import likeness, matched
 from fl_audit.errors import InputError
 
 DRAW = np.random.default_rng(0)

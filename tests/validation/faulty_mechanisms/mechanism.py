@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import pack, unpack
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from tests.validation.faulty_mechanisms import parts
 from tests.validation.faulty_mechanisms.parts import Arrays, Reply, Said, ServerRound
 

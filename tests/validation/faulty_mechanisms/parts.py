@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
+from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
 
 Arrays = dict[str, Floats]

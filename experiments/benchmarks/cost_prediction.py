@@ -1,0 +1,203 @@
+"""Time and memory that `check` predicts, beside those of the runs, on both engines.
+
+    python -m fl_audit.experiments.benchmarks.cost_prediction [--only NAME ...] [--engine local|ray]
+
+Five settings are predicted and played on each engine, one right after the other: an audit of many small trials with
+every release evaluated, one of a wide dense network, DP-FedAvg with 1,000 clients, an audit of membership, and a large
+convolutional network. Each takes about half a minute on two quiet cores. The target is a prediction within a factor of
+1.5 in eight of ten settings, of time and of memory. Processor seconds stand beside those of the clock: where a run took
+more seconds than its processor seconds on all cores explain, other programs had the machine.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from argparse import SUPPRESS
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+from rich.console import Console
+
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.audit_plan import resolve
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_check import check_plan
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
+
+_FACTOR, _TARGET = 1.5, 0.8
+_SECONDS_BETWEEN_LOOKS = 0.1
+
+Values = dict[str, dict[str, Any]]
+
+
+class PredictedSetting(NamedTuple):
+    """A setting whose time and memory are predicted."""
+
+    shape: tuple[int, ...]  # shape of a random record; not used where `values` name data
+    classes: int  # number of classes of the random records
+    records: int  # number of random records; 0 where `values` name data
+    values: Values  # the configuration; `data.path` is added
+
+
+_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "delta": 0.001,
+            "adjacency": "replace-record"}  # fmt: skip
+
+SETTINGS = {
+    "many trials": PredictedSetting((104,), 2, 3000, {
+        "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 500, "population-records": 1000},
+        "model": {"name": "adult-mlp"}, "training": {"rounds": 30, "learning-rate": 0.1}, "privacy": _PRIVACY,
+        "audit": {"trials": 500},
+    }),
+    "wide network": PredictedSetting((600,), 100, 1300, {
+        "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 100, "population-records": 100},
+        "model": {"name": "dense-128"}, "training": {"rounds": 30, "learning-rate": 0.1}, "privacy": _PRIVACY,
+        "audit": {"trials": 25, "evaluate-every": 30},
+    }),
+    "many clients": PredictedSetting((784,), 10, 50_400, {
+        "data": {"name": "npz", "records": 50_000, "clients": 1000, "test-records": 100, "population-records": 100},
+        "model": {"name": "dense-128"},
+        "training": {"strategy": "dp-fedavg", "cohort": 50, "rounds": 100, "local-batch": 10,
+                     "local-learning-rate": 0.1},
+        "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-4},
+        "audit": {"trials": 1, "insider": False, "epsilon-star": False, "membership": False, "evaluate-every": 100},
+    }),
+    "membership": PredictedSetting((), 0, 0, {
+        "data": {"name": "digits", "records": 500, "clients": 2, "population-records": 500},
+        "model": {"name": "logistic"}, "training": {"rounds": 5, "learning-rate": 2.0},
+        "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
+        "audit": {"kind": "membership", "targets": 500, "trials": 512, "epsilon-star": False, "evaluate-every": 5},
+        "run": {"trials-per-batch": 64},
+    }),
+    "convolutions": PredictedSetting((1, 28, 28), 10, 400, {
+        "data": {"name": "npz", "records": 100, "clients": 4, "test-records": 100, "population-records": 100},
+        "model": {"name": "mnist-cnn"}, "training": {"rounds": 10, "learning-rate": 0.1},
+        "privacy": _PRIVACY | {"delta": 0.01}, "audit": {"trials": 20, "evaluate-every": 10},
+    }),
+}  # fmt: skip
+
+
+class MeasuredCosts(NamedTuple):
+    """The costs of a run."""
+
+    seconds: float  # by the clock
+    processor: float  # of all its processes
+    mib: float  # at the most, of all its processes, without the pages that processes share
+
+
+def _written(name: str, scratch: Path) -> Path:
+    """Write the configuration of a setting, and its data, and return the path of the configuration."""
+    setting, draw = SETTINGS[name], np.random.default_rng(0)
+    values = json.loads(json.dumps(setting.values))
+    if setting.records:
+        features = draw.standard_normal((setting.records, *setting.shape), dtype=np.float32)
+        np.savez(scratch / "data.npz", x=features, y=draw.integers(setting.classes, size=setting.records))
+        values["data"]["path"] = str(scratch / "data.npz")
+    values["run"] = {"seed": 0} | values.get("run", {})
+    (scratch / "run.json").write_text(json.dumps(values))
+    return scratch / "run.json"
+
+
+def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
+    """Return the estimate of a run, made in a process of its own, as `check` makes it."""
+    command = [sys.executable, "-m", __spec__.name, "--child", str(file), "--engine", engine]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def _child(file: Path, engine: Engine) -> None:
+    """Print the estimate of a run as JSON."""
+    found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
+    assert found is not None, "a check makes an estimate unless it is told not to"
+    print(json.dumps(asdict(found)))
+
+
+def _costs(file: Path, engine: Engine) -> MeasuredCosts:
+    """Play a run with the command line, and return its costs."""
+    module = "fl_audit.experiments.benchmarks.cost_prediction"
+    program = f"import json, sys, pathlib; from {module} import play; play(*sys.argv[1:])"
+    began = time.monotonic()
+    run = subprocess.Popen(
+        [sys.executable, "-c", program, str(file), engine], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    busy, peak = dict[int, float](), 0
+    while run.poll() is None:
+        peak = max(peak, _looked(run.pid, busy))
+        threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
+    if run.returncode:
+        said = run.stderr.read()[-300:] if run.stderr else ""
+        raise RuntimeError(f"a run ended with status {run.returncode}: {said}")
+    return MeasuredCosts(time.monotonic() - began, sum(busy.values()), peak / 2**20)
+
+
+def play(file: str, engine: str) -> None:
+    """Play a run with its report, beside its configuration.
+
+    Parameters
+    ----------
+    file
+        Path of the configuration as JSON.
+    engine
+        Name of the engine.
+    """
+    path = Path(file)
+    run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
+
+
+def _looked(pid: int, busy: dict[int, float]) -> int:
+    """Note the processor seconds of each process of a run, and return the bytes of all of them together."""
+    held = 0
+    try:
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            times, memory = process.cpu_times(), process.memory_info()
+            busy[process.pid] = times.user + times.system
+            held += memory.rss - memory.shared
+    except psutil.Error:
+        pass  # a process that ended in between
+    return held
+
+
+def _within(ratio: float) -> bool:
+    return 1 / _FACTOR <= ratio <= _FACTOR
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--only", nargs="+", choices=SETTINGS, metavar="NAME", help="some settings")
+    parser.add_argument("--engine", type=Engine, help="one engine (default: both)")
+    parser.add_argument("--child", type=Path, help=SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        _child(options.child, options.engine)
+        return
+    columns = ("setting", "engine", "s predicted", "s", "ratio", "processor s", "MiB predicted", "MiB", "ratio ")
+    table, ratios = table_of(columns, words=columns[:2]), list[tuple[float, float]]()
+    for name in options.only or SETTINGS:
+        for engine in [options.engine] if options.engine else (Engine.LOCAL, Engine.RAY):
+            with tempfile.TemporaryDirectory() as scratch:
+                file = _written(name, Path(scratch))
+                told, found = _predicted(file, engine), _costs(file, engine)
+            seconds, mib = told["command_seconds"], told["memory"] / 2**20
+            ratios.append((seconds / found.seconds, mib / found.mib))
+            times = (f"{seconds:.1f}", f"{found.seconds:.1f}", f"{ratios[-1][0]:.2f}", f"{found.processor:.1f}")
+            row = (name, str(engine), *times, f"{mib:,.0f}", f"{found.mib:,.0f}", f"{ratios[-1][1]:.2f}")
+            table.add_row(*row)
+            print(*row, sep="\t", file=sys.stderr, flush=True)
+    console = Console(width=120)
+    console.print(table)
+    for what, column in zip(("time", "memory"), zip(*ratios, strict=True), strict=True):
+        right = sum(map(_within, column))
+        said = f"{what}: {right} of {len(column)} predictions within a factor of {_FACTOR:g}"
+        console.print(f"{said} (target {_TARGET:.0%})")
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,142 @@
+"""Files of numbers from users: scores, coins and losses, one a line, in a column of a table, or as arrays."""
+
+import codecs
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fl_audit.array_types import Floats, in_one_axis
+from fl_audit.data.files import first_bytes, read_array, read_bytes
+from fl_audit.errors import InputError, require
+from fl_audit.experiments import lazy_imports
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+ACCEPTED = "one number a line, a column of a table (--column NAME), or an array in .npy or .npz"
+_ARRAY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
+_BETWEEN_CELLS = re.compile(r"[,;\t| ]+")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_WORDS = {"true": 1.0, "false": 0.0}  # coins, as NumPy and pandas write them
+_NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # pattern of a line above numbers that is taken as a name
+
+
+def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
+    """Return the column of each of two files, where one is named for both or one for each.
+
+    Parameters
+    ----------
+    given
+        The values of the option, in order.
+    """
+    names = given or []
+    require(len(names) <= 2, f"--column is given {len(names)} times: accepted is once for both files, or once for each")
+    return (names[0], names[-1]) if names else (None, None)
+
+
+def read_numbers(path: Path, column: str | None = None) -> Floats:
+    """Return the numbers of a file; true and false are 1 and 0.
+
+    Parameters
+    ----------
+    path
+        Path of the file: text with one number a line, and possibly a name above them, in UTF-8 or UTF-16; a table with
+        a line of names; `.npy`, or `.npz`. All may be gzipped but the last.
+    column
+        Name of the column of a table, or of the array of an archive; None where there is only one.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is empty, or holds something else.
+    """
+    beginning = first_bytes(path)
+    if beginning.startswith(_ARRAY) or (beginning.startswith(_ZIP) and path.suffix == ".npz"):
+        found = _of_array(path, read_array(path, column))
+    elif beginning.startswith(_ZIP) or column is not None or (lines := _lines(read_bytes(path))) is None:
+        found = _of_table(path, column)
+    else:
+        found = _listed(path, lines)
+    require(found.size > 0, f"{path} is empty: accepted is {ACCEPTED}")
+    return found
+
+
+def _of_array(path: Path, values: "NDArray[np.generic]") -> Floats:
+    flat = in_one_axis(values)
+    accepted = "accepted are numbers in one dimension, shape (n,), (n, 1) or (1, n)"
+    require(
+        flat.ndim == 1 and flat.dtype.kind in "biuf", f"{path} holds {values.dtype} of shape {values.shape}: {accepted}"
+    )
+    return flat.astype(np.float64)
+
+
+def _lines(content: bytes) -> list[str] | None:
+    """Return the lines of a text; None for a table, with several cells a line or in an encoding to be detected."""
+    try:
+        text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    lines = text.rstrip().split("\n")
+    first = next((line.strip() for line in lines if line.strip()), "")
+    return lines if len(_BETWEEN_CELLS.split(first)) <= 1 else None
+
+
+def _listed(path: Path, lines: list[str]) -> Floats:
+    """Return the numbers of lines with one each, which may have a name above them."""
+    if (found := _numbers(lines)) is not None:
+        return found
+    first = next(place for place, line in enumerate(lines) if line.strip())
+    # A name above the only column; a mistyped number, such as O.1, is none.
+    is_named = bool(_NAME.fullmatch(lines[first].strip())) and lines[first].strip().lower() not in _WORDS
+    if is_named and (found := _numbers(lines[first + 1 :])) is not None:
+        return found
+    wrong = next(
+        place
+        for place, line in enumerate(lines)
+        if line.strip() and place >= first + is_named and _numbers([line]) is None
+    )
+    accepted = "accepted is one number a line, with a point before decimals"
+    raise InputError(f"{path} line {wrong + 1} is {lines[wrong].strip()[:40]!r}: {accepted}")
+
+
+def _of_table(path: Path, column: str | None) -> Floats:
+    """Return the numbers in a column of a table."""
+    text = lazy_imports.table_text.read_table_text(path, names=() if column is None else (column,))
+    header = text.header
+    if column is None and len(header) > 1:
+        are_names = all(_numbers([name]) is None for name in header)
+        columns = f"{path} has columns {', '.join(header[:20])}: name one with --column"
+        lacking = "several numbers a line and no line of names (decimals have a point)"
+        raise InputError(columns if are_names else f"{path} has {lacking}: write one, and choose with --column")
+    cells = lazy_imports.tables.column_of(text, header[0] if column is None and header else column or "")
+    return _of_cells(path, cells)
+
+
+def _of_cells(path: Path, cells: "pd.Series[Any]") -> Floats:
+    if cells.dtype.kind in "biuf":
+        return cells.to_numpy(dtype=np.float64)
+    words = cells.astype(str).str.strip().tolist()
+    blank = next((place for place, word in enumerate(words) if not word), None)
+    if blank is None and (found := _numbers(words)) is not None:
+        return found
+    wrong = next(place for place, word in enumerate(words) if not word or _numbers([word]) is None)
+    cell = f"{words[wrong][:40]!r} in column {cells.name}, row {wrong + 1}"
+    raise InputError(f"{path} has {cell}: accepted are numbers, with a point before decimals")
+
+
+def _numbers(lines: list[str]) -> Floats | None:
+    """Return lines as numbers, without blank ones; None if a line is no number."""
+    try:
+        return np.fromiter(map(float, lines), np.float64, len(lines))
+    except ValueError:
+        pass
+    filled = [line for line in lines if line and not line.isspace()]
+    try:
+        return np.fromiter(map(float, filled), np.float64, len(filled))
+    except ValueError:
+        pass
+    words = [_WORDS.get(line.strip().lower()) for line in filled]
+    return None if None in words else np.array(words, dtype=np.float64)

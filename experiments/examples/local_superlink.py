@@ -1,0 +1,261 @@
+"""A SuperLink and its SuperNodes on this machine, with TLS and node authentication, as a federation has them.
+
+python -m fl_audit.experiments.examples.local_superlink OUT trains the app of `experiments/examples/hospitals` so, and
+leaves in OUT what the server has kept of its canaries, for `fl-audit live OUT/canaries --coins OUT/coins`.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from sklearn.datasets import load_digits
+
+from fl_audit.audits.canaries.live_audit import measure_live
+from fl_audit.audits.canaries.observer_store import seed_in
+
+APP = Path(__file__).parent / "hospitals"
+ROOT = Path(__file__).resolve().parents[2]
+HOSPITALS, PORT = 4, 9443
+_BIN = Path(sys.executable).parent
+_START = 60.0
+"""Seconds in which a SuperLink answers."""
+_COMMAND, _ROUND = 600.0, 60.0
+"""Seconds in which a command of Flower ends, and more for each round of a training; a machine may be busy."""
+
+
+def _write_certificates(place: Path) -> None:
+    """Write `ca.pem`, and `server.pem` with `server.key` for 127.0.0.1, which that authority has signed."""
+    keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in ("loopback CA", "localhost")]
+    now = datetime.now(UTC)
+    for file, own, name, is_authority in (("ca", keys[0], names[0], True), ("server", keys[1], names[1], False)):
+        made = x509.CertificateBuilder().subject_name(name).issuer_name(names[0]).public_key(own.public_key())
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(days=1))
+        made = made.not_valid_after(now + timedelta(days=30))
+        made = made.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        if not is_authority:
+            hosts = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+            made = made.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        pem = made.sign(keys[0], hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
+        (place / f"{file}.pem").write_bytes(pem)
+    _write_private(place / "server.key", keys[1], serialization.PrivateFormat.PKCS8)
+
+
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
+    """Write a private key that only its owner may read."""
+    path.touch(0o600)
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+
+
+def write_node_key(path: Path) -> None:
+    """Write the private key of a SuperNode, and beside it `PATH.pub`."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    _write_private(path, key, serialization.PrivateFormat.OpenSSH)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(public)
+
+
+def write_shards(place: Path, hospitals: int) -> None:
+    """Write `test.npz` and a shard of the digits for each hospital."""
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    pixels, labels = digits.data[order] / 16, digits.target[order]
+    np.savez(place / "test.npz", pixels=pixels[:400], digits=labels[:400])
+    for one in range(hospitals):
+        own = slice(400 + one, None, hospitals)
+        np.savez(place / f"shard-{one}.npz", pixels=pixels[own], digits=labels[own])
+
+
+def _free_port() -> int:
+    """Return a port of this machine on which no process listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Loopback:
+    """A federation on this machine."""
+
+    place: Path  # directory of all its files
+    hospitals: int = HOSPITALS  # SuperNodes
+    canaries: int = 1  # number of the first ones that send canaries
+    down: int = 0  # number of the last ones that never come
+    port: int = field(default_factory=_free_port)
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Write certificates, keys, data, the coins of the canaries and Flower's configuration."""
+        self.place.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(APP, self.place / APP.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        _write_certificates(self.place)
+        write_shards(self.place, self.hospitals)
+        for one in range(self.hospitals):
+            write_node_key(self.place / f"node-{one}")
+        coins = self.place / "coins"
+        coins.touch(0o600)
+        coins.write_text(f"{secrets.randbits(64)}\n")
+        (self.place / "config.toml").write_text(
+            f'[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\naddress = "127.0.0.1:{self.port}"\n'
+            f'root-certificates = "{self.place / "ca.pem"}"\n'
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of every process: Flower's own files are in the directory, and no usage reports are sent."""
+        own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+        return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+    def start(self, name: str, *command: str) -> None:
+        """Start a process of the federation; its log is NAME.log."""
+        with (self.place / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [str(_BIN / command[0]), *command[1:]], env=self.environment, cwd=self.place, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def start_superlink(self) -> None:
+        """Start the SuperLink, which keeps its state in a file, and wait until it listens."""
+        self.start(
+            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), "--enable-supernode-auth",
+            "--ssl-ca-certfile", "ca.pem", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key",
+            "--database", "state.db", "--disable-runtime-dependency-installation",
+        )  # fmt: skip
+        end = time.monotonic() + _START
+        while time.monotonic() < end:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.2)
+        raise RuntimeError(f"the SuperLink does not listen: see {self.place / 'superlink.log'}")
+
+    def start_node(self, one: int) -> None:
+        """Start a SuperNode."""
+        own = f'partition-id={one} data="{self.place / f"shard-{one}.npz"}"'
+        if one < self.canaries:
+            own += f' canary={one} canary-coins="{self.place / "coins"}"'
+        self.start(
+            f"node-{one}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", "ca.pem",
+            "--auth-supernode-private-key", f"node-{one}", "--node-config", own, "--port", str(_free_port()),
+        )  # fmt: skip
+
+    def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
+        """Return the output of a command of Flower."""
+        command = [str(_BIN / "flwr"), *arguments]
+        done = subprocess.run(
+            command, env=self.environment, cwd=self.place, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"flwr {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def write_plain_app(self) -> str:
+        """Write the app without the line about canaries; return its directory's name."""
+        plain = f"plain-{APP.name}"
+        shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
+        client = self.place / plain / "client_app.py"
+        mod = client.read_text().split("mods=[")[1].split("]")[0]
+        lines = [one for one in client.read_text().splitlines() if "import canary_of_node" not in one]
+        client.write_text("\n".join(lines).replace(f"mods=[{mod}]", "") + "\n")
+        return plain
+
+    def train(self, app: str = APP.name, **settings: object) -> str:
+        """Train the app until its run has ended, and return its log.
+
+        Parameters
+        ----------
+        app
+            Directory of the app.
+        settings
+            Settings of `[tool.flwr.app.config]`, with underscores.
+        """
+        own: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
+        own |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}
+        chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
+        words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
+        limit = _COMMAND + _ROUND * int(str(settings.get("rounds", 20)))
+        return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
+
+    def kill(self, name: str) -> None:
+        """Kill a process, and its children."""
+        process = self.running.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0) -> Iterator[Loopback]:
+    """Give a federation that is up, and end all of its processes afterwards; parameters as in `Loopback`."""
+    made = Loopback(place.absolute(), hospitals, canaries, down)
+    made.prepare()
+    try:
+        made.start_superlink()
+        for one in range(hospitals):
+            made.flwr("supernode", "register", f"node-{one}.pub", "loopback")
+        for one in range(hospitals - down):
+            made.start_node(one)
+        yield made
+    finally:
+        for name in list(made.running):
+            made.kill(name)
+
+
+def _compare(made: Loopback, trainings: int, rounds: int) -> None:
+    """Train with canaries and without, in turn, the given number of times each, and print a line for each training.
+
+    The line has whether there were canaries, the median seconds of a round, the model's accuracy, and the verdict.
+    """
+    plain = made.write_plain_app()
+    for one in range(2 * trainings):
+        canaries = made.canaries if one % 2 == 0 else 0
+        out = made.place / f"{'canaries' if canaries else 'plain'}-{one // 2}"
+        made.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
+        kept = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+        seconds = float(np.median(np.diff([line["time"] for line in kept])))
+        said = measure_live(out / "canaries", seed_in(made.place / "coins")).verdict if canaries else "none asked"
+        row = {"canaries": canaries, "seconds": seconds, "accuracy": kept[-1]["accuracy"], "verdict": str(said)}
+        print(json.dumps(row), flush=True)
+
+
+def main() -> None:
+    """Train on this machine."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="directory of all files")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--added", type=float, default=1.0, help="noise that is added, over the noise that is claimed")
+    parser.add_argument("--down", type=int, default=0, help="hospitals that never come")
+    parser.add_argument("--canaries", type=int, default=1, help="hospitals that send canaries")
+    parser.add_argument("--compare", type=int, default=0, help="train so often with canaries, and without, in turn")
+    parser.add_argument("--prepare", action="store_true", help="write the files and start nothing")
+    chosen = parser.parse_args()
+    if chosen.prepare:
+        Loopback(chosen.out.absolute(), port=PORT).prepare()
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
+    with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as made:
+        if chosen.compare:
+            _compare(made, chosen.compare, chosen.rounds)
+            return
+        print(made.train(rounds=chosen.rounds, added=chosen.added))
+    print(f"fl-audit live {chosen.out / 'canaries'} --coins {chosen.out / 'coins'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Items of Bernau et al. 2021 by the rules of this version, from the published numbers: no run is needed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE, EXCEEDED, table_2_of
+from fl_audit.experiments.reproductions.bernau2021.audits import INSIDER, audit_of
+from fl_audit.experiments.reproductions.bernau2021.claims import (
+    IS_RHO_ALPHA,
+    NO_MORE_THAN_DELTA,
+    UNTESTED,
+    claims_of_text,
+    closed_forms,
+    counted_advantage,
+    exceedance,
+)
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2
+from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
+from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, Published
+from fl_audit.report.style import new_figure
+
+_AUDITS = ("fig7", "fig8", "fig9")
+
+
+def rejudge(published: Published) -> Mapping[str, ItemResult]:
+    """Return the items that published numbers suffice for; an item with an empty figure keeps its image.
+
+    Parameters
+    ----------
+    published
+        The published results of the paper.
+    """
+    groups = [one for forms in settings.CANDIDATES.values() for (one,) in forms]
+    rows = published.rows("table2")
+    data = [one for one in groups if any(row.setting.startswith(f"{one.title}, ") for row in rows)]
+    own = {setting.label: setting for setting in settings.main_settings(data)}
+    figure_4 = ItemResult(
+        published.tables["fig4"], new_figure(), "", remarks_of_figure_4(any(one.stands_in for one in data))
+    )
+    return {
+        **{item: _audit(published, item, data) for item in _AUDITS if item in published.tables},
+        "table2": table_2_of(rows, data),
+        "fig1": figure_1(),
+        "fig4": figure_4,
+        "claims": _claims(published, data, own),
+    }
+
+
+def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResult:
+    """Return an audit of epsilon, with the advantages of Table 2 as they are in print."""
+    rows = published.rows(item)
+    one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))
+    made: dict[InsiderSetting, dict[str, ItemRow]] = {}
+    for setting in settings.audit_settings([one]):
+        made[setting] = {row.quantity: row for row in rows if row.setting == setting.label}
+        insider = made[setting].get(INSIDER)
+        if insider is not None and setting.belief == settings.MAIN_BELIEF:
+            printed = TABLE_2[one.study, setting.scaling, setting.relation].advantage
+            made[setting][INSIDER] = replace(insider, published=printed)
+    return audit_of(made, one)
+
+
+def _claims(published: Published, data: list[InsiderData], own: Mapping[str, InsiderSetting]) -> ItemResult:
+    rows = {(row.setting, row.quantity): row for row in published.rows("table2")}
+    fixed = {(one.statement, one.where) for one in (*closed_forms(), *UNTESTED)}
+    tested = [_kept(one, rows, own) for one in published.claims if (one.statement, one.where) not in fixed]
+    return claims_of_text(tested, [one.title for one in data])
+
+
+def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:
+    """Return a claim in the form of this version, its number from Table 2 where that has it as counted."""
+    if claim.statement == NO_MORE_THAN_DELTA:
+        row = rows[claim.where, EXCEEDED]
+        return exceedance(claim.where, row.found, own[claim.where].data.delta, row.repetitions)
+    if claim.statement == IS_RHO_ALPHA:
+        row = rows[claim.where, ADVANTAGE]
+        return counted_advantage(own[claim.where], row.found, row.repetitions)
+    return claim

@@ -1,0 +1,65 @@
+"""Availability of a paper's data sets, and data sets that replace missing ones."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.errors import InputError
+
+
+class CatalogueDataset(Protocol):
+    """A data set by its name in the catalogue, with more settings of `[data]`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+D = TypeVar("D", bound=CatalogueDataset)
+S = TypeVar("S")
+
+
+def find_data(
+    candidates: Mapping[S, Sequence[Sequence[D]]], data_dir: Path | None, wanted: Iterable[S] | None = None
+) -> tuple[tuple[D, ...], tuple[str, ...]]:
+    """Return a paper's data sets that are available, in its order, and a line for each that is replaced or left out.
+
+    Parameters
+    ----------
+    candidates
+        The data sets that may be used for each data set of the paper, best first. Each comes in one or several forms,
+        of which all available ones are taken; only the first is the paper's own.
+    data_dir
+        Directory of the data; None means the one that the environment names.
+    wanted
+        The data sets of the paper that are looked for; None means all of them.
+    """
+    found: list[D] = []
+    remarks: list[str] = []
+    for study in candidates if wanted is None else wanted:
+        reasons: list[str] = []
+        for forms in candidates[study]:
+            missing = {one: reason for one in forms if (reason := _missing(one, data_dir)) is not None}
+            there = [one for one in forms if one not in missing]
+            if there:
+                found.extend(there)
+                if reasons:
+                    remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
+                break
+            reasons.extend(f"{one.name.rpartition(':')[2]}: {reason}" for one, reason in missing.items())
+        else:
+            remarks.append(f"{study} is left out ({'; '.join(reasons)})")
+    return tuple(found), tuple(remarks)
+
+
+def _missing(data: CatalogueDataset, data_dir: Path | None) -> str | None:
+    """Return why a data set cannot be loaded; None if it can."""
+    place = None if data_dir is None else str(data_dir.absolute())
+    try:
+        load_source(DataSpec(data.name, place, tuple(data.options.items())))
+    except InputError as error:
+        return str(error)
+    return None

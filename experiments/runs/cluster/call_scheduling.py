@@ -1,0 +1,274 @@
+"""Scheduling of client calls that share calls of Ray: the next calls of each process, and the repetition of lost calls.
+
+A process that has nothing to do takes its part of the calls that wait, by the records of their clients, and first those
+whose shards it has. Calls that it has not begun in time go back to the other processes, so that none is idle while
+clients wait. Every call has its own reply, failure and retries. Calls whose process died while they shared it are made
+again alone, which shows the call that ends processes, so that no other call fails because of it.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Context, Message
+
+from fl_audit.experiments import verbosity
+from fl_audit.experiments.runs.cluster.array_transport import SharedArray, bytes_of, shared_arrays, take_out
+from fl_audit.experiments.runs.cluster.call_context import CallContext, compartment_of, weight_of
+from fl_audit.experiments.runs.cluster.pool import (
+    SECONDS_OF_A_CALL,
+    CallError,
+    ClientPool,
+    ClientProcess,
+    LostCallsError,
+)
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls
+
+Outcome = Message | CallError
+"""The outcome of a call: a reply, or a failure."""
+
+Settle = Callable[[Sequence[tuple[str, Outcome]]], None]
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""Seconds for which a thread waits for calls before it checks whether the pool is closed."""
+_SECONDS_OF_A_PART = 1.5 * SECONDS_OF_A_CALL
+"""Expected duration of the calls that a process is given; calls that it does not reach were sent in vain."""
+_FIRST_PART = 16
+"""Number of calls that a process is given at first, when their duration is not known."""
+_DIED = "its process died, or ended itself at the time limit"
+
+
+@dataclass(eq=False)
+class _Call:
+    """A call that waits or is under way."""
+
+    identity: str  # of its message
+    message: Message
+    weight: int  # about how much work it is
+    shared: Mapping[int, SharedArray]  # the arrays that it has in common with others
+    deaths: int = 0  # number of processes that died while it was made, or waited behind others in the same process
+    is_alone: bool = False  # whether it is made without others
+
+    @property
+    def node(self) -> int:
+        return self.message.metadata.dst_node_id
+
+
+@dataclass(eq=False)
+class _CallQueue:
+    """The waiting calls of a compartment, and the number of threads that serve them."""
+
+    calls: list[_Call] = field(default_factory=list)
+    threads: int = 0
+    idle: int = 0  # of the threads, those that wait for calls
+    # Seconds of a call per weight, by the type of its message.
+    paces: dict[str, float] = field(default_factory=dict)
+
+    def seconds_of(self, call: _Call) -> float:
+        """Return the expected duration of a call, by earlier calls of its type."""
+        pace = self.paces.get(call.message.metadata.message_type)
+        return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
+
+    def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
+        """Record the seconds per unit of work of calls that were made together, by which later calls are planned."""
+        made = calls[: max(1, len(answers.made))]
+        self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
+
+
+class CallScheduler:
+    """Makes client calls on the processes of a pool.
+
+    Parameters
+    ----------
+    pool
+        Pool of client processes.
+    retries
+        Number of times that a call is repeated whose process has died on a node that has not.
+    contexts
+        The state of nodes between calls, which the context after a call replaces.
+    settle
+        Function that receives the outcomes of some messages, by their identities, in a thread that it should not hold
+        up.
+    """
+
+    def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:
+        self._pool, self._retries, self._contexts, self._settle = pool, retries, contexts, settle
+        self._call_context = CallContext()
+        self._changed = threading.Condition()
+        self._lines: dict[int, _CallQueue] = {}
+        self._homes: dict[int, ClientProcess] = {}
+        self._shared: Mapping[int, SharedArray] = {}
+
+    def add(self, messages: Mapping[str, Message]) -> None:
+        """Schedule messages for the clients to answer.
+
+        Parameters
+        ----------
+        messages
+            The messages, by their identities.
+        """
+        # They are kept here, lest the last thread that has them lets them go while Ray is being shut down.
+        self._shared, lines = shared_arrays(list(messages.values())), dict[int, list[_Call]]()
+        for identity, message in messages.items():
+            context = self._contexts[message.metadata.dst_node_id]
+            call = _Call(identity, message, weight_of(message, context), self._shared)
+            lines.setdefault(compartment_of(message, context), []).append(call)
+        with self._changed:
+            for compartment, calls in lines.items():
+                line = self._lines.setdefault(compartment, _CallQueue())
+                # The largest first: what is left at the end is small, and clients of one size can train together.
+                line.calls = sorted([*line.calls, *calls], key=lambda call: -call.weight)
+            self._changed.notify_all()
+        self.use_all_nodes()
+
+    def use_all_nodes(self) -> None:
+        """Let all possible processes take calls, including those of nodes that have joined."""
+        with self._changed:
+            for compartment, line in self._lines.items():
+                wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
+                for _ in range(wanted - line.threads):
+                    line.threads, line.idle = line.threads + 1, line.idle + 1
+                    threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
+
+    def _serve(self, compartment: int, line: _CallQueue) -> None:
+        """Make the calls of a compartment, one part after the other, until the pool is closed."""
+        while True:
+            with self._changed:
+                while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
+                    if self._pool.is_closed:
+                        return
+            try:
+                # A thread that waits refers to nothing of Ray: it may end, and let it go, while Ray is being shut down,
+                # which ends the program.
+                with self._pool.in_use():
+                    self._make_part(compartment, line)
+            except Exception as error:
+                self._end(line, error)
+                return
+
+    def _make_part(self, compartment: int, line: _CallQueue) -> None:
+        """Have an idle process make its part of the waiting calls, and handle lost calls."""
+        process = self._pool.take(compartment)
+        with self._changed:
+            calls = self._part(line, process)
+            line.idle -= bool(calls)
+        left, words = self._made(line, process, calls) if calls else ([], None)
+        if words is None or not self._see_to_lost(line, process, left, words):
+            self._pool.give_back(process)
+        with self._changed:
+            line.idle += bool(calls)
+
+    def _end(self, line: _CallQueue, error: Exception) -> None:
+        """Settle all calls of a line, because there are no processes any more."""
+        with self._changed:
+            left, line.calls = line.calls, []
+            line.threads, line.idle = line.threads - 1, line.idle - 1
+        self._settle([(call.identity, _failure(error)) for call in left])
+
+    def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
+        """Take the next calls of a process out of a line."""
+        if not line.calls:
+            return []
+        share = sum(call.weight for call in line.calls) / max(1, line.idle)
+        taken, weight, seconds = list[_Call](), 0, 0.0
+        for call in self._in_order(line, process):
+            expected = line.seconds_of(call)
+            is_full = weight + call.weight / 2 > share or seconds + expected > _SECONDS_OF_A_PART
+            if taken and (is_full or call.is_alone or taken[0].is_alone or not self._retries):
+                break
+            taken.append(call)
+            weight, seconds = weight + call.weight, seconds + expected
+        gone = set(taken)
+        line.calls = [call for call in line.calls if call not in gone]
+        self._homes |= {call.node: process for call in taken}
+        return taken
+
+    def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
+        """Yield the calls of a line in the order in which a process takes them: those of its own clients first.
+
+        Calls of other clients are taken from the end, because their processes take theirs from the beginning.
+        """
+        for call in line.calls:
+            if self._homes.get(call.node, process) is process:
+                yield call
+        for call in reversed(line.calls):
+            if self._homes.get(call.node, process) is not process:
+                yield call
+
+    def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
+        """Have a process make calls, and return those that were lost, with the message of `LostCallsError` or None."""
+        left = calls
+        try:
+            load, has = self._load(left, process)
+            answers = self._pool.call(process, load)
+            process.has |= has
+            line.note(left, answers)
+            left = self._settled(left, answers.made)
+            while answers.under_way:
+                # They alone keep the process busy: those behind them are for everybody.
+                left, others = left[: answers.under_way], left[answers.under_way :]
+                self._put_back(line, others)
+                answers = self._pool.rest(process, answers.under_way)
+                left = self._settled(left, answers.made)
+            self._put_back(line, left)
+        except LostCallsError as error:
+            return left, error.words
+        except Exception as error:
+            self._settle([(call.identity, _failure(error)) for call in left])
+        return [], None
+
+    def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[ProcessCalls, frozenset[Hashable]]:
+        """Return calls in the form for sending, and the context that the process then has."""
+        contexts = [self._contexts[call.node] for call in calls]
+        packed = self._call_context.of(
+            [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
+        )
+        lights, holes, arrays = take_out([call.message for call in calls])
+        shared = calls[0].shared if len({id(call.shared) for call in calls}) == 1 else _joined(calls)
+        large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
+        return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
+
+    def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
+        """Settle the first of some calls, and return the others."""
+        outcomes = list[tuple[str, Outcome]]()
+        for call, answer in zip(calls, made, strict=False):
+            if answer.failure is None:
+                self._contexts[call.node] = answer.context
+                outcomes.append((call.identity, answer.reply))
+            else:
+                verbosity.LOG.info("a client call on node %d failed: %s", call.node, answer.failure)
+                outcomes.append((call.identity, CallError(answer.failure)))
+        self._settle(outcomes)
+        return calls[len(made) :]
+
+    def _put_back(self, line: _CallQueue, calls: Sequence[_Call]) -> None:
+        with self._changed:
+            line.calls[:0] = calls
+            self._changed.notify_all()
+
+    def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
+        """Repeat lost calls, except one that was lost alone too often; return whether the process is gone."""
+        is_alone, is_lost = len(calls) == 1, not words
+        if is_lost:
+            if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):
+                self._put_back(line, calls)
+                return True
+            for call in calls:
+                call.deaths += 1
+            words = f"{_DIED} (node {process.node.address})"
+        # A message that could not be read is attributed to its call only where that call was made alone.
+        if is_alone and (calls[0].deaths > self._retries or not is_lost):
+            self._settle([(calls[0].identity, CallError(words))])
+            return is_lost
+        for call in calls:
+            call.is_alone = True
+        self._put_back(line, calls)
+        return is_lost
+
+
+def _failure(error: Exception) -> CallError:
+    return error if isinstance(error, CallError) else CallError(str(error) or type(error).__name__)
+
+
+def _joined(calls: Sequence[_Call]) -> dict[int, SharedArray]:
+    return {identity: array for call in calls for identity, array in call.shared.items()}

@@ -1,0 +1,136 @@
+"""A study of sites: their participation in a training, and their classes, from public messages: FEMNIST's writers.
+
+    python -m fl_audit.experiments.studies.participation_inference [--data-dir DIR] [--trials N]
+
+Every writer is a client, and the claim is to protect each as a whole.
+
+Participation: in each trial every writer takes part by the toss of a coin. Attackers see final models alone (`loss`,
+`lira`, `rmia`), and are shown a writer that took part and one that did not; `insider` sees the models of all rounds,
+has all others' records, and decides about one writer. Each AUC is printed with the largest that the guarantee allows.
+
+Classes: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of each
+digit whether that writer has a larger share of it than the median of all; both are printed with chance and bound.
+
+Intervals are over trials, at 99.9 %. The exit status is 1 where one lies above its bound; of the 18 that have a bound
+at least one does so by chance in 1 % of all calls at most.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from scipy.special import softmax
+
+from fl_audit.array_types import Flags
+from fl_audit.audits.membership.findings_attacks import AttackFinding
+from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.attacks import by_target
+from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.progress import progress_bar
+from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.statistics.advantage import mean_interval
+
+EPSILONS = (None, 32.0, 8.0, 2.0)
+"""Claimed epsilons of clients at delta .001; None is no guarantee, and no noise."""
+FEMNIST: dict[str, Any] = {"name": "femnist", "partition": "natural", "records": 2400, "test-records": 500}
+_CONFIDENCE = 0.999
+
+
+def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> AuditPlan:
+    """Return the plan of a line of a table.
+
+    Parameters
+    ----------
+    data
+        Settings of the section [data].
+    audit
+        Settings of the section [audit] that belong to this line of the table alone.
+    epsilon
+        The claimed epsilon of clients; None for no guarantee.
+    """
+    guarantee = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
+    local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
+    values = {
+        "data": data,
+        "model": {"name": "logistic"},
+        "training": {"strategy": "dp-fedavg", "rounds": 10} | local,
+        "privacy": guarantee | {"adjacency": "add-remove-client"},
+        "audit": {"epsilon-star": False, "view": "model", "confidence": _CONFIDENCE} | dict(audit),
+        "run": {"trials-per-batch": 50, "seed": 0},
+    }
+    return resolve(parse_config(values))
+
+
+def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AttackFinding:
+    """Return the results of attackers on the participation."""
+    audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
+    found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackFinding)
+    assert found is not None, "the membership audit has its numbers"
+    return found
+
+
+def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
+    """Return the success in identifying the participating site, and in naming its frequent classes."""
+    plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
+    contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
+    numbers, targets = contents.find(ReconstructionFinding), contents.run.tables.targets
+    assert guarantee is not None, "an epsilon is claimed"
+    assert numbers is not None, "the reconstruction audit has its numbers"
+    assert targets is not None, "candidates have a table"
+    has_many = has_many_of(load_federation(plan.public))
+    belief, is_in = softmax(by_target(targets, "log_odds"), axis=1), by_target(targets, "is_in").argmax(axis=1)
+    right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
+    chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
+    bound = float(np.mean([guarantee.reconstruction_bound(float(one)) or 1.0 for one in chances]))
+    return numbers.first, Success(1, right.mean, right.low, right.high, float(chances.mean()), bound)
+
+
+def has_many_of(federation: LoadedFederation) -> Flags:
+    """Return the classes of which each site has a larger share than the median, (sites, classes)."""
+    labels = federation.training.labels.cpu().numpy()
+    counts = [np.bincount(labels[federation.shards[one]], minlength=federation.classes) for one in federation.targets]
+    shares = np.stack([one / one.sum() for one in counts])
+    many: Flags = shares > np.median(shares, axis=0)
+    return many
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def main() -> None:
+    """Print both tables; the exit status is 1 where an interval lies above its bound."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
+    parser.add_argument("--trials", type=int, default=400, help="trainings for each line (%(default)s)")
+    asked, console, problems = parser.parse_args(), Console(width=140), list[str]()
+    data = FEMNIST if asked.data_dir is None else FEMNIST | {"data-dir": asked.data_dir}
+    attacks, questions = ("epsilon", "attack", "AUC", "allowed"), ("epsilon", "question", "right", "chance", "allowed")
+    table = table_of(attacks, words=attacks)
+    for epsilon in EPSILONS:
+        found = _who_took_part(data, epsilon, asked.trials)
+        for name, one in found.achieved.items():
+            auc, largest = one.rates.auc, found.largest_auc_of(name)
+            allowed = "" if largest is None else f"{largest:.3f}"
+            table.add_row(str(epsilon), name, _interval(auc.value, auc.low, auc.high), allowed)
+            if largest is not None and auc.low > largest:
+                problems.append(f"{name} has more than the largest AUC at epsilon {epsilon}")
+    console.print(table)
+    table = table_of(questions, words=questions)
+    for epsilon in filter(None, EPSILONS):
+        answers = _what_it_holds(data, epsilon, asked.trials)
+        for question, answer in zip(("who", "which classes"), answers, strict=True):
+            right = _interval(answer.share, answer.low, answer.high)
+            table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")
+            if answer.low > answer.bound:
+                problems.append(f"{question} is answered more often than is allowed at epsilon {epsilon}")
+    console.print(table)
+    end(problems, "as it should be")
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,326 @@
+"""Measures of reconstruction: the rank of the true candidate, and the similarity of reconstructed and true images."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+from scipy.special import bdtrc, bdtri, ndtr, ndtri
+from torch import Tensor
+
+from fl_audit.array_types import Flags, Floats, Floats32, Integers, finite
+from fl_audit.audits.reconstruction.image_attacks import USUAL, DescentSettings, PopulationImages, drawn_pictures
+from fl_audit.audits.reconstruction.update_function import UpdateFunction
+from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
+from fl_audit.errors import require
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
+from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, judged_with_noise
+
+
+def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
+    """Return the rank of the true candidate in the attacker's order, 1 for its first guess.
+
+    Among equal candidates the one with the smaller number is guessed first, whichever is true.
+
+    Parameters
+    ----------
+    log_likelihood
+        Log-likelihood of the whole observation for each candidate, up to a constant in each trial, shape (trials,
+        candidates).
+    truth
+        Number of the true candidate, from 0, shape (trials,).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is NaN.
+
+    Examples
+    --------
+    >>> ranks_of_truth(np.array([[0.5, 2.0, -1.0], [0.5, 0.5, 0.5]]), np.array([0, 2])).tolist()
+    [2, 3]
+    """
+    shape = log_likelihood.shape
+    accepted = log_likelihood.ndim == 2 and truth.shape == shape[:1] and not bool(np.isnan(log_likelihood).any())
+    require(accepted, f"log-likelihoods have shape {shape}: accepted is (trials, candidates), and no NaN")
+    of_truth = np.take_along_axis(log_likelihood, truth[:, None], axis=1)
+    is_before = np.arange(shape[1]) < truth[:, None]
+    ahead = (log_likelihood > of_truth) | ((log_likelihood == of_truth) & is_before)
+    return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
+
+
+_WORDS = JudgementWords(
+    shown_by="first guesses",
+    next_step="Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed.",
+)
+
+
+def judge_hits(
+    hits: int,
+    trials: int,
+    chance: float,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlongTarget | None = None,
+) -> Judgement:
+    """Return the judgement of the guarantee by the number of right first guesses.
+
+    It is violated where at least so many hits have a probability under the level by the reconstruction bound, and where
+    there is less noise than claimed; otherwise the verdict is as in `judged_with_noise`, and never consistent without
+    noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower end of the share of hits: under
+    (epsilon, delta)-DP that share is at most e^epsilon chance + delta.
+
+    Parameters
+    ----------
+    hits
+        Number of trials in which the first guess was right, from 0 to `trials`.
+    trials
+        Number of independent trials, at least 1.
+    chance
+        Prior probability of the likeliest candidate: 1 / m for m equally likely ones.
+    guarantee
+        The guarantee, which covers all neighbours.
+    confidence
+        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    noise
+        The noise along the contribution of the candidate that was in, in every trial; None where it cannot be computed.
+        The hit rate under less noise depends on the distances between candidates, and is not known; so the limit of
+        detection is that of the noise.
+    """
+    bound = guarantee.reconstruction_bound(chance)
+    assert bound is not None, "the reconstruction audit has global noise"
+    p_value = float(bdtrc(hits - 1, trials, bound)) if hits > 0 else 1.0
+    limit, share = _share_found(trials, bound), hits / trials
+    test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"trials": trials})
+    low, at_level = (epsilon_of_hits(hits, trials, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
+    method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
+    alone = judged_by_one(
+        test,
+        (low, at_level),
+        NotTestedReason.CANDIDATES_ALONE,
+        confidence=confidence,
+        method=method,
+        assumption=assumption,
+    )
+    return replace(judged_with_noise(alone, noise, guarantee), words=_WORDS)
+
+
+def _share_found(trials: int, bound: float) -> float:
+    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; infinite if none is."""
+    level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
+    fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
+    return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
+
+
+def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
+    """Return an epsilon that is exceeded with a confidence, since hits are at most e^epsilon chance + delta.
+
+    Parameters
+    ----------
+    hits
+        Number of trials in which the first guess was right, from 0 to `trials`.
+    trials
+        Number of trials, at least 1.
+    chance
+        Share of right best guesses where nothing is released, positive: 1 / m for m equally likely candidates.
+    delta
+        Delta of (epsilon, delta)-DP, at least 0 and below 1.
+    confidence
+        Confidence of the bound, above 0.5 and below 1.
+    """
+    low = clopper_pearson(hits, trials, 2 * confidence - 1)[0]
+    return max(0.0, math.log(max(low - delta, 1e-300) / chance))
+
+
+_SSIM = Dissimilarity.SSIM
+WORST = 0.01
+"""Share of the images that are reported next to the mean: those with the best reconstructions."""
+
+
+@dataclass(frozen=True)
+class ReconstructionQuality:
+    """The similarity of each reconstructed image to the true one."""
+
+    psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
+    ssim: Floats  # structural similarity, at most 1, (pictures,)
+    named: Flags  # whether the nearest of the candidates is the true picture, (pictures,)
+    candidates: int  # number of images among which the true one is
+
+    def worst(self, values: Floats) -> float:
+        """Return the mean over the `WORST` share of images, those with the best reconstructions, at least one image."""
+        return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """A level of noise: how well it hides a contribution from an adversary that knows all others."""
+
+    epsilon: float  # of the guarantee; infinite without noise
+    mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
+    bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
+
+    @classmethod
+    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevel":
+        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(chance)).
+
+        Parameters
+        ----------
+        epsilon
+            Epsilon of the guarantee.
+        mu
+            Gaussian-DP parameter, above 0.
+        chance
+            Probability of naming the true candidate where nothing is seen, at most 1.
+        """
+        return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
+
+
+@dataclass(frozen=True)
+class ReconstructionDraws:
+    """The attacker's reconstructions under some noise."""
+
+    level: NoiseLevel  # level of the noise
+    pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
+    likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
+    guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
+
+
+@dataclass(frozen=True)
+class ReconstructedImages:
+    """The reconstructions of an attacker that knows all contributions but one."""
+
+    true: Floats32  # the pictures, float32 (pictures, *shape)
+    drawings: tuple[ReconstructionDraws, ...]  # from no noise to the most
+    own: int  # index of the one at the run's own noise
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `pictures`."""
+        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
+        return {"pictures": told}
+
+
+def _entry(drawing: ReconstructionDraws) -> dict[str, Any]:
+    level, found = drawing.level, drawing.likeness
+    return {
+        "psnr": finite(float(found.psnr.mean())),
+        "psnr_worst": finite(found.worst(found.psnr)),
+        "epsilon": finite(level.epsilon),
+        "candidates": found.candidates,
+        "guesses": drawing.guesses,
+        "bound": level.bound,
+        "named": float(found.named.mean()),
+        "ssim": float(found.ssim.mean()),
+        "ssim_worst": found.worst(found.ssim),
+    }
+
+
+@dataclass(frozen=True)
+class ImageTargets:
+    """The images to reconstruct, and the candidates among which they are to be identified."""
+
+    pictures: Tensor  # the true pictures, float32 (owners, each, *shape)
+    labels: Tensor  # labels of the true pictures, int64 (owners, each)
+    candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
+
+
+def drawings(
+    shared: UpdateFunction,
+    victims: ImageTargets,
+    others: PopulationImages,
+    levels: Sequence[NoiseLevel],
+    draws: Callable[[int], np.random.Generator],
+    descent: DescentSettings = USUAL,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Iterator[ReconstructionDraws]:
+    """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
+
+    Every release is queried at the same weights, so that all rounds carry the same signal and their noise averages out:
+    the strongest attack of a server within the guarantee.
+
+    Parameters
+    ----------
+    shared
+        The map from the images of an owner to an update; with a clipping norm where there is noise.
+    victims
+        Images of the owners.
+    others
+        The attacker's images of the population.
+    levels
+        The levels of noise.
+    draws
+        Generator of each level's noise and starts, by its number.
+    descent
+        Number of starts and steps of the search, as for `descended`.
+    on_step
+        Function that is called with the number of finished iterations of all starts.
+    """
+    updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
+    true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
+    for number, level in enumerate(levels):
+        draw, seen, noise = draws(number), updates, 0.0
+        if math.isfinite(level.mu):
+            assert shared.clipping_norm is not None, "noise has a clipping norm"
+            noise = shared.clipping_norm / level.mu
+            normals = torch.from_numpy(draw.standard_normal(updates.shape, dtype=np.float32))
+            seen = updates + noise * normals.to(updates.device)
+        drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
+        found = matched(true, drawn).reshape(-1, *true.shape[2:])
+        yield ReconstructionDraws(level, found, likeness(true.reshape(found.shape), found, candidates), each)
+
+
+def matched(true: Floats32, drawn: Floats32) -> Floats32:
+    """Return reconstructed images in the order of the true ones, because an update does not reveal their order.
+
+    Parameters
+    ----------
+    true
+        The owners' images, shape (owners, pictures, *shape).
+    drawn
+        Reconstructions of the owners' images, shape (owners, pictures, *shape). Within an owner they are assigned to
+        the images so that the sum of squared errors is the smallest.
+    """
+    found = np.empty_like(drawn)
+    for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
+        apart = np.square(mine[:, None] - theirs[None]).reshape(len(mine), len(theirs), -1).sum(axis=2)
+        found[owner] = theirs[scipy.optimize.linear_sum_assignment(apart)[1]]
+    return found
+
+
+def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
+    """Return the similarity of reconstructed to true images.
+
+    Parameters
+    ----------
+    true
+        Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
+    drawn
+        Reconstructions of the pictures, in their order and shape.
+    population
+        Other images, shape (others, *shape), among which the true one is to be identified.
+
+    Raises
+    ------
+    InputError
+        If shapes differ.
+    """
+    shapes = {true.shape[1:], drawn.shape[1:], population.shape[1:]}
+    alike, seen = true.shape == drawn.shape and len(shapes) == 1, f"{true.shape}, {drawn.shape} and {population.shape}"
+    accepted = "drawings of each true picture, and others of their shape"
+    require(alike, f"pictures have shapes {seen}: accepted are {accepted}")
+    error = np.square(true.astype(np.float64) - drawn).reshape(len(true), -1).mean(axis=1)
+    with np.errstate(divide="ignore"):
+        psnr = -10 * np.log10(error)
+    pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
+    ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
+    # A drawing names its own picture where it is nearer to it than to every other one, by squared error.
+    flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
+    apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
+    named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
+    return ReconstructionQuality(psnr, ssim, named, len(population) + 1)

@@ -1,0 +1,170 @@
+"""NumPy archives that users bring along."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.array_types import Floats32, in_one_axis
+from fl_audit.data.columns import check_classes
+from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
+from fl_audit.data.files import archive_names, read_archive, resolve
+from fl_audit.data.multi_array_records import packed
+from fl_audit.data.option_names import RecordAxes
+from fl_audit.data.records import DataWarning, LoadedDataset
+from fl_audit.errors import InputError, Remedy, choice, require
+
+_HIGHEST_PIXEL = np.float32(255)
+_KEYS = ("x", "y", "x_test", "y_test")
+_TEST = "_test"
+
+
+def load_npz(
+    directory: Path | None, path: str, owner: str | None = None, axes: str | None = None, user: str | None = None
+) -> LoadedDataset:
+    """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
+
+    Without `x` every other array is an argument of the model's forward, which is given it by its name, whole numbers as
+    int64: `input_ids` and `attention_mask`, say, with `labels` or `y`, and `input_ids_test` and so on.
+
+    Bytes (uint8) are divided by 255, other numbers used as they are. Three axes are pictures and get a channel axis,
+    (n, 1, h, w), unless they are said to be sequences. Labels, shape (n,) or (n, 1), become 0..c-1 in sorted order, and
+    so do rows of zeros and one 1, (n, c). `InputError` if the file is missing or damaged, a key is missing, or an array
+    has another type or shape.
+
+    Parameters
+    ----------
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    path
+        Path of the archive, as for `resolve`. It has the format of `numpy.savez` or `numpy.savez_compressed`, without
+        Python objects.
+    owner
+        Key of the array that names the owner of each record of `x`, such as `client`: whole numbers or text, shape
+        (n,). None if owners are not known.
+    user
+        Key of the array that names the person of each record of `x`, whole numbers or text, shape (n,); it may be that
+        of the owners.
+    axes
+        Meaning of a record's two axes, as in `RecordAxes`; None takes them for those of a picture.
+    """
+    file = resolve(directory, path)
+    named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
+    for what, key in named.items():
+        require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
+    names = archive_names(file)
+    if "x" not in names and (label := next((key for key in ("labels", "y") if key in names), None)):
+        return _of_named(read_archive(file, names), label, named, file, axes)
+    arrays = read_archive(file, (*_KEYS, *dict.fromkeys(named.values())))
+    for key in ("x", "y"):
+        named_so = "or, for a model of named inputs, labels and those, such as input_ids"
+        accepted = f"accepted are x, y and optionally x_test, y_test, {named_so}"
+        require(key in arrays, f"{file} has no array {key}: {accepted}")
+    alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
+    require(("x_test" in arrays) == ("y_test" in arrays), alone)
+    labels = {key: _as_labels(arrays[key], f"{file}: {key}") for key in ("y", "y_test") if key in arrays}
+    check_classes(labels["y"], f"{file}: y")
+    codes, test_codes, classes = encode_labels(labels["y"], labels.get("y_test"), file)
+    told = _persons(arrays, named, file)
+    is_sequence = choice(RecordAxes, "axes in [data]", axes or RecordAxes.PICTURE) is RecordAxes.SEQUENCE
+    shape = arrays["x"].shape
+    accepted = "accepted with three axes alone, records first: leave axes out of [data]"
+    require(axes is None or len(shape) == 3, f"{file}: axes is {axes!r}, and x has shape {shape}: {accepted}")
+    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, *told)
+    test = None
+    if test_codes is not None:
+        test = build_records(_as_features(arrays["x_test"], "x_test", file, is_sequence), test_codes, classes, file)
+    description = f"NumPy archive {file.name}, {len(pool):,} records{_said(shape, is_sequence)}, {classes} classes"
+    cautions = _taken_for_pictures(file, arrays["x"]) if axes is None else ()
+    return LoadedDataset("npz", pool, test, description, is_sequence=is_sequence, cautions=cautions)
+
+
+def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
+    """Return owner and user of each record, by the keys of their arrays."""
+    told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
+    for what, key in named.items():
+        require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
+        told[what] = encode_owners(in_one_axis(arrays[key]), f"{file}: {key}", what)
+    return told["owner"], told["user"]
+
+
+def _of_named(
+    arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
+) -> LoadedDataset:
+    """Return the records of an archive whose arrays are arguments of a model."""
+    require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
+    others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
+    trained = [key for key in others if not key.endswith(_TEST)]
+    tested = [f"{key}{_TEST}" for key in trained]
+    has_test = f"{label}{_TEST}" in arrays
+    wanted = {*trained, *(tested if has_test else [])}
+    accepted = f"accepted are all of {', '.join([*tested, label + _TEST])}, or none of them"
+    odd = sorted(wanted ^ set(others))
+    require(not odd, f"{file} has, or lacks, the array {', '.join(odd[:3])} of the test records: {accepted}")
+    values = {key: _as_labels(arrays[key], f"{file}: {key}") for key in (label, f"{label}{_TEST}") if key in arrays}
+    check_classes(values[label], f"{file}: {label}")
+    codes, test_codes, classes = encode_labels(values[label], values.get(f"{label}{_TEST}"), file)
+    features, inputs = packed({key: arrays[key] for key in trained}, str(file))
+    pool = build_records(features, codes, classes, file, *_persons(arrays, named, file), inputs)
+    test = None
+    if test_codes is not None:
+        rows, of_test = packed({key: arrays[f"{key}{_TEST}"] for key in trained}, str(file))
+        require(of_test == inputs, f"{file}: test records differ in shape or type: accepted are those of the others")
+        test = build_records(rows, test_codes, classes, file, inputs=inputs)
+    shapes = ", ".join(f"{one.name} {'x'.join(map(str, one.shape)) or 'of one number'}" for one in inputs)
+    return LoadedDataset(
+        "npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records of {shapes}, {classes} classes"
+    )
+
+
+def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
+    """Return words for records with two axes, such as pictures or sequences."""
+    if len(shape) != 3:
+        return ""
+    return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
+
+
+def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWarning, ...]:
+    """Return a warning where records of two axes may be no pictures, which are mostly bytes."""
+    if values.ndim != 3 or values.dtype == np.uint8:
+        return ()
+    sequence, picture = (Remedy("axes", str(one)) for one in (RecordAxes.SEQUENCE, RecordAxes.PICTURE))
+    _, steps, features = values.shape
+    taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
+    return (
+        DataWarning(
+            f"{taken}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
+            (sequence, picture),
+        ),
+    )
+
+
+def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
+    """Return labels along one axis: one column as it is, and of rows with one 1 its place."""
+    if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
+        is_one = values == 1
+        rows = (is_one.sum(axis=1) == 1) & ((values == 0).sum(axis=1) == values.shape[1] - 1)
+        wrong = int(np.argmin(rows))
+        accepted = "accepted are one class for each record, as numpy.argmax(y, axis=1) makes of probabilities"
+        are_several = bool((is_one | (values == 0)).all() and (is_one.sum(axis=1) > 1).any())
+        if are_several:
+            one = "accepted is one class for each record: learn one answer at a time, such as y[:, 0]"
+            raise InputError(f"{what} has shape {values.shape}, 0s and 1s with several 1s in a row: {one}")
+        if not rows.all():
+            raise InputError(f"{what} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
+        return np.asarray(is_one.argmax(axis=1))
+    flat = in_one_axis(values)
+    accepted = "accepted are one class for each record, shape (n,), or rows of 0s and one 1, shape (n, classes)"
+    require(flat.ndim == 1, f"{what} has shape {values.shape}: {accepted}")
+    return flat
+
+
+def _as_features(values: NDArray[np.generic], key: str, path: Path, is_sequence: bool) -> Floats32:
+    require(values.dtype.kind in "biuf", f"{path}: {key} has type {values.dtype}: accepted are real numbers")
+    require(values.ndim >= 2, f"{path}: {key} has shape {values.shape}: accepted are at least two axes, records first")
+    with np.errstate(over="ignore"):
+        features: Floats32 = values.astype(np.float32)
+    if values.dtype == np.uint8:
+        features /= _HIGHEST_PIXEL
+    return features[:, np.newaxis] if features.ndim == 3 and not is_sequence else features

@@ -1,0 +1,76 @@
+"""Records as tensors, as models read them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fl_audit.array_types import Integers
+from fl_audit.data.records import Records
+from fl_audit.device import Device
+from fl_audit.errors import require
+from fl_audit.learning.frozen_backbones import VggCore, core_shape
+from fl_audit.learning.models import ModelSpec
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Records as tensors: features (n, *shape) in float32, labels (n,) in int64.
+
+    Behind a frozen core the features are what the core makes of the records. Where owners randomise their records,
+    every trial has features of its own, (trials, n, *shape), of a type that may take less memory, and labels
+    (trials, n).
+    """
+
+    features: Tensor
+    labels: Tensor
+    user: Tensor | None = None  # user of each record, int64 (n,); None where users are no units
+
+    @classmethod
+    def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
+        """Return records as tensors on a device, passed through a frozen core if there is one.
+
+        Parameters
+        ----------
+        records
+            The records.
+        device
+            Device of the tensors.
+        core
+            A frozen network through which the features pass first; None for none.
+        """
+        features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
+        features = features.to(device)
+        if core is not None:
+            with torch.no_grad():
+                features = core.to(device)(features)
+        user = None if records.user is None else torch.from_numpy(records.user).clone().to(device)
+        return cls(features, labels.to(device), user)
+
+    @property
+    def count(self) -> int:
+        """Number of examples, of one trial where each has its own."""
+        return self.labels.shape[-1]
+
+    def take(self, indices: Integers) -> "Examples":
+        """Return the examples at `indices`, of every trial where each has its own."""
+        chosen = torch.from_numpy(indices)
+        place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
+        return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])
+
+
+def model_for(name: str, records: Records) -> ModelSpec:
+    """Return the model that is trained on records; behind a frozen core it is the head, which reads the core's output.
+
+    Raises `InputError` if the model does not accept the records.
+
+    Parameters
+    ----------
+    name
+        Name of the model.
+    records
+        Records of the data set.
+    """
+    reads = not records.graphs or ":" in name
+    require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")
+    return ModelSpec(name, core_shape(name, records.shape), records.classes, records.inputs)

@@ -1,0 +1,81 @@
+"""Membership of the targets in each trial: the secret of a run, and the only question of an attack.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from fl_audit.array_types import Flags
+from fl_audit.errors import require
+
+
+class MembershipScheme(StrEnum):
+    """Scheme that decides which targets are in a trial.
+
+    Each target is in by a coin of its own, exactly one is drawn, or all are in, if no attack asks about them.
+    """
+
+    BY_COINS = "by-coins"
+    EXACTLY_ONE = "exactly-one"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class TargetMembership:
+    """Membership of the target units, trial by trial.
+
+    Examples
+    --------
+    >>> TargetMembership(np.array([[True], [False]])).bits
+    array([ True, False])
+    """
+
+    is_in: Flags  # bool (trials, targets); in the identifiability audit the one target is the differing unit
+
+    def __post_init__(self) -> None:
+        accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_
+        found = f"{self.is_in.dtype} of shape {self.is_in.shape}"
+        require(accepted, f"membership is {found}: accepted is bool (trials, targets)")
+
+    @property
+    def trials(self) -> int:
+        """Number of trials."""
+        return len(self.is_in)
+
+    @property
+    def targets(self) -> int:
+        """Number of targets."""
+        return int(self.is_in.shape[1])
+
+    @property
+    def bits(self) -> Flags:
+        """The secret bit of each trial (trials,), where there is one target: whether D was used.
+
+        Raises `InputError` if there are several targets.
+        """
+        require(self.targets == 1, f"there are {self.targets} targets: one bit a trial is that of one target")
+        return self.is_in[:, 0]
+
+    def of_targets(self, targets: tuple[int, ...]) -> "TargetMembership":
+        """Return the columns of some targets, which the client that holds these targets receives."""
+        return TargetMembership(self.is_in[:, list(targets)])
+
+    def pack(self) -> bytes:
+        """Return the values as bytes, one a value; a message names trials and targets otherwise."""
+        return self.is_in.tobytes()
+
+    @staticmethod
+    def unpack(packed: bytes, targets: int) -> "TargetMembership":
+        """Return the membership that `pack` has packed.
+
+        Parameters
+        ----------
+        packed
+            Bytes that `pack` returned.
+        targets
+            Number of targets, at least 1.
+        """
+        return TargetMembership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

@@ -1,0 +1,307 @@
+"""Draws of a factory, recorded while it runs once, so that the initial weights of other trials need no further run.
+
+A model of the user is made by a function, whose layers draw their first weights from torch's default generator. Only
+the draws differ from trial to trial. So what the function computes from random numbers is noted as it does it, one
+operation of torch after the other, and is computed again from other random numbers. The numbers are drawn in the same
+order and shapes, so the weights are equal to the bit to those that another run of the function would have made.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+_FILLERS = frozenset(
+    ("normal_", "uniform_", "bernoulli_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_")
+)
+"""Draws that overwrite a tensor, whatever it held."""
+_OVERWRITING = frozenset(("copy_", "zero_", "fill_"))
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """The place of a tensor: its memory, and its layout there."""
+
+    memory: int  # number of the memory
+    bytes: int  # size of the memory
+    kind: torch.dtype
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tensor is all that its memory holds."""
+        return _is_dense(self.size, self.stride) and prod(self.size) * self.kind.itemsize == self.bytes
+
+
+@dataclass(frozen=True)
+class _DrawIndependentTensor:
+    """A tensor that does not follow from draws."""
+
+    value: Tensor
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operation of torch that follows from draws."""
+
+    operation: Callable[..., Any]
+    given: tuple[Any, ...]  # its arguments in a row, tensors as `TensorPlace` or `_DrawIndependentTensor`
+    form: Any  # how the arguments stand together
+    found: tuple[TensorPlace | None, ...]  # its results in a row; None where these are no new tensors
+    begins: tuple[tuple[int, Tensor], ...]  # what memory held that the operation changes in part
+    is_draw: bool
+    decision: Any = None  # number of Python that was made of draws, which may have decided what was done next
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is done again whatever is wanted."""
+        return self.is_draw or self.decision is not None
+
+    @property
+    def places(self) -> Iterable[TensorPlace]:
+        """The tensors that it reads or makes."""
+        return (one for one in (*self.given, *self.found) if isinstance(one, TensorPlace))
+
+
+@dataclass
+class DrawRecorder:
+    """Notes what is computed from the numbers of torch's default generator while a function runs."""
+
+    is_complete: bool = True  # False if something was done with draws that cannot be done again
+    _steps: list[_Step] = field(default_factory=list)
+    _numbers: dict[int, int] = field(default_factory=dict)  # number of each memory, by its address
+    _held: list[StorageWeakRef] = field(default_factory=list)  # which keeps addresses from being used again
+    _drawn: set[int] = field(default_factory=set)  # memory that follows from draws
+
+    def run(self, made: Callable[[], Any]) -> Any:
+        """Return what a function returns, which is noted."""
+        with _OperationRecorder(self):
+            return made()
+
+    def place(self, value: Tensor) -> TensorPlace | None:
+        """Return where a tensor that follows from draws lies; None of one that does not."""
+        if not _is_ordinary(value) or self._number(value) not in self._drawn:
+            return None
+        return self._placed(value)
+
+    @property
+    def steps(self) -> tuple[_Step, ...]:
+        """The operations that were noted."""
+        return tuple(self._steps)
+
+    def note(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Carry out an operation of torch, and record it if its result depends on draws.
+
+        Parameters
+        ----------
+        operation
+            The operation of torch.
+        given
+            Its positional arguments.
+        named
+            Its keyword arguments.
+        """
+        flat, form = tree_flatten((given, named))
+        tensors = [one for one in flat if isinstance(one, Tensor)]
+        name = operation._schema.name.rpartition("::")[2]
+        is_draw = torch.Tag.nondeterministic_seeded in operation.tags and named.get("generator") is None
+        if not all(map(_is_ordinary, tensors)):
+            return operation(*given, **named)
+        drawn = [one for one in tensors if self._number(one) in self._drawn]
+        if not (is_draw or drawn):
+            return operation(*given, **named)
+        written = _written(operation, given, named)
+        if not all(isinstance(one, Tensor) for one in written):
+            self.is_complete = False  # lists of tensors, which initialisers do without
+            return operation(*given, **named)
+        if name in _OVERWRITING and _fills(written[0]) and all(one is written[0] for one in drawn):
+            self._drawn.discard(self._number(written[0]))
+            return operation(*given, **named)
+        begins = tuple(
+            (self._number(one), _bytes_of(one).clone())
+            for one in written
+            if self._number(one) not in self._drawn and not (name in _FILLERS and _fills(one))
+        )
+        changed = {self._number(one) for one in written}
+        before = {self._number(one) for one in tensors}
+        noted = tuple(self._noted(one, changed) if isinstance(one, Tensor) else one for one in flat)
+        result = operation(*given, **named)
+        found = [one if isinstance(one, Tensor) else None for one in tree_flatten(result)[0]]
+        new = tuple(None if one is None or self._number(one) in before else self._placed(one) for one in found)
+        decision = result if name == "_local_scalar_dense" else None
+        if written or any(new) or is_draw or decision is not None:
+            self._drawn |= changed | {one.memory for one in new if one is not None}
+            self._steps.append(_Step(operation, noted, form, new, begins, is_draw, decision))
+        return result
+
+    def _noted(self, value: Tensor, changed: set[int]) -> TensorPlace | _DrawIndependentTensor:
+        number = self._number(value)
+        return (
+            self._placed(value) if number in self._drawn | changed else _DrawIndependentTensor(value.detach().clone())
+        )
+
+    def _number(self, value: Tensor) -> int:
+        memory = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]  # torch's own lack of types
+        if memory.cdata not in self._numbers:
+            self._numbers[memory.cdata] = len(self._numbers)
+            self._held.append(memory)
+        return self._numbers[memory.cdata]
+
+    def _placed(self, value: Tensor) -> TensorPlace:
+        size = value.untyped_storage().nbytes()
+        return TensorPlace(
+            self._number(value),
+            size,
+            value.dtype,
+            tuple(value.shape),
+            tuple(value.stride()),
+            int(value.storage_offset()),
+        )
+
+
+class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tells a recorder of every operation of torch."""
+
+    def __init__(self, recorder: DrawRecorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._recorder.note(func, args, kwargs or {})
+
+
+class ReplayDivergedError(Exception):
+    """Draws led to another decision than when they were noted, so that other operations would follow."""
+
+
+def compute_again(
+    steps: Iterable[_Step], wanted: Mapping[str, TensorPlace], take: Callable[[str, Tensor], None]
+) -> None:
+    """Compute what was noted from the next numbers of torch's default generator.
+
+    Memory is given back as soon as nothing reads it any more, or before it is drawn anew, as by a library that
+    initialises layers a second time.
+
+    Parameters
+    ----------
+    steps
+        The recorded operations.
+    wanted
+        The tensors to compute, with their names.
+    take
+        Function that receives each tensor.
+
+    Raises
+    ------
+    ReplayDivergedError
+        If a number that was made of draws is another one than when it was noted.
+    """
+    needed = _needed(steps, {place.memory for place in wanted.values()})
+    last, unread = _ends(needed)
+    names = dict[int, list[str]]()
+    for name, place in wanted.items():
+        names.setdefault(place.memory, []).append(name)
+    held = dict[int, Tensor]()
+    for number, step in enumerate(needed):
+        held.update((memory, value.clone()) for memory, value in step.begins)
+        given, named = tree_unflatten([_given(one, held) for one in step.given], step.form)
+        result = step.operation(*given, **named)
+        if step.decision is not None and result != step.decision:
+            raise ReplayDivergedError
+        found = tree_flatten(result)[0]
+        for made, value in zip(step.found, found, strict=True):
+            if made is not None:
+                held[made.memory] = _bytes_of(value)
+        for memory in last[number]:
+            for name in names.get(memory, ()):
+                take(name, _given(wanted[name], held))
+        for memory in (*last[number], *unread[number]):
+            held.pop(memory, None)
+
+
+def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
+    """Return the memories that each step is the last to use, and those that the next step to use them draws anew."""
+    last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
+    is_drawn_anew = dict[int, bool]()  # by the next step that uses it
+    for number, step in reversed(list(enumerate(steps))):
+        for memory in {place.memory for place in step.places}:
+            if memory not in is_drawn_anew:
+                last[number].add(memory)
+            elif is_drawn_anew[memory]:
+                unread[number].add(memory)
+            is_drawn_anew[memory] = _draws_anew(step, memory)
+    return last, unread
+
+
+def _draws_anew(step: _Step, memory: int) -> bool:
+    """Return whether a step overwrites a memory wholly by draws, whatever it held."""
+    if not (step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS):  # type: ignore[attr-defined]
+        return False
+    places = [place for place in step.places if place.memory == memory]
+    return len(places) == 1 and places[0] is step.given[0] and places[0].is_whole
+
+
+def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
+    """Return the steps from which some memory follows, and all that draw: others would be given their numbers."""
+    needed, kept = set(memories), list[_Step]()
+    for step in reversed(tuple(steps)):
+        places = {place.memory for place in step.places}
+        if step.stays or places & needed:
+            kept.append(step)
+            is_filler = step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS  # type: ignore[attr-defined]
+            needed |= set() if is_filler else places
+    return kept[::-1]
+
+
+def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    """Return the arguments that an operation writes to."""
+    arguments = [one for one in operation._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    places = [one.name for one in operation._schema.arguments]
+    found = (given[at] if (at := places.index(one.name)) < len(given) else named.get(one.name) for one in arguments)
+    return [one for one in found if one is not None]
+
+
+def _given(noted: Any, held: dict[int, Tensor]) -> Any:
+    match noted:
+        case TensorPlace():
+            if noted.memory not in held:
+                held[noted.memory] = torch.empty(noted.bytes, dtype=torch.uint8)
+            memory = held[noted.memory].untyped_storage()
+            return torch.empty(0, dtype=noted.kind).set_(memory, noted.offset, noted.size, noted.stride)
+        case _DrawIndependentTensor():
+            return noted.value
+        case _:
+            return noted
+
+
+def _bytes_of(value: Tensor) -> Tensor:
+    memory = value.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8).set_(memory, 0, (memory.nbytes(),), (1,))
+
+
+def _is_ordinary(value: Tensor) -> bool:
+    return value.device.type == "cpu" and value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
+
+
+def _fills(value: Tensor) -> bool:
+    """Return whether a tensor is all that its memory holds."""
+    is_dense = _is_dense(tuple(value.shape), value.stride())
+    return is_dense and value.numel() * value.element_size() == value.untyped_storage().nbytes()
+
+
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether the numbers of a tensor lie side by side, in whatever order of its axes."""
+    step = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
+        if stride != step:
+            return False
+        step *= size
+    return True

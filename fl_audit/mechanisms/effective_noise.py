@@ -1,0 +1,79 @@
+"""Noise of any kind behind one interface: the part that an adversary faces, and the adding of it.
+
+The kinds themselves are in `fl_audit.mechanisms.noises`. Likelihood ratios of a release are computed in
+`likelihood_ratio`. Numbers out of their range raise `InputError`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.array_types import Floats
+from fl_audit.errors import InputError
+from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin
+from fl_audit.mechanisms.noises.registry import quoted_names
+from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
+from fl_audit.privacy.names import NoiseScaling as NoiseScaling
+from fl_audit.randomness import Purpose, generator
+
+
+def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
+    """Return the noise multiplier that an adversary faces, without the shares of the noise that it knows.
+
+    It is 0 without noise. Each kind of noise determines the part that remains unknown.
+
+    Parameters
+    ----------
+    noise
+        Noise of the mechanism.
+    threat_model
+        Position and knowledge of the adversary.
+
+    Raises
+    ------
+    InputError
+        If the adversary knows all the noise, or sits at a server that adds the noise itself.
+    """
+    if noise.origin is NoiseOrigin.SERVER and threat_model.adversary is Adversary.SERVER:
+        server = "adversary is 'server' and the server adds the noise, so it knows everything"
+        accepted = f"accepted with adversary = 'server' are noise = {quoted_names(NoiseOrigin.CLIENTS)}"
+        raise InputError(f"{server}: {accepted}")
+    return noise.effective_multiplier(threat_model)
+
+
+def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) -> Tensor:
+    """Return the standard normal draws of one client, float32 (trials, size).
+
+    Parameters
+    ----------
+    seed
+        Secret seed of the client.
+    trials
+        Numbers of the trials.
+    server_round
+        Number of the round, from 1.
+    size
+        Number of parameters.
+    """
+    draws = np.empty((len(trials), size), dtype=np.float32)
+    for row, trial in enumerate(trials):
+        source = generator(seed, Purpose.NOISE_SHARE, trial=trial, round=server_round)
+        source.standard_normal(out=draws[row], dtype=np.float32)
+    return torch.from_numpy(draws)
+
+
+def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
+    """Return the noised sums, in the memory of the sums.
+
+    Parameters
+    ----------
+    total
+        Sums, float32 (trials, parameters), which are overwritten.
+    standard_normals
+        Standard normal draws, float32 (trials, parameters).
+    sigma
+        Standard deviation of the noise of each trial, shape (trials,).
+    """
+    return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

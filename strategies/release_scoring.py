@@ -1,0 +1,253 @@
+"""Queries that show each release to insiders, of one audit or another, and to an observer of canaries."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, Message
+
+from fl_audit.array_packing import pack
+from fl_audit.array_types import Floats, Integers
+from fl_audit.audits.canaries.canaries import directions_read, parts
+from fl_audit.federation.contributions import private_steps
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.observed_rounds import show
+from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.protocol import Key, NonTrainingQuery
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries, WriteMessage
+from fl_audit.strategies.replies import Answer, read_array
+from fl_audit.trials import TrialBatch
+from fl_audit.verdict.innovations import SMALLEST_SIGNAL
+from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
+
+_OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
+
+
+@dataclass
+class ReleaseQueries(RunQueries):
+    """Shows release i in exchange i + 1, while the clients work on the next round."""
+
+    public: Federation  # the public federation: what clients see of a round
+    # Partitions of the insiders, each with the seeds of the noise that it knows. The first one is the insider of which
+    # everything is noted; of the others the totals are.
+    insiders: Mapping[int, Sequence[int]]
+    batches: Sequence[TrialBatch]  # the batches that travel together
+    # Insiders' answers, one array (trials, ...) a round, and the clipping norms of each round.
+    _said: dict[tuple[int, str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+
+    @property
+    def last_exchange(self) -> int:
+        """The last release is shown after the last round."""
+        return self.public.rounds + 1
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """The insiders' answers: shape of each array in a trial, and whether all of it is finite."""
+        raise NotImplementedError
+
+    def messages(
+        self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
+    ) -> list[Message]:
+        """Return messages with the newest release of each batch, in the view of each insider."""
+        written = []
+        for batch in self._asked(exchange):
+            made = transcripts[batch.name].made
+            assert made is not None, "an exchange from the second on follows a release"
+            if made.side.norms is not None:
+                self._norms[batch.name].append(made.side.norms.numpy())
+            for client, seeds in self.insiders.items():
+                told = torch.tensor(list(seeds), dtype=torch.int64)
+                known = replace(made, side=replace(made.side, noise_seeds=told)) if len(seeds) else made
+                tensors = show(self.public.view, self.public.mechanism, known).tensors()
+                arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
+                written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
+        return written
+
+    def _told(self, batch: TrialBatch) -> More:
+        """Return the values that insiders receive besides the release."""
+        return {}
+
+    def answers(self, exchange: int) -> list[Answer]:
+        """Return the insiders' answers, one a batch."""
+        return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
+
+    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+        """Record the insiders' answers."""
+        for batch in self._asked(exchange):
+            for client in self.insiders:
+                reply = found[Answer(client, _OBSERVE, batch.name)]
+                told = {
+                    key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
+                    for key, (shape, finite) in self.expected.items()
+                }
+                self._keep(client, batch, told)
+
+    def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
+        for key, values in told.items():
+            self._said[client, batch.name, key].append(values.copy())
+
+    def _asked(self, exchange: int) -> Sequence[TrialBatch]:
+        """Return the batches that an exchange asks about."""
+        return self.batches if 1 < exchange <= self.last_exchange else ()
+
+    def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:
+        """Return an insider's answers in all rounds, (trials, rounds, ...)."""
+        return np.stack(self._said[client, batch.name, key], axis=1)
+
+    def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
+        """Return the totals (trials,) of each insider, if there are several."""
+        if len(totals) == 1:
+            return ResultColumns()
+        return ResultColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
+
+
+@dataclass
+class LogOddsQueries(ReleaseQueries):
+    """Shows releases, and collects log-odds and measurements of the noise."""
+
+    layout: NoiseStatisticsLayout  # layout of an insider's measurements of the noise
+    # Tells which of the sums was released, (trials, rounds), once the last round is over; see `NoiseStatistics.opened`.
+    true_side: Callable[[TrialBatch], Integers]
+    # Opens shares of the noise beside what was measured; None where clients add none.
+    open_shares: Callable[[TrialBatch, NoiseStatistics], ResultColumns] | None = None
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Increments of the log-odds, sensitivities, scores and residuals."""
+        measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
+        return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
+
+    def columns(self, batch: TrialBatch) -> ResultColumns:
+        """Return the first insider's answers, with the noise of the true release, and the totals of the others."""
+        increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
+        first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
+        sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
+        both = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
+        residuals, used = both.opened(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
+        log_odds = [one.cumsum(axis=1) for one in increments]
+        sigma = mechanism.noise_scale(sensitivity, self.public.threat_model, used)
+        rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
+        rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
+        if mechanism.is_sampled or mechanism.is_adaptive:
+            # Elsewhere they follow from increments and sensitivities.
+            scores = self._by_round(first, batch, Key.SCORES)
+            rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
+        if used is not None:
+            rounds["clipping_norm"] = used
+        final = [one[:, -1] for one in log_odds]
+        found = ResultColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
+        if self.open_shares is not None:
+            found |= self.open_shares(batch, residuals)
+        return found | self._of_several("log_odds", final)
+
+
+@dataclass
+class ScoreQueries(ReleaseQueries):
+    """Shows releases where no likelihood ratio is known. The answers are scores, which are no log-odds."""
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Scores."""
+        return {Key.SCORE: ((), True)}
+
+    def columns(self, batch: TrialBatch) -> ResultColumns:
+        """Return the scores of the first insider by round and in total, and the totals of several."""
+        scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
+        totals = [one.sum(axis=1) for one in scores]
+        found = ResultColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
+        return found | self._of_several("score", totals)
+
+
+@dataclass
+class TargetQueries(ReleaseQueries):
+    """Shows releases and the membership. The answers are about every target.
+
+    The insider of a target knows all coins but that of the target. A client that acts as all insiders receives all
+    coins. In the reconstruction audit one insider compares all candidates, and receives no coins.
+    """
+
+    challenger: SeededChallenger  # knows the membership
+    knows_others: bool  # whether the insider of a target is told the coins of all others; else it is told nothing
+    _sums: dict[tuple[str, str], Floats] = field(init=False, default_factory=dict)
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """The answers about every target in a round: log-odds, signal, and the noise along its contribution."""
+        shape = (self.public.targets,)
+        return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
+
+    def _told(self, batch: TrialBatch) -> More:
+        if not self.knows_others:
+            return {}  # the one insider has to find out which candidate is in
+        return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
+
+    def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
+        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
+        # Along other directions the noise has nothing to hide.
+        hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
+        if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in
+            hides &= self.challenger.membership(batch.trials).is_in
+        added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
+        added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
+        added |= {"noise_sum": np.where(hides, noise, 0.0), "signal_sum": np.where(hides, signal, 0.0)}
+        for name, values in added.items():
+            self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
+
+    def columns(self, batch: TrialBatch) -> ResultColumns:
+        """Return the log-odds of every target after the last round, and mu of all rounds together.
+
+        The columns also hold sums of the noise along its contributions, of the squares of that and of the
+        contributions' lengths, and their numbers; in the reconstruction audit only of the candidate that is in.
+        """
+        sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
+        return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
+
+
+@dataclass
+class CanaryQueries(ReleaseQueries):
+    """Shows releases to one observer. The answer is one score a direction."""
+
+    federation: LoadedFederation  # the federation, with canaries
+    challenger: SeededChallenger  # knows the coins, which the observer is not told
+    _times: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Scores along all directions."""
+        return {Key.CANARIES: ((directions_read(self.public),), True)}
+
+    def _told(self, batch: TrialBatch) -> More:
+        return {Key.TRIALS: list(batch.trials)}
+
+    @property
+    def _trains_privately(self) -> bool:
+        return isinstance(self.public.mechanism.contribution, PrivateTraining)
+
+    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+        """Record the scores, and the number of steps of private training that used each canary."""
+        for batch in self.batches if exchange <= self.public.rounds else ():
+            # Number of times that each canary that is in went into the round, (trials, canaries).
+            taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
+            if self._trains_privately:
+                sent = found[Answer(victim, TRAIN, batch.name)]
+                taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
+            self._times[batch.name].append(taken)
+        super().note(exchange, found)
+
+    def columns(self, batch: TrialBatch) -> ResultColumns:
+        """Return every score, whether its canary was in, and the part of the canary that the score then holds."""
+        public, steps = self.public, 1
+        if self._trains_privately:
+            steps = private_steps(public.mechanism).count(len(self.federation.shards[self.federation.victim]))
+        rounds, decoys = range(1, public.rounds + 1), directions_read(public) - public.canaries
+        coins = np.stack([self.challenger.coins(batch.trials, one, public.canaries) for one in rounds], axis=1)
+        held = parts(public, steps, np.stack(self._times[batch.name], axis=1))
+        beside = ((0, 0), (0, 0), (0, decoys))
+        scores = self._by_round(self.federation.insider, batch, Key.CANARIES)
+        return ResultColumns(canaries={"is_in": np.pad(coins, beside), "part": np.pad(held, beside), "score": scores})
