@@ -97,7 +97,7 @@ def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
 
 
 def models_key(position: int) -> str:
-    """Return the entry of the model `position` steps before the newest one in a message."""
+    """Return the key under which a message holds the model of `position` rounds before its newest model."""
     return f"{Key.MODELS}-{position}"
 
 

@@ -33,7 +33,7 @@ WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
 
 @dataclass
 class BatchProgress:
-    """The progress of one batch: its newest models and rounds, and the state of the server optimizer."""
+    """The state of one batch of trials in training: its latest models and rounds, and the state of the server's optimizer."""
 
     models: list[Tensor]  # successive models, newest last, as many as an observer may need: up to three
     made: ServerRound | None = None  # the newest round; None before the first
@@ -105,7 +105,7 @@ _NOTHING = _AccountantHistoryEntry(np.nan, np.nan, 0)
 
 @dataclass
 class AccountantStateCollector(RunQueries):
-    """Asks nothing: the state of a client's accountant is sent with its contribution."""
+    """Collects the state of each client's accountant. Clients send it with their contributions, so no query is sent."""
 
     evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models
     shards: Sequence[int]  # number of records of each client

@@ -136,7 +136,7 @@ def test_a_loader_of_ones_own_is_a_data_set() -> None:
     own, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
     assert (own.name, own.description) == ("doors:records", ours.description)
     assert np.array_equal(own.pool.features, ours.pool.features)
-    with pytest.raises(InputError, match=r"returned a list: accepted is a fl_audit\.data\.records\.Source"):
+    with pytest.raises(InputError, match=r"returned a list: accepted is a fl_audit\.data\.records\.LoadedDataset"):
         load_source(DataSpec("doors:rows"))
     with pytest.raises(InputError, match="takes no label in"):
         load_source(DataSpec("doors:records", options=(("label", "y"),)))

@@ -18,7 +18,7 @@ _FLAT = 0.05
 _UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", "rounds": "rounds"}
 
 
-class PowerLawFit(NamedTuple):
+class ScalingFit(NamedTuple):
     """The growth of a cost above that of the smallest run: `least` + (`most` - `least`) (size / `largest`)^`power`."""
 
     least: float
@@ -37,7 +37,7 @@ class PowerLawFit(NamedTuple):
         return "does not grow" if self.power == 0 else f"slope {self.power:.2f}"
 
 
-def slope_of(sizes: Floats, costs: Floats) -> PowerLawFit:
+def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
     """Return how a cost grows with a size.
 
     Parameters
@@ -50,11 +50,11 @@ def slope_of(sizes: Floats, costs: Floats) -> PowerLawFit:
     least, most = float(costs[0]), float(costs[-1])
     before = float(costs[-2]) - least
     if most - least < _FLAT * least:
-        return PowerLawFit(least, most, float(sizes[-1]), 0.0)
+        return ScalingFit(least, most, float(sizes[-1]), 0.0)
     # Where the last size but one costs no more than the smallest, the cost begins to grow after it.
     rise = (most - least) / max(before, 1e-3 * (most - least))
     power = 1.0 if len(sizes) == 2 else log(rise) / log(float(sizes[-1] / sizes[-2]))
-    return PowerLawFit(least, most, float(sizes[-1]), power)
+    return ScalingFit(least, most, float(sizes[-1]), power)
 
 
 def growth_figure(table: pd.DataFrame) -> Figure:

@@ -72,11 +72,11 @@ class Commands(LazyGroup):
             "Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.",
         ),
         "bound": (
-            f"{_HERE}.evidence",
+            f"{_HERE}.offline_bounds",
             "Bound epsilon from below by the scores of an attack; higher scores mean members.",
         ),
         "epsilon-star": (
-            f"{_HERE}.evidence",
+            f"{_HERE}.offline_bounds",
             "Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023.",
         ),
         "strategy": (

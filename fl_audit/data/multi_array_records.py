@@ -115,7 +115,7 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
-    """Refuse a measure of pictures, and whole numbers that may be ids: the distance of two ids says nothing."""
+    """Raise `InputError` for an image measure, and for integers that may be ids, whose differences have no meaning."""
     own = "and 'package.module:name' of your own"
     named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
     of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"

@@ -142,7 +142,7 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 
 
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Scale each trial's update g to g min(1, C / ||g||), ||g|| over all parameters together.
+    """Clip the update g of each trial to the L2 norm C over all parameters together: g min(1, C / ||g||).
 
     Return the clipped updates, in the memory of `updates`, and their norms before clipping, float32 (trials,).
 
@@ -151,7 +151,7 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
     updates
         Float32 (trials, parameters); it is overwritten.
     norm
-        C, positive: one number for all trials or a tensor (trials,) with one for each; `InputError` if one is not.
+        Clipping norm C, for all trials or one for each, shape (trials,); `InputError` unless all are positive.
     """
     norms = torch.empty(len(updates), dtype=updates.dtype)
     limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))

@@ -204,7 +204,7 @@ def _clipped(
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
-    """Return the intermediate results that a layer's weighted sum needs beside the weights."""
+    """Return the intermediate results from which a layer computes its weighted sum of gradients once clipping factors are known."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None

@@ -77,12 +77,12 @@ class SpentPrivacy:
 
 
 def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
-    """Return the lines of a ledger, which is one JSON object a line; none where there is no file yet.
+    """Return the entries of a ledger, a file with one JSON object per line; empty if there is no file yet.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or a line is not the one that was written there.
+        If the file cannot be read, or a line was changed after it was written, so that its digest does not fit.
     """
     if not path.exists():
         return ()

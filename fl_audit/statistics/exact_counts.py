@@ -71,7 +71,7 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
 
 @dataclass(frozen=True)
 class RepeatedBinomials:
-    """Independent binomial counts of one distribution, as the number of times that each value occurred."""
+    """A histogram of independent, identically distributed binomial counts: how often each value occurred."""
 
     trials: int  # of each count, at least 1
     probability: float  # of a success, above 0 and below 1

@@ -73,7 +73,7 @@ class AuditedSystem:
     Raises
     ------
     InputError
-        If a number is out of its range, or a word stands where a tuple or a switch belongs.
+        If a number is out of its range, or a string is given where a tuple or a bool is expected.
     """
 
     # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a trial. If it

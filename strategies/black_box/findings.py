@@ -11,7 +11,7 @@ from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, IncompleteTrials
 from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
-from fl_audit.audits.black_box.online_guessing_test import audit_online, fewest_trials
+from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution

@@ -12,7 +12,7 @@ import numpy as np
 from fl_audit.atomic_files import atomic_file, remove_halves, write_json
 from fl_audit.audits.black_box.claim import LESSONS
 from fl_audit.audits.black_box.claim_audit import Tell, UncoveredReason
-from fl_audit.audits.black_box.online_guessing_test import most_telling
+from fl_audit.audits.black_box.online_guessing import most_telling
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
-from fl_audit.audits.black_box.online_guessing_test import audit_online, fewest_trials, guessed_epsilon
+from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials, guessed_epsilon
 from fl_audit.audits.black_box.transcript import Transcripts, sketch
 from fl_audit.strategies.black_box.arrays import contribution, crafted, flat
 from fl_audit.strategies.black_box.message_tags import TargetAction

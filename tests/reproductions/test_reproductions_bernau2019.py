@@ -39,6 +39,7 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     table_3,
 )
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
+from fl_audit.experiments.reproductions.bernau2019.models import small_faces
 from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import (
     DataSetRuns,
@@ -60,7 +61,6 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     ShadowTrials,
     settings_of,
 )
-from fl_audit.experiments.reproductions.bernau2019.substitute_model import small_faces
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data

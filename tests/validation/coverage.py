@@ -75,7 +75,7 @@ STATEMENTS = (
         f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.closed_forms._belief_row",
         f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
-        f"{_PAPERS}bernau2021.identification.identified",
+        f"{_PAPERS}bernau2021.advantage_and_belief.identified",
     )),
     Statement("advantage, trials counted", distributions.won_trials,
               (f"{_BOUNDS}advantage.empirical_advantage", f"{_BOUNDS}advantage.advantage_ends")),
@@ -146,15 +146,15 @@ STATEMENTS = (
     Statement("epsilon at least, from losses of models", scores.mechanisms,
               (f"{_STAR}mechanism_star.mechanism_lower_bound",)),
     Statement("a foreign strategy: guessed trials", distributions.epsilon_of_guesses,
-              (f"{_TRIALS}online_testing.guessed_epsilon", f"{_TRIALS}online_testing.fewest_trials")),
+              (f"{_TRIALS}online_guessing.guessed_epsilon", f"{_TRIALS}online_guessing.fewest_trials")),
     Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
-              (f"{_TRIALS}noise_reading.noise_reading", f"{_TRIALS}noise_reading.strength")),
+              (f"{_TRIALS}gaussian_noise_estimate.noise_reading", f"{_TRIALS}gaussian_noise_estimate.strength")),
     Statement("papers: share", distributions.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
     *(
         Statement(f"papers: {kind} interval", partial(distributions.repetitions, kind=[kind]),
                   tuple(f"{_PAPERS}{one}" for one in functions), is_claimed=False)
         for kind, functions in (
-            ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest", "bernau2019.claims.confidence_of_each",
+            ("t", ["statistics.t_interval", "negoescu2023.privacy_utility._largest", "bernau2019.claims.confidence_of_each",
                    "bernau2021.attack_cost_scaling.exponent"]),
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",

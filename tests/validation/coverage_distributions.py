@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.black_box.online_guessing_test import guessed_epsilon
+from fl_audit.audits.black_box.online_guessing import guessed_epsilon
 from fl_audit.audits.identifiability import calibration, empirical_epsilon, likelihood_estimates
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout

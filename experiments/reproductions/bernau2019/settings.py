@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from fl_audit.experiments.reproductions.bernau2019 import published
+from fl_audit.experiments.reproductions.bernau2019.models import SMALL_FACES
 from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.substitute_model import SMALL_FACES
 from fl_audit.experiments.reproductions.papers import ComputeExtent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"

@@ -32,7 +32,7 @@ def _method(decisive: Judgement, words: UnitWords) -> str:
 
 
 def _detectable(contents: ReportContents) -> str:
-    """Return the limit of detection with its own level, which is not that of the lower bound."""
+    """Return a sentence on the limit of detection of the deciding test, with the significance level of that test."""
     decisive = verdict_of(contents).judged
     level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):

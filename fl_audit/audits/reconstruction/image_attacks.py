@@ -248,13 +248,14 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
 def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
     """Return the inferred classes of the records of every owner, int64 (owners, count), in ascending order.
 
-    Records that the attacker has, of the population, at least `count`, stand for the owners': how sure the model is of
-    them, and how much of their gradients clipping leaves.
+    The attacker does not know the owners' probabilities and clipping factors. It estimates both from `like`, at least
+    `count` records of the population.
 
-    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the mean p of the population in
-    place of theirs it says how many records have the class: they are taken one by one from where most are missing. For
-    one record this is the only class whose bias has a negative gradient (Zhao et al. 2020, "iDLG"); for several it is
-    the rule of Wainakh et al. 2022, "User-level label leakage from gradients in federated learning".
+    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the population's mean of p_k in
+    it, it gives the expected number of records of the class. Classes are then assigned greedily, the one with the
+    largest number of missing records first. For one record this is the only class whose bias has a negative gradient
+    (Zhao et al. 2020, "iDLG"); for several it is the rule of Wainakh et al. 2022, "User-level label leakage from
+    gradients in federated learning".
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])

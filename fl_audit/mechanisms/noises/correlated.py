@@ -81,8 +81,10 @@ class CorrelatedGaussian(MechanismNoise):
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the noise over all rounds' difference: whitened, a round shows its own contribution and those before
-        it, each by an entry of C.
+        """Return the effective noise multiplier of all rounds together.
+
+        It is the noise over the L2 norm of the difference of all releases after whitening by C: round t then shows the
+        sum of its own contribution and of earlier ones s, each times C_ts.
         """
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
