@@ -33,7 +33,7 @@ WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
 
 @dataclass
 class BatchProgress:
-    """The state of one batch of trials in training: its latest models and rounds, and the state of the server's optimizer."""
+    """The state of one batch of trials: its latest models and rounds, and the state of the server's optimizer."""
 
     models: list[Tensor]  # successive models, newest last, as many as an observer may need: up to three
     made: ServerRound | None = None  # the newest round; None before the first

@@ -64,7 +64,7 @@ def check_module(module: nn.Module) -> None:
 
 
 def dropout_settings(module: nn.Module) -> str:
-    """Return the end of a message that names the dropout settings in a library model's configuration; empty for none."""
+    """Return the end of a message that names the dropout settings of a library model's configuration, or nothing."""
     config = getattr(module, "config", None)
     values = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}  # type: ignore[union-attr]
     named = [name for name, value in values.items() if "drop" in name and isinstance(value, float) and value > 0]

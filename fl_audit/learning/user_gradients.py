@@ -204,7 +204,7 @@ def _clipped(
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
-    """Return the intermediate results from which a layer computes its weighted sum of gradients once clipping factors are known."""
+    """Return the intermediate results from which a layer forms its clipped sum once the clipping factors are known."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None

@@ -154,8 +154,8 @@ STATEMENTS = (
         Statement(f"papers: {kind} interval", partial(distributions.repetitions, kind=[kind]),
                   tuple(f"{_PAPERS}{one}" for one in functions), is_claimed=False)
         for kind, functions in (
-            ("t", ["statistics.t_interval", "negoescu2023.privacy_utility._largest", "bernau2019.claims.confidence_of_each",
-                   "bernau2021.attack_cost_scaling.exponent"]),
+            ("t", ["statistics.t_interval", "negoescu2023.privacy_utility._largest",
+                   "bernau2019.claims.confidence_of_each", "bernau2021.attack_cost_scaling.exponent"]),
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
                        "bernau2019.tradeoffs.gain"]),

@@ -119,7 +119,7 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names one tensor if D and D' differ much more in it than in all others, else an empty cause."""
+    """Return a cause that names a tensor if D and D' differ much more in it than in all others, else an empty one."""
     steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
     for name, part in trials.tensors:
         rest = np.ones(steps.shape[2], dtype=bool)

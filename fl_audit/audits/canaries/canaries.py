@@ -23,7 +23,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def directions_read(public: Federation) -> int:
-    """Return the number of directions along which a release is scored: those of canaries, and decoys that nobody adds."""
+    """Return the number of directions along which a release is scored: of canaries, and of decoys that nobody adds."""
     return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 

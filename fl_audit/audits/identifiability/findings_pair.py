@@ -58,7 +58,7 @@ def _interval_json(value: float, found: MeanInterval | Estimate) -> dict[str, An
 
 
 def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
-    """Return the estimates for the pair D and D' that follow from the insider's beliefs; None for a run with scores alone.
+    """Return the estimates for the pair D and D' from the insider's beliefs; None for a run with scores alone.
 
     Parameters
     ----------

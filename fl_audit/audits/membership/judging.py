@@ -21,7 +21,7 @@ class MembershipJudging(AuditJudging):
     """Planning and judging where a separate coin decides for every target."""
 
     def require_playable(self, public: Federation) -> None:
-        """Raise `InputError` if membership cannot be audited in a federation, such as one with too few records for targets."""
+        """Raise `InputError` if a federation cannot have the audit of membership, as with too few records."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "membership")
         require_candidates(public)

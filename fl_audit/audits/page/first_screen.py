@@ -294,7 +294,7 @@ def _axis(end: float) -> str:
 
 
 def _of_verdict(numbers: VerdictFinding) -> str:
-    """Return a sentence on why the verdict differs from the comparison of the shown epsilon with the claimed one; or empty."""
+    """Return why the verdict differs from the comparison of shown and claimed epsilon; empty if it does not."""
     found = numbers.judged
     shows_breach = found.epsilon_lower_bound > numbers.claimed
     is_broken = numbers.verdict is Verdict.VIOLATED

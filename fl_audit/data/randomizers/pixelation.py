@@ -110,7 +110,7 @@ class LaplacePixelation:
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases for the worst pair of images, a black and a white one; their epsilon is epsilon_i pixels / m."""
+        """Return the releases for the worst pair of images, black and white; their epsilon is epsilon_i pixels / m."""
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
     def pair_events(
