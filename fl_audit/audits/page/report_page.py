@@ -287,7 +287,7 @@ def _annex(contents: ReportContents) -> str:
     if numbers is None:
         return ""
     of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)
-    parts = [_inside(OFFICER, numbers, contents, {}), *map(_table, of_levels)]
+    parts = [*map(_table, of_levels), _inside(OFFICER, numbers, contents, {})]
     return "\n".join(['<h2 id="officer">Annex: for a data-protection officer</h2>', *parts])
 
 
