@@ -1,6 +1,6 @@
 """A client that sends nothing once the privacy budget of its site is spent.
 
-    app = ClientApp(mods=[budget_mod(Path("/var/ledger"), TrainingTerms(...), budget=8.0, delta=1e-5)])
+    app = ClientApp(mods=[budget_mod(Path("/var/ledger"), StatedReleases(...), budget=8.0, delta=1e-5)])
 
 Before the first round of a run the site's ledger gets a line for the whole of it, or, where that would spend more than
 the budget, none: then every message of the run is answered by an error that says so. Light after the first round.

@@ -6,7 +6,7 @@ once. `late.plan.resolve(...)` is the function of `runs.plan`, wherever it stand
 
 from typing import TYPE_CHECKING
 
-from fl_audit.lazy_imports import late_modules
+from fl_audit.lazy_imports import lazy_modules
 
 PLACES = (
     "fl_audit.audits.canaries.bounds",
@@ -85,4 +85,4 @@ if TYPE_CHECKING:
     from fl_audit.verdict import noise_estimate as noise_estimate
     from fl_audit.verdict import verdict as verdict
 else:
-    __getattr__ = late_modules(__name__, PLACES)
+    __getattr__ = lazy_modules(__name__, PLACES)

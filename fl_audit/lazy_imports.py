@@ -5,7 +5,7 @@ from importlib import import_module
 from types import ModuleType
 
 
-def late_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
+def lazy_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
     """Return the `__getattr__` of a module whose attributes are other modules, each imported at first use.
 
     Nothing is cached here, so a test replaces a module in one place alone.
@@ -19,10 +19,10 @@ def late_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleTyp
 
     Examples
     --------
-    >>> late = late_modules("here", ["fractions", "collections.abc"])
-    >>> late("fractions").Fraction(1, 2)
+    >>> modules = lazy_modules("here", ["fractions", "collections.abc"])
+    >>> modules("fractions").Fraction(1, 2)
     Fraction(1, 2)
-    >>> late("abc").__name__
+    >>> modules("abc").__name__
     'collections.abc'
     """
 

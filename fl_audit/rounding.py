@@ -54,7 +54,7 @@ def rounded(
     Examples
     --------
     >>> rounded(0.99990, 0.99950, 1.00030, 1.0)
-    Rounded(value='0.9999', low='0.9995', high='1.0003', claim='1')
+    RoundedInterval(value='0.9999', low='0.9995', high='1.0003', claim='1')
     >>> rounded(0.06667, -0.2001, 0.3266, 0.2191).interval
     '-0.2 to 0.33'
     """

@@ -23,7 +23,7 @@ from fl_audit.errors import InputError, in_a_line, require
 
 _PAPER = "fl_audit.experiments.reproductions.bernau2019"
 MOVED = {
-    ("data set", "lfw"): f"{_PAPER}.faces:lfw",
+    ("data set", "lfw"): f"{_PAPER}.labeled_faces:lfw",
     ("data set", "collab"): f"{_PAPER}.collab:collab",
     ("data set", "purchases"): f"{_PAPER}.class_counts:purchases",
     ("data set", "texas"): f"{_PAPER}.class_counts:texas",

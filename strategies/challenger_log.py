@@ -19,6 +19,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.optimizers import OptimizerState, step
+from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.remaining_noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
@@ -51,7 +52,7 @@ class _BatchLog:
 
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
     turns: Integers | None = None  # in how many rounds each unit took part, (trials, units)
-    units: Integers | None = None  # see `Samples.of_units`
+    units: Integers | None = None  # see `RevealedParticipation.of_units`
     crowds: Integers | None = None  # number of units that took part in 0, 1, ... trials
     sample: Flags | None = None  # sample of the previous round, (trials, units)
     model: Tensor | None = None  # result of the public steps, (trials, parameters)
@@ -144,11 +145,18 @@ class ChallengerLog:
         """Return the number of coordinates of the models that differ from the public step of the release."""
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
-        expected, kept.state = step(mechanism.optimizer, before, made.release, kept.state, mechanism.denominator)
-        wrong = (expected != made.models[-1]).sum(dim=1).double().numpy()
+        after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
+        for rows in cached_rows(*before.shape):
+            state = OptimizerState(kept.state.steps, tuple(moment[rows] for moment in kept.state.moments))
+            expected, later = step(mechanism.optimizer, before[rows], made.release[rows], state, mechanism.denominator)
+            if not torch.equal(expected, after[rows]):  # counting takes several times as long
+                wrong[rows] = (expected != after[rows]).sum(dim=1).numpy()
+            states.append(later)
+        moments = zip(*(state.moments for state in states), strict=True)
+        kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
         # From here on the round is judged by itself: a wrong step is counted once.
-        kept.model = made.models[-1]
-        return np.asarray(wrong)
+        kept.model = after
+        return wrong
 
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
         """Return in which trials the clipping norm differs from the rule's result on the public bits."""

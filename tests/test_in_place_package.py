@@ -18,7 +18,7 @@ CLIENTS = {
     "canary": "from fl_audit.clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
     "budget": (
         "from fl_audit.clients.budget_guard import budget_mod; "
-        "from fl_audit.privacy.stated_releases import TrainingTerms"
+        "from fl_audit.privacy.stated_releases import StatedReleases"
     ),
     "in-place": (
         "from fl_audit.strategies.black_box import Audit, StatedClaim, held, insider; "
@@ -74,9 +74,9 @@ def test_the_small_package_is_enough(unpacked: Path) -> None:
         f"sys.path.insert(0, {str(unpacked)!r})\n" + "\n".join(CLIENTS.values()) + "\n"
         "import fl_audit\n"
         f"assert fl_audit.__file__.startswith({str(unpacked)!r})\n"
-        "from fl_audit.privacy.ledger import LedgerLine, spent\n"
-        "from fl_audit.privacy.stated_releases import TrainingTerms\n"
-        "line = LedgerLine('', TrainingTerms('add-remove-record', 2.0, 30, 0.1))\n"
+        "from fl_audit.privacy.ledger import LedgerTraining, spent\n"
+        "from fl_audit.privacy.stated_releases import StatedReleases\n"
+        "line = LedgerTraining('', StatedReleases('add-remove-record', 2.0, 30, 0.1))\n"
         "print(round(spent((line,), 1e-5).epsilon, 3))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

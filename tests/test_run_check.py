@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs import time_probe
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.disk_usage import footprint
 from fl_audit.experiments.runs.plan import resolve
@@ -69,6 +70,18 @@ def test_memory_and_processes_on_ray_are_told(small_plan: MakePlan) -> None:
         data={"clients": 5}, run={"actors": 3}, privacy={"sensitivity": "global"}, audit={"insider": False}
     )
     assert probe(alone, Engine.RAY).processes == 1 + 3 + 1
+
+
+def test_a_few_trials_show_how_long_many_take(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of long rounds is estimated from rounds of a few trials."""
+    plan = small_plan(audit={"trials": 24}, run={"trials-per-batch": 24})
+    every = probe(plan)
+    monkeypatch.setattr(time_probe, "ENOUGH_SECONDS", 0.0)
+    few = probe(plan)
+    assert (every.trials, few.trials) == (24, 2)
+    assert few.seconds == pytest.approx(plan.config.audit.trials / 2 * (few.start_seconds + few.round_seconds * 2), 0.5)
+    size = load_federation(plan.public).model.layout.size
+    assert few.memory < every.memory + 24 * 18 * 4 * size + 50 * 2**20
 
 
 def test_a_person_reads_the_same(config: Path) -> None:

@@ -207,6 +207,28 @@ def test_texts_are_audited(name: str, place: Path, tmp_path: Path) -> None:
     assert set((found.summary["attacks"] or {"by_name": {}})["by_name"]) >= set(attacks)
 
 
+OF_AUTHORS: dict[str, Sections] = {
+    "authors": {"privacy": {"adjacency": "add-remove-user"}},
+    "authors who are replaced": {"privacy": {"adjacency": "replace-user"}},
+    "membership of authors": {
+        "data": {"records": 200}, "privacy": {"adjacency": "add-remove-user"}, "audit": ATTACKED | {"targets": 20}
+    },
+}  # fmt: skip
+"""Audits of all texts of an author together."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OF_AUTHORS)
+def test_texts_of_an_author_are_audited_together(name: str, place: Path, tmp_path: Path) -> None:
+    head, *texts = (place / "texts.csv").read_text().splitlines()
+    written = [f"{head},author", *(f"{text},author {number % 60}" for number, text in enumerate(texts))]
+    (tmp_path / "texts.csv").write_text("\n".join(written) + "\n")
+    (tmp_path / "vocabulary.txt").write_text((place / "vocabulary.txt").read_text())
+    data = {"records": 100, "user": "author"} | OF_AUTHORS[name].get("data", {})
+    found = play(tmp_path, OF_AUTHORS[name] | {"data": data}, tmp_path)
+    assert found.summary["verdict"] == "inconclusive"
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_texts_do_not_have_is_refused_in_one_line(name: str, place: Path) -> None:
     changes, said = REFUSED[name]

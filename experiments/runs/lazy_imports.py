@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.lazy_imports import late_modules
+from fl_audit.lazy_imports import lazy_modules
 
 PLACES = ("fl_audit.audits.page.report_files", "fl_audit.experiments.runs.attacks", "fl_audit.experiments.runs.summary")
 
@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from fl_audit.experiments.runs import attacks as attacks
     from fl_audit.experiments.runs import summary as summary
 else:
-    __getattr__ = late_modules(__name__, PLACES)
+    __getattr__ = lazy_modules(__name__, PLACES)

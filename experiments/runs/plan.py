@@ -24,8 +24,10 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.learning.frozen_backbones import find_weights
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.mechanisms.remaining_noise import NoiseScaling
+from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
@@ -216,7 +218,7 @@ def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: 
         partition_parameters=tuple(sorted(mechanism_of_config.partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
-        mechanism=_with_target_first(mechanism, config, split, pair),
+        mechanism=_with_hiding(_with_target_first(mechanism, config, split, pair), config, split, pair),
         rounds=mechanism_of_config.rounds_of(config),
         view=audit.view,
         threads=config.run.threads,
@@ -266,6 +268,21 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
             owner for owner, shard in enumerate(mechanism_of_config.shards_of(config, split)) if pair.index in shard
         )
     return replace(mechanism, participation=participation.with_first(unit))
+
+
+def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
+    """Return the mechanism with the noise that hides a record from clients that attack, if clients train privately."""
+    training, audit = mechanism.contribution, config.audit
+    if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:
+        return mechanism
+    shards = mechanism_of_config.shards_of(config, split)
+    victim = next(client for client, shard in enumerate(shards) if pair.index in shard)
+    others = [len(shard) for client, shard in enumerate(shards) if client != victim]
+    # An insider knows its own noise and that of the clients after it. Of several insiders, the one from which the most
+    # is hidden counts.
+    turned = [others[first:] + others[:first] for first in range(audit.insiders)]
+    most = max(training.hiding_of(len(shards[victim]), one[1 + audit.colluders :]) for one in turned)
+    return replace(mechanism, contribution=replace(training, hiding=most))
 
 
 def _randomizer(config: RunConfig) -> LocalRandomizer | None:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
 import psutil
 
 from fl_audit.audits.audit import ReleaseQuery
@@ -17,12 +18,17 @@ from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import federation_plan
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.app import FederationClock, build_server_app
 from fl_audit.trials import TrialBatch
 
 ENOUGH_SECONDS = 4.0
 """Duration after which a probe ends with the round, once it has two rounds to measure."""
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_FEWEST_TRIALS = 2
+"""Trials that are played together where those of the first batches would take longer than `ENOUGH_SECONDS` a round."""
+_ROWS_HELD = 18
+"""Vectors as long as a model that a run holds of each trial at its peak, as measured with a million parameters."""
 _RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
 """Start times of Ray, a client's process, and a report with a row for a trial and round, besides the imports of this
 program: measured on machines of two cores.
@@ -82,6 +88,8 @@ class _RoundCounter:
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and estimate the whole run.
 
+    Where rounds of a single trial show that those of the batches take long, a few of their trials are played.
+
     Raises `FederationError` if a client fails.
 
     Parameters
@@ -92,35 +100,56 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
         The engine of the run whose duration is estimated; the probe itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
-    wave = _first_wave(plan)
+    wave, held = _first_wave(plan), psutil.Process().memory_info().rss
     together, rounds = sum(batch.count for batch in wave), plan.public.rounds
-    watch, held = _RoundCounter(together, rounds), psutil.Process().memory_info().rss
-    settings = plan.config.run
-    # Whatever seed is drawn for the run, its trials take equally long.
-    federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
-    app = build_server_app(federation, lambda result: None, FederationClock(), watch)
-    ahead = read_ahead if settings.trials_per_batch == 1 else None
     began, busy = time.monotonic(), time.process_time()
-    with suppress(_ProbeEndError):
-        # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
-        calls = local_calls(settings) if engine is Engine.LOCAL else 1
-        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, calls, ahead)
+    watch = _few_rounds(plan, _affordable(plan, wave, engine), engine)
     # If others use the machine too, everything that is computed from processor seconds takes as much longer.
     slowness = max(1.0, (time.monotonic() - began) / max(1e-3, time.process_time() - busy))
     first = watch.rounds[0] - watch.begun
     timed = len(watch.rounds) - 1
     each = (watch.rounds[-1] - watch.rounds[0]) / timed if timed else first
-    waves = plan.config.audit.trials / together
+    waves = plan.config.audit.trials / watch.trials  # long rounds take time in proportion to their trials
     total = waves * (first + (rounds - 1) * each)
     imports = slowness * (begun.user + begun.system)
     # The report takes the time of its tables, tests and figures.
     report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.trials * rounds)
     command = imports + _training_seconds(plan, engine, total, imports) + report
     apart = _client_processes(plan) if engine is Engine.RAY else 0
+    size = load_federation(plan.public).model.layout.size
+    most = watch.memory + (together - watch.trials) * _ROWS_HELD * size * np.dtype(np.float32).itemsize
     # A client's process holds no more than what came to this one, in which all clients were called.
-    more = apart * (_MEMORY_OF_CLIENTS + max(0, watch.memory - held)) + (_MEMORY_OF_RAY if apart else 0)
-    memory = watch.memory + _MEMORY_AT_THE_END + more
-    return Probe(together, max(1, timed), first, each, total, memory, 1 + apart, command)
+    more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held)) + (_MEMORY_OF_RAY if apart else 0)
+    memory = most + _MEMORY_AT_THE_END + more
+    return Probe(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
+
+
+def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
+    """Play some batches for a few rounds, and return when each of these was over."""
+    settings = plan.config.run
+    watch = _RoundCounter(sum(batch.count for batch in wave), plan.public.rounds)
+    # Whatever seed is drawn for the run, its trials take equally long.
+    federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
+    app = build_server_app(federation, lambda result: None, FederationClock(), watch)
+    ahead = read_ahead if settings.trials_per_batch == 1 else None
+    with suppress(_ProbeEndError):
+        # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
+        calls = local_calls(settings) if engine is Engine.LOCAL else 1
+        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, calls, ahead)
+    return watch
+
+
+def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
+    """Return the batches to play: the first ones, or a few of their trials where one alone shows that all take long."""
+    together = sum(batch.count for batch in wave)
+    if together <= _FEWEST_TRIALS:
+        return wave
+    alone = _few_rounds(plan, (TrialBatch(0, 0, 1),), engine)
+    each = (alone.rounds[-1] - alone.begun) / len(alone.rounds)
+    if each * together <= ENOUGH_SECONDS:
+        return wave
+    few = min(together, max(_FEWEST_TRIALS, round(ENOUGH_SECONDS / each)))
+    return (TrialBatch(0, 0, few),)
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.lazy_imports import late_modules
+from fl_audit.lazy_imports import lazy_modules
 
 PLACES = ("fl_audit.data.archives", "fl_audit.data.hugging_face", "fl_audit.data.image_folders", "fl_audit.data.tables")
 
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from fl_audit.data import image_folders as image_folders
     from fl_audit.data import tables as tables
 else:
-    __getattr__ = late_modules(__name__, PLACES)
+    __getattr__ = lazy_modules(__name__, PLACES)

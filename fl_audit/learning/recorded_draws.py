@@ -6,8 +6,9 @@ operation of torch after the other, and is computed again from other random numb
 order and shapes, so the weights are equal to the bit to those that another run of the function would have made.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -33,6 +34,11 @@ class TensorPlace:
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tensor is all that its memory holds."""
+        return _is_dense(self.size, self.stride) and prod(self.size) * self.kind.itemsize == self.bytes
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,8 @@ def compute_again(
 ) -> None:
     """Compute what was noted from the next numbers of torch's default generator.
 
-    Memory is given back as soon as nothing reads it any more.
+    Memory is given back as soon as nothing reads it any more, or before it is drawn anew, as by a library that
+    initialises layers a second time.
 
     Parameters
     ----------
@@ -196,7 +203,7 @@ def compute_again(
         If a number that was made of draws is another one than when it was noted.
     """
     needed = _needed(steps, {place.memory for place in wanted.values()})
-    last = {place.memory: number for number, step in enumerate(needed) for place in step.places}
+    last, unread = _ends(needed)
     names = dict[int, list[str]]()
     for name, place in wanted.items():
         names.setdefault(place.memory, []).append(name)
@@ -211,10 +218,33 @@ def compute_again(
         for made, value in zip(step.found, found, strict=True):
             if made is not None:
                 held[made.memory] = _bytes_of(value)
-        for memory in {place.memory for place in step.places if last[place.memory] == number}:
+        for memory in last[number]:
             for name in names.get(memory, ()):
                 take(name, _given(wanted[name], held))
+        for memory in (*last[number], *unread[number]):
             held.pop(memory, None)
+
+
+def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
+    """Return the memories that each step is the last to use, and those that the next step to use them draws anew."""
+    last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
+    is_drawn_anew = dict[int, bool]()  # by the next step that uses it
+    for number, step in reversed(list(enumerate(steps))):
+        for memory in {place.memory for place in step.places}:
+            if memory not in is_drawn_anew:
+                last[number].add(memory)
+            elif is_drawn_anew[memory]:
+                unread[number].add(memory)
+            is_drawn_anew[memory] = _draws_anew(step, memory)
+    return last, unread
+
+
+def _draws_anew(step: _Step, memory: int) -> bool:
+    """Return whether a step overwrites a memory wholly by draws, whatever it held."""
+    if not (step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS):  # type: ignore[attr-defined]
+        return False
+    places = [place for place in step.places if place.memory == memory]
+    return len(places) == 1 and places[0] is step.given[0] and places[0].is_whole
 
 
 def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
@@ -261,11 +291,15 @@ def _is_ordinary(value: Tensor) -> bool:
 
 def _fills(value: Tensor) -> bool:
     """Return whether a tensor is all that its memory holds."""
+    is_dense = _is_dense(tuple(value.shape), value.stride())
+    return is_dense and value.numel() * value.element_size() == value.untyped_storage().nbytes()
+
+
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether the numbers of a tensor lie side by side, in whatever order of its axes."""
     step = 1
-    for stride, size in sorted(
-        (stride, size) for stride, size in zip(value.stride(), value.shape, strict=True) if size > 1
-    ):
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
         if stride != step:
             return False
         step *= size
-    return value.numel() * value.element_size() == value.untyped_storage().nbytes()
+    return True

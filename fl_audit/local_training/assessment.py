@@ -94,7 +94,7 @@ def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
         lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]
-        lines += [("ComposedPrivacy", _composed_words(assessment))]
+        lines += [("Composed", _composed_words(assessment))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for one in assessment.found:

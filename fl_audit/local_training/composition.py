@@ -115,7 +115,7 @@ def real_noise(step: PrivateStep) -> float:
     # The scale that is seen varies by chance; three parts in root of the coordinates are no difference.
     if seen > step.gradient_multiplier * _lowest(step.noise.count):
         return step.noise_multiplier
-    return seen if step.count_noise is None or seen <= 0 else combined_multiplier(seen, 2 * step.count_noise)
+    return seen if step.count_multiplier is None or seen <= 0 else combined_multiplier(seen, step.count_multiplier)
 
 
 def _lowest(count: int) -> float:

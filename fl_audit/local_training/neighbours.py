@@ -21,7 +21,7 @@ def without_record(dataset: Any, index: int) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, or a tuple of arrays.
+        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     index
         Position of the record that is left out.
     """
@@ -31,8 +31,10 @@ def without_record(dataset: Any, index: int) -> Any:
             return TensorDataset(*(one[others] for one in dataset.tensors))
         case Subset():
             return Subset(dataset.dataset, [dataset.indices[place] for place in others])
-        case tuple() | list():
+        case tuple() | list() if _is_of_arrays(dataset):
             return type(dataset)(one[others] for one in dataset)
+        case tuple() | list():
+            return type(dataset)(dataset[place] for place in others)
         case _ if hasattr(dataset, "select") and hasattr(dataset, "column_names"):
             return dataset.select(others)
         case _:
@@ -45,7 +47,7 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, or a tuple of arrays.
+        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     index
         Position of the record that is replaced.
     item
@@ -54,8 +56,10 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
     match dataset:
         case TensorDataset():
             return TensorDataset(*_put(dataset.tensors, index, item))
-        case tuple() | list():
+        case tuple() | list() if _is_of_arrays(dataset):
             return type(dataset)(_put(dataset, index, item))
+        case tuple() | list():
+            return type(dataset)([*dataset[:index], item, *dataset[index + 1 :]])
         case _:
             return _Edited(dataset, {index: item})
 
@@ -66,7 +70,7 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, or a tuple of arrays.
+        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     is_one
         Whether all records get the label of the first one, instead of another record's label.
     """
@@ -75,8 +79,10 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
     match dataset:
         case TensorDataset():
             return TensorDataset(*dataset.tensors[:-1], dataset.tensors[-1][order])
-        case tuple() | list():
+        case tuple() | list() if _is_of_arrays(dataset):
             return type(dataset)([*dataset[:-1], dataset[-1][order]])
+        case tuple() | list():
+            return type(dataset)(_labelled(one, dataset[place]) for one, place in zip(dataset, order, strict=True))
         case _:
             return _Edited(
                 dataset, {place: _labelled(dataset[place], dataset[order[place]]) for place in range(len(order))}
@@ -89,11 +95,11 @@ def record_at(dataset: Any, index: int) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, or a tuple of arrays.
+        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     index
         Position of the record.
     """
-    return tuple(one[index] for one in dataset) if isinstance(dataset, (tuple, list)) else dataset[index]
+    return tuple(one[index] for one in dataset) if _is_of_arrays(dataset) else dataset[index]
 
 
 def crafted_record(item: Any) -> Any:
@@ -115,7 +121,7 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, or a tuple of arrays.
+        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     among
         Positions of at least one record, among which the farthest is searched.
     """
@@ -146,8 +152,14 @@ class _Edited(Dataset[Any]):
 
 
 def length_of(dataset: Any) -> int:
-    """Return the number of records of a data set of torch or Hugging Face, or of a tuple of arrays."""
-    return len(dataset[0]) if isinstance(dataset, (tuple, list)) else len(dataset)
+    """Return the number of records of a data set of torch or Hugging Face, of a tuple of arrays, or of a list."""
+    return len(dataset[0]) if _is_of_arrays(dataset) else len(dataset)
+
+
+def _is_of_arrays(dataset: object) -> bool:
+    """Return whether a tuple or list holds arrays, such as features and labels, and not the records themselves."""
+    is_list = isinstance(dataset, (tuple, list)) and len(dataset) > 1
+    return is_list and all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
 
 
 def _put(parts: Sequence[Any], index: int, item: Any) -> list[Any]:
@@ -187,5 +199,7 @@ def _flat(item: Any) -> Floats:
 def is_sized(dataset: object) -> bool:
     """Return whether records can be removed from a data set: it has a length, and gives them by position."""
     if isinstance(dataset, (tuple, list)):
-        return len(dataset) > 1 and all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
+        # Numbers and texts by themselves are no records.
+        has_records = bool(dataset) and all(isinstance(one, (Mapping, tuple, list)) for one in dataset)
+        return _is_of_arrays(dataset) or has_records
     return hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") and not isinstance(dataset, torch.Tensor)

@@ -1,7 +1,9 @@
 """Values read from objects of Opacus and torch: samplers, accountants, layers, and the noise of a step."""
 
+import math
 from collections.abc import Mapping
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from fl_audit.local_training.training_facts import History, Noise, Sampling
 from fl_audit.privacy.gaussian import combined_multiplier
 
 _HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
+_PROBED = 64  # records of the batches for which an adaptive norm is asked how it follows a count
 _COUPLED = (nn.modules.batchnorm._BatchNorm,)
 
 
@@ -93,20 +96,50 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
 def multiplier_of(optimizer: DPOptimizer) -> float:
     """Return the noise multiplier of all that a step releases.
 
-    With an adaptive norm a step releases the sum of gradients and a count, whose bits move it by one half (Andrew et
-    al. 2021, theorem 1). In `AdaClipDPOptimizer` of Opacus before its change 807 the multiplier of the optimizer, which
-    its accountant counts, is that of the sum alone; since then `add_noise` works out the noise of the sum from it.
+    With an adaptive norm a step releases the sum of gradients and a count. In `AdaClipDPOptimizer` of Opacus before its
+    change 807 the multiplier of the optimizer, which its accountant counts, is that of the sum alone. Since then
+    `add_noise` works out the noise of the sum from it, as if a record moved the count by one half (Andrew et al. 2021,
+    theorem 1).
     """
-    told, of_count = float(optimizer.noise_multiplier), count_noise_of(optimizer)
-    is_of_all = of_count is None or "noise_multiplier" in type(optimizer).add_noise.__code__.co_names
-    if is_of_all or told <= 0:
+    told, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
+    if of_count is None or told <= 0:
         return told
-    return combined_multiplier(told, 2 * of_count) if of_count else 0.0
+    if of_count <= 0:
+        return 0.0
+    if "noise_multiplier" in type(optimizer).add_noise.__code__.co_names:
+        told = (told**-2 - (2 * float(optimizer.unclipped_num_std)) ** -2) ** -0.5
+    return combined_multiplier(told, of_count)
 
 
-def count_noise_of(optimizer: DPOptimizer) -> float | None:
-    """Return the standard deviation of the noise on the count behind an adaptive norm; None without one."""
-    return float(optimizer.unclipped_num_std) if isinstance(optimizer, AdaClipDPOptimizer) else None
+def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
+    """Return the noise on the count behind an adaptive norm, over the most that a record moves it; None without one."""
+    if not isinstance(optimizer, AdaClipDPOptimizer):
+        return None
+    return float(optimizer.unclipped_num_std) / _moved_count(optimizer)
+
+
+def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
+    """Return the most by which a record moves the count that an adaptive norm follows, in units of that count.
+
+    The optimizer is asked what it makes of counts in batches with and without one record. Where bits less one half are
+    divided by a public number, that is one half. Opacus divides by the size of the sample, which the record changes: it
+    moves the count by (n - B) / (n - 1) or B / (n - 1) for B of n gradients within the norm, which is up to 1.
+    """
+
+    def told(count: int, size: int) -> float:
+        probe = SimpleNamespace(**vars(optimizer))
+        probe.max_grad_norm, probe.min_clipbound, probe.max_clipbound = 1.0, 0.0, math.inf
+        probe.unclipped_num, probe.sample_size = torch.tensor(float(count), dtype=torch.float64), size
+        type(optimizer).update_max_grad_norm(probe)
+        return math.log(float(probe.max_grad_norm))
+
+    size, half = _PROBED, 0.5
+    # The noise on the count reaches the norm by this factor.
+    unit = abs(told(1, size) - told(0, size))
+    if unit == 0:  # a norm that does not follow the count tells nothing of it
+        return half
+    is_within, is_clipped = told(1, size) - told(0, size - 1), told(size - 1, size) - told(size - 1, size - 1)
+    return max(half, abs(is_within) / unit, abs(is_clipped) / unit)
 
 
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:

@@ -15,8 +15,9 @@ Check = Callable[[Evidence], str]
 """A function that describes one pitfall in the evidence; empty if it is not there."""
 _CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 _COUNT_RELEASED = (
-    " with the count behind the adaptive norm, which AdaClipDPOptimizer of Opacus releases as well, "
-    "and did not account for before Opacus 1.6"
+    " with the count behind the adaptive norm, which AdaClipDPOptimizer of Opacus releases as well: "
+    "it counts as if a record moved that by one half, and not at all before Opacus 1.6; divided by the size of the "
+    "sample, it moves by up to one"
 )
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
@@ -112,7 +113,7 @@ def _wrong_noise(evidence: Evidence) -> str:
         counted = [one for one, _, _ in training.counted_here]
         if noise and counted and max(counted) > max(noise) * (1 + 1e-6):
             said = f"steps are counted with noise multiplier {max(counted):.4g}, and taken with {max(noise):.4g}"
-            is_adaptive = any(step.count_noise is not None for step in training.noised)
+            is_adaptive = any(step.count_multiplier is not None for step in training.noised)
             return f"{said}{_COUNT_RELEASED if is_adaptive else ''}"
     return ""
 
@@ -197,7 +198,8 @@ def _sizes(training: RecordedTraining) -> set[int]:
 def _exact_count(evidence: Evidence) -> str:
     for training in _all(evidence):
         records = _sizes(training)
-        for name, value in {**training.left.numbers, **training.left.evaluation}.items():
+        # Replies to training and to evaluation may use the same names.
+        for name, value in (*training.left.numbers.items(), *training.left.evaluation.items()):
             if value in records and (value > 1 or name in _COUNTS):
                 follows = [one for one in training.answers if one.epsilon in training.left.numbers.values()]
                 more = "; epsilon, which follows from it, leaves too" if follows else ""

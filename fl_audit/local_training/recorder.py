@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fl_audit.local_training.models import PrivateModels
 from fl_audit.local_training.opacus_introspection import (
-    count_noise_of,
+    count_multiplier_of,
     count_of,
     coupled_layers,
     history_of,
@@ -127,7 +127,7 @@ class Recorder:
         self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
         self.engines.append(
             PrivateEngine(
-                multiplier_of(optimizer),
+                float(optimizer.noise_multiplier),
                 tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
                 str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
                 type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
@@ -251,7 +251,7 @@ class Recorder:
             PrivateStep(
                 type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
                 float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
-                gradients if is_kept else None, sizes, optimizer.expected_batch_size, count_noise_of(optimizer),
+                gradients if is_kept else None, sizes, optimizer.expected_batch_size, count_multiplier_of(optimizer),
             )
         )  # fmt: skip
         self._fresh = []

@@ -84,23 +84,20 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
     def with_large(data: Any) -> Any:
         return with_record(data, odd, large)
 
-    # Layers that draw would draw otherwise for a smaller batch: there another record takes the place.
-    other = record_at(dataset, 0 if usual else 1) if first[0].is_random else None
-    found = [
-        _replayed(run, "a record", usual, lambda data: data, first, start, other, is_long),
-        _replayed(run, "the most dissimilar record", odd, lambda data: data, first, start, other, is_long),
-        _replayed(
-            run,
-            "a crafted record",
-            odd,
-            with_large,
-            _recorded(run, with_large, start, None, is_long),
-            start,
-            other,
-            is_long,
-        ),
-    ]
-    return tuple(one for one in found if one is not None)
+    crafted = _recorded(run, with_large, start, None, is_long)
+
+    def found(other: Any) -> tuple[RecordReplay, ...]:
+        replayed = [
+            _replayed(run, "a record", usual, lambda data: data, first, start, other, is_long),
+            _replayed(run, "the most dissimilar record", odd, lambda data: data, first, start, other, is_long),
+            _replayed(run, "a crafted record", odd, with_large, crafted, start, other, is_long),
+        ]
+        return tuple(one for one in replayed if one is not None)
+
+    another = record_at(dataset, 0 if usual else 1)
+    # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
+    # no step without the record can be compared, as where it takes fewer parts of a batch that is trained in parts.
+    return found(another) if first[0].is_random else found(None) or found(another)
 
 
 def _recorded(

@@ -88,15 +88,16 @@ class PrivateStep:
     gradients: Floats | None = None
     sizes: tuple[int, ...] = ()  # coordinates of the tensors that the sum is made of
     expected_batch: float | None = None  # by which the noised sum is divided; None for sums
-    # Standard deviation of the noise on the count of unclipped gradients, which an adaptive norm releases; else None.
-    count_noise: float | None = None
+    # Noise on the count of unclipped gradients, which an adaptive norm releases, over the most that a record moves it;
+    # else None.
+    count_multiplier: float | None = None
 
     @property
     def gradient_multiplier(self) -> float:
         """Noise multiplier of the sum of gradients alone: larger than that of all where a count is released as well."""
-        if self.count_noise is None or not 0 < self.noise_multiplier < 2 * self.count_noise:
+        if self.count_multiplier is None or not 0 < self.noise_multiplier < self.count_multiplier:
             return self.noise_multiplier
-        return float((self.noise_multiplier**-2 - (2 * self.count_noise) ** -2) ** -0.5)
+        return float((self.noise_multiplier**-2 - self.count_multiplier**-2) ** -0.5)
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
         """Return whether the step's gradients can be those of all records of its batches, or of its last batch."""

@@ -1,6 +1,7 @@
 """Parts of a release before its noise: the contribution of one unit, and its clipping."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -70,12 +71,16 @@ class PrivateTraining:
     # else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
     # has the largest epsilon depends on the noise.
     shards: tuple[int, ...]
+    # The noise that a client that attacks does not know, over that of the target's client alone, both on the scale of
+    # that client's clipped sum: at least 1, and 1 where the server attacks. A record is so much harder to see.
+    hiding: float = 1.0
     kind: Literal["private-training"] = "private-training"
     unit: ClassVar[Unit] = Unit.RECORD
 
     def __post_init__(self) -> None:
         accepted = "accepted are one shard or more, of 1 record or more"
         require(min(self.shards, default=0) >= 1, f"shards have {list(self.shards)} records: {accepted}")
+        require(self.hiding >= 1, f"hiding is {self.hiding}: accepted are numbers from 1")
 
     @property
     def is_one_step(self) -> bool:
@@ -101,6 +106,21 @@ class PrivateTraining:
             Number of records of the client, from 1.
         """
         return 1 / self._batches(records)
+
+    def hiding_of(self, target: int, others: Iterable[int]) -> float:
+        """Return how many times the noise of the target's client the noise of several clients is, on its scale.
+
+        A client divides its noised sum by its mean batch, so that the noise of small batches hides more.
+
+        Parameters
+        ----------
+        target
+            Number of records of the target's client, from 1.
+        others
+            Number of records of each other client whose noise is not known, from 1.
+        """
+        own = target * self.rate_of(target)
+        return math.sqrt(1 + sum((own / (records * self.rate_of(records))) ** 2 for records in others))
 
     def _batches(self, records: int) -> int:
         return batches_per_epoch(records, self.schedule.batch)

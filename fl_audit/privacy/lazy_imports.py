@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.lazy_imports import late_modules
+from fl_audit.lazy_imports import lazy_modules
 
 PLACES = (
     "fl_audit.privacy.accounting",
@@ -25,4 +25,4 @@ if TYPE_CHECKING:
     from fl_audit.privacy import matrices as matrices
     from fl_audit.privacy import targets as targets
 else:
-    __getattr__ = late_modules(__name__, PLACES)
+    __getattr__ = lazy_modules(__name__, PLACES)

@@ -74,7 +74,7 @@ class MultiplierReference(StrEnum):
 
         Examples
         --------
-        >>> NoiseOver.CLIPPING_NORM.over_sensitivity(1.0, Adjacency.REPLACE_RECORD)
+        >>> MultiplierReference.CLIPPING_NORM.over_sensitivity(1.0, Adjacency.REPLACE_RECORD)
         0.5
         """
         match self:

@@ -139,12 +139,29 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.CARRIED_SIZES, size, p_value, size, 0.0, limit, place, more)
 
 
+def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
+    """Return the sums of squares of every tensor, over the claimed noise, and their degrees of freedom.
+
+    The sums that the insider keeps have one direction, that of the difference of D and D' in the tensor, in which a
+    share of the noise of other tensors remains. A tensor without any noise therefore keeps a little in them, which may
+    hide it where it has few coordinates. So a tensor is judged by its sampled coordinates where these are all of it.
+    """
+    squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
+    freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials
+    for at, name in enumerate(measured.noise.tensors) if trials.any() else ():
+        own = np.array([owner == name for owner in measured.owners], dtype=np.bool_)
+        count = int(np.count_nonzero(own))
+        if count >= max(1, int(freedom[..., at].max())):
+            squares[trials, :, at] = np.square(measured.sample[..., own]).sum(axis=-1)
+            freedom[trials, :, at] = count
+    return squares, freedom
+
+
 @of_family(TestName.NOISE_PART)
 def noise_part(measured: NoiseMeasurements) -> TestResult:
     """Test the noise of every tensor in every round of every trial: chi-square, smallest lower tail, by Bonferroni."""
     only_if(has_direction(measured), why_no_direction(measured))
-    noise, freedom = measured.noise, measured.noise.freedom
-    squares = np.maximum(0.0, noise.squares / (measured.sigma**2)[..., None])
+    noise, (squares, freedom) = measured.noise, _of_parts(measured)
     p_values = np.where(freedom > 0, chdtr(np.maximum(freedom, 1), squares), 1.0)
     trial, number, tensor = np.unravel_index(int(p_values.argmin()), p_values.shape)
     count, degrees = int(np.count_nonzero(freedom)), int(freedom[trial, number, tensor])

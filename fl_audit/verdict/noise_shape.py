@@ -204,10 +204,11 @@ def _strongest_frequency(look: _CharacteristicFunctionValues) -> tuple[float, fl
     """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies."""
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
-    looked_at = (frequencies >= look.lowest) & (frequencies <= look.highest)
-    power = np.square(np.abs(rfft(counts.astype(np.float64))[looked_at])) / look.values.size
+    first, last = np.searchsorted(frequencies, look.lowest), np.searchsorted(frequencies, look.highest, side="right")
+    found = rfft(counts.astype(np.float64))[first:last]
+    power = (np.square(found.real) + np.square(found.imag)) / look.values.size
     at = int(power.argmax())
-    return float(power[at]), float(frequencies[looked_at][at]), int(looked_at.sum())
+    return float(power[at]), float(frequencies[first + at]), int(last - first)
 
 
 @of_family(TestName.SENSITIVITY)

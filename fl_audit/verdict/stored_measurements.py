@@ -8,6 +8,7 @@ import numpy as np
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.remaining_noise import NoiseScaling
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
@@ -44,11 +45,15 @@ def claimed_length(federation: Federation) -> float | None:
     """Return the largest contribution of a target to a round under the claim, over the noise.
 
     The result is the clipping norm over the noise, or None where the noise is scaled to the difference of D and D'.
+    Where clients train privately, that is the noise of all clients whose noise the adversary does not know.
     """
     mechanism = federation.mechanism
     if mechanism.scaling is NoiseScaling.LOCAL:
         return None
-    return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / mechanism.round_multiplier(federation.threat_model)
+    multiplier = mechanism.round_multiplier(federation.threat_model)
+    if isinstance(mechanism.contribution, PrivateTraining):
+        multiplier *= mechanism.contribution.hiding
+    return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / multiplier
 
 
 def opened_of_pair(run: FinishedRun) -> RevealedValues:

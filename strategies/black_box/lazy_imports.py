@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.lazy_imports import late_modules
+from fl_audit.lazy_imports import lazy_modules
 
 PLACES = (
     "fl_audit.strategies.black_box.audited_strategy",
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from fl_audit.strategies.black_box import findings as findings
     from fl_audit.strategies.black_box import legacy_adapter as legacy_adapter
 else:
-    __getattr__ = late_modules(__name__, PLACES)
+    __getattr__ = lazy_modules(__name__, PLACES)

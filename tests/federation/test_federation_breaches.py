@@ -2,12 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.studies.study_tools import played
 from fl_audit.verdict.multiple_testing import OF_OPENED, TestName
+from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.breaches import _real_run
@@ -56,3 +60,12 @@ def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Pa
     shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
     assert shown.partition("Verdict: Violated")[2].strip().startswith("The noise depends on the secret")
     assert "breaks no guarantee" not in shown
+
+
+def test_a_run_that_is_only_measured_has_the_measurements_of_a_whole_run() -> None:
+    changes: dict[str, dict[str, Any]] = {"training": {"rounds": 3, "learning-rate": 0.5}, "audit": {"trials": 6}}
+    plan = breach_plan(3, **changes, run={"trials-per-batch": 6})
+    made, whole = measured_run(plan), measured_in(played(plan).run)
+    np.testing.assert_array_equal(made.noise.as_array(), whole.noise.as_array())
+    np.testing.assert_array_equal(made.innovations, whole.innovations)
+    assert [test.p_value for test in run_family(made)[0]] == [test.p_value for test in run_family(whole)[0]]

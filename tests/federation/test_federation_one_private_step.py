@@ -15,6 +15,7 @@ from small_audits import MakePlan
 from fl_audit.clients import app
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.contributions import ClientRandomness, private_steps, step_sample, trained_privately
@@ -22,6 +23,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.report.finding import ReportContents
+from fl_audit.verdict.sections_verdict import verdict_of
 
 TRAINING: dict[str, Any] = {
     "strategy": "dp-sgd-clients", "rounds": 3, "local-steps": 1, "local-batch": 100, "learning-rate": None,
@@ -199,3 +201,42 @@ def test_weights_whose_rounding_hides_the_noise_are_refused_and_the_remedy_works
 def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
     with pytest.raises(InputError, match="accepted is 'secret'"):
         plan_of(small_plan, training={"local-batch": SOME}, audit={"participation": "seen"})
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("adversary", ["server", "client"])
+@pytest.mark.parametrize("batch", [ALL, SOME])
+@pytest.mark.parametrize("clients", [2, 4])
+def test_limits_that_are_planned_are_those_of_the_verdict(
+    small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str, clients: int
+) -> None:
+    """Every record is longer than so small a norm, so that the plan knows how much each contributes."""
+    plan = plan_of(
+        small_plan, training={"local-batch": batch, "local-learning-rate": 100.0}, data={"clients": clients},
+        privacy={"clipping-norm": 1e-3, "noise-multiplier": 1.0}, audit={"adversary": adversary, "trials": 40},
+    )  # fmt: skip
+    found = verdict_of(run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)).judgement
+    noise, signal = planned_noise(plan), planned_of_signal(plan)
+    assert noise is not None
+    assert signal is not None
+    assert found.signal is not None
+    # How often a record was in by chance remains; noise of others that was not counted would make factors of 1.4 and
+    # more of it.
+    for told in (found.signal.limit, found.signal.times):  # of the claimed length, and of the one that was measured
+        assert told - 1 == pytest.approx(signal.limit - 1, rel=0.2)
+    assert found.limit_of_detection == pytest.approx(noise.limit_of_detection, rel=0.2)
+
+
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: MakePlan, colluders: int) -> None:
+    """Clients have shards of several sizes, all smaller than a batch, so that each has noise of its own."""
+    plan = plan_of(
+        small_plan, data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders}
+    )
+    federation, steps = load_federation(plan.public), plan.public.mechanism.contribution
+    assert isinstance(steps, PrivateTraining)
+    insider = federation.insiders[0]
+    own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders(insider), federation.victim}
+    others = [len(shard) for client, shard in enumerate(federation.shards) if client not in known]
+    assert len(others) == 2 - colluders
+    assert steps.hiding == pytest.approx(np.sqrt(1 + sum((own / one) ** 2 for one in others)))

@@ -23,7 +23,7 @@ from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 from fl_audit.clients.budget_guard import budget_mod
 from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.strategies.black_box import StatedClaim, held, target_mod
+from fl_audit.strategies.black_box import StatedClaim, held, insider
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -110,7 +110,7 @@ def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Pat
         return DifferentialPrivacyClientSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 0.1, CLIENTS)
 
     shifts = {}
-    for name, mods in {"within": [fixedclipping_mod, target_mod], "around": [target_mod, fixedclipping_mod]}.items():
+    for name, mods in {"within": [fixedclipping_mod, insider], "around": [insider, fixedclipping_mod]}.items():
         audit = toy_audit(tmp_path / name, contribution="crafted", trials=40)
         toy_run(strategy, audit, mods=mods)
         along, present = audit.verdict().attempts[0].along, audit.verdict().attempts[0].present
@@ -251,7 +251,7 @@ def test_so_many_trials_as_are_accepted_are_enough_for_every_strategy(
 @pytest.mark.long
 def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
     """LocalDpMod at epsilon 10: mu = sensitivity / sigma = 10 / sqrt(2 ln(1.25e5)) = 2.06, in any message."""
-    mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), target_mod]
+    mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
     claim = StatedClaim("add-remove-client", epsilon=1.0)
     toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", trials=80), mods=mods)
     found = verdict_of(tmp_path)
@@ -271,7 +271,7 @@ def recorded(message: Message, context: Context, call_next: Any) -> Message:
 @pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
 def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> None:
-    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[target_mod, recorded])
+    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, recorded])
     assert verdict_of(tmp_path)["verdict"] == "violated"
 
 
@@ -295,7 +295,7 @@ def test_a_shard_without_a_neighbour_is_refused_before_trials(
         held(np.zeros((records, 1)))
         return call_next(message, context)
 
-    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[target_mod, train])
+    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, train])
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -309,9 +309,7 @@ def failing(message: Message, context: Context, call_next: Any) -> Message:
 
 def test_errors_of_clients_in_trials_are_findings(tmp_path: Path) -> None:
     claim = StatedClaim("add-remove-client", epsilon=1.0, rounds=2)
-    toy_run(
-        FedAvg, toy_audit(tmp_path, claim=claim, trials=21, contribution="own"), mods=[target_mod, failing], rounds=1
-    )
+    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, trials=21, contribution="own"), mods=[insider, failing], rounds=1)
     refusals = {refusal["trial"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
     assert "no such model" in refusals["replies of clients"]
 
@@ -337,7 +335,7 @@ def test_trials_without_the_targets_contribution_are_none(tmp_path: Path, what: 
 
     # An app without noise is found even by the smallest change of one value, which stands for nothing.
     noise = 0.1 if what == "learns nothing" else 0.0
-    toy_run(lambda: Noisy(noise), toy_audit(tmp_path / "audit"), mods=[target_mod, target])
+    toy_run(lambda: Noisy(noise), toy_audit(tmp_path / "audit"), mods=[insider, target])
     found = verdict_of(tmp_path / "audit")
     assert found["verdict"] == "inconclusive"
     text = (kept_in(tmp_path / "audit") / "verdict.txt").read_text()
@@ -374,7 +372,7 @@ def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: 
     """
     audit = toy_audit(tmp_path, trials=300, claim=ONE)
     share = varying(of_the_guarantee * 0.1 / np.sqrt(CLIENTS))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, target_mod])
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, insider])
     found = verdict_of(tmp_path)
     assert found["verdict"] == "inconclusive"
     assert found["lower_bound_knowing_others"] is not None
@@ -399,7 +397,7 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
     inner: type[FedAvg], multiplier: float, held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients that train at random hide what a median tells from all but those who know their replies."""
-    mods = [target_mod, varying(0.3)]
+    mods = [insider, varying(0.3)]
     toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "held", trials=120, seed=21, claim=ONE), mods=mods)
     found, text = verdict_of(tmp_path / "held"), (kept_in(tmp_path / "held") / "verdict.txt").read_text()
     assert found["verdict"] == held
@@ -425,7 +423,7 @@ def test_who_is_held_still_trains_once_and_sends_the_same_in_every_trial(tmp_pat
         return reply
 
     audit = toy_audit(tmp_path, trials=30, claim=ONE, contribution="own")
-    toy_run(server_side(FedAvg, 1.0), audit, mods=[listening, target_mod, varying(0.3)], heard=heard, rounds=1)
+    toy_run(server_side(FedAvg, 1.0), audit, mods=[listening, insider, varying(0.3)], heard=heard, rounds=1)
     # Of 30 trials and one that tries zero, after the app's own training.
     trained = [part for part, _, _ in heard.messages]
     assert [trained.count(part) for part in range(CLIENTS)] == [32, 3, 3]
@@ -440,7 +438,7 @@ def test_who_is_held_still_trains_once_and_sends_the_same_in_every_trial(tmp_pat
 def test_shares_under_a_wrapper_of_the_server_are_noticed_and_nobody_is_held_still(tmp_path: Path) -> None:
     """An honest federation, whose wrapper clips and adds next to nothing: its clients' shares make the noise."""
     audit = toy_audit(tmp_path, trials=60, claim=ONE, contribution="own")
-    mods = [varying(0.1 / np.sqrt(CLIENTS)), target_mod]
+    mods = [varying(0.1 / np.sqrt(CLIENTS)), insider]
     toy_run(server_side(FedAvg, 1e-3, norm=10.0), audit, mods=mods)
     assert verdict_of(tmp_path)["verdict"] != "violated"
     assert json.loads((kept_in(tmp_path) / "still.json").read_text()) == {"not_covered": "shares outside"}

@@ -19,7 +19,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.errors import InputError
-from fl_audit.strategies.black_box import AuditedSystem, audited_strategy, target_mod
+from fl_audit.strategies.black_box import AuditedSystem, audited_strategy, insider
 from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, outside_words
 
@@ -83,7 +83,7 @@ def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> 
             log.write("a message\n")
         return call_next(message, context)
 
-    toy_run(FedAvg, toy_audit(tmp_path / "trials", trials=21, contribution="own"), mods=[target_mod, logging], rounds=1)
+    toy_run(FedAvg, toy_audit(tmp_path / "trials", trials=21, contribution="own"), mods=[insider, logging], rounds=1)
     # Three clients train and evaluate once.
     assert (place / "client.txt").read_text() == "a message\n" * 6
 
@@ -150,12 +150,7 @@ def test_changed_clients_play_new_trials(tmp_path: Path, capsys: pytest.CaptureF
         return mod
 
     audit = toy_audit(tmp_path, trials=21, contribution="own")
-    for mods in (
-        [scaled(1.0), target_mod],
-        [scaled(1.0), target_mod],
-        [scaled(2.0), target_mod],
-        [target_mod, scaled(2.0)],
-    ):
+    for mods in ([scaled(1.0), insider], [scaled(1.0), insider], [scaled(2.0), insider], [insider, scaled(2.0)]):
         toy_run(FedAvg, audit, mods=mods)
     assert len(list(tmp_path.iterdir())) == 3
     assert capsys.readouterr().err.count("before a change of the code or its numbers") == 2

@@ -21,7 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.strategies.black_box import Audit, target_mod
+from fl_audit.strategies.black_box import Audit, insider
 from fl_audit.strategies.black_box.arrays import record_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy
@@ -91,7 +91,7 @@ def test_models_that_change_their_shape_train_as_ever(tmp_path: Path) -> None:
 
 
 def _run(strategy: Callable[[], FedAvg], audit: Any, client: Any) -> ArrayRecord:
-    return toy_run(strategy, audit, mods=[target_mod, client], start={"0": np.zeros(6, np.uint8)}).arrays
+    return toy_run(strategy, audit, mods=[insider, client], start={"0": np.zeros(6, np.uint8)}).arrays
 
 
 @pytest.mark.parametrize("start", [np.zeros(0, np.float32), np.array(["a"])])
@@ -130,9 +130,7 @@ def test_messages_without_arrays_are_left_out(tmp_path: Path, capsys: pytest.Cap
         return Message(RecordDict(), reply_to=message)
 
     toy_run(
-        lambda: Silent(fraction_evaluate=0.0),
-        toy_audit(tmp_path, trials=21, contribution="own"),
-        mods=[target_mod, empty],
+        lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, trials=21, contribution="own"), mods=[insider, empty]
     )
     assert "trials" in capsys.readouterr().err
 
@@ -239,7 +237,7 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
     def strategy() -> DifferentialPrivacyServerSideFixedClipping:
         return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 5.0, 1.0, CLIENTS)
 
-    mods = [target_mod, counting] if COUNTER in model else None
+    mods = [insider, counting] if COUNTER in model else None
     toy_run(strategy, audit, mods=mods, start={name: whole[name] for name in model})
     found = json.loads((kept_in(tmp_path) / "verdict.json").read_text())
     assert found["verdict"] == expected
@@ -297,7 +295,7 @@ def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy
     for contribution in (None, "own"):
         claim = StatedClaim(relation, epsilon=1.0)
         audit = toy_audit(tmp_path, claim=claim, trials=100, contribution=contribution, length=length)
-        toy_run(lambda: OfWeights(10.0), audit, mods=[target_mod, idle], start=start)
+        toy_run(lambda: OfWeights(10.0), audit, mods=[insider, idle], start=start)
         verdicts.append(str(audit.verdict().verdict))
     assert verdicts == ["violated", "inconclusive"]
 
@@ -342,7 +340,7 @@ def test_models_of_many_forms_train_as_ever_and_are_judged(tmp_path: Path, sprea
     """Half and double precision, no axes, no entries, counters, bytes, switches, and the names of normalisations."""
     plain = toy_run(lambda: OfFloats(0.0), None, mods=[mixed_client], start=MIXED)
     audit = toy_audit(tmp_path, trials=100)
-    watched = toy_run(lambda: OfFloats(spread), audit, mods=[target_mod, mixed_client], start=MIXED)
+    watched = toy_run(lambda: OfFloats(spread), audit, mods=[insider, mixed_client], start=MIXED)
     found = {name: (array.dtype, array.shape) for name, array in watched.arrays.items()}
     assert found == {name: (array.dtype, array.shape) for name, array in plain.arrays.items()}
     assert (watched.arrays == plain.arrays) is (spread == 0)

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, SequentialSampler, Subset, TensorDatase
 from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
-from fl_audit.strategies.black_box import StatedClaim, held, target_mod
+from fl_audit.strategies.black_box import StatedClaim, held, insider
 from fl_audit.strategies.black_box.data_sets import data_set_of
 from fl_audit.strategies.black_box.message_tags import Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.recorder import FAILED, RecordingSetup, TrialRecorder
@@ -218,9 +218,7 @@ def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency
     data = Dataset.from_dict({"x": np.linspace(-1, 1, 99)[:, None]}).with_format("numpy")
     claim = StatedClaim(adjacency, epsilon=1.0)
     train = client(lambda: weights(np.stack([row["x"] for row in held(data)])))
-    toy_run(
-        lambda: FedAvg(fraction_evaluate=0.0), toy_audit(tmp_path, trials=50, claim=claim), mods=[target_mod, train]
-    )
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), toy_audit(tmp_path, trials=50, claim=claim), mods=[insider, train])
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     assert found["refusals"] == []
@@ -244,7 +242,7 @@ def test_an_error_under_one_hypothesis_alone_is_no_evidence(how: str, tmp_path: 
         return weights(rows)
 
     audit = toy_audit(tmp_path, trials=50, claim=StatedClaim("add-remove-record", epsilon=1.0))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[target_mod, client(train)])
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "inconclusive"
     assert found["lower_bound"] == 0
@@ -285,7 +283,7 @@ def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
         return np.full(6, held(data).sum(), np.float32)
 
     audit = toy_audit(tmp_path, trials=60, claim=StatedClaim("add-remove-record", epsilon=1.0))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[target_mod, client(train)])
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "violated"
     assert found["findings"][0]["right"] < found["findings"][0]["trials"]
@@ -295,7 +293,7 @@ def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
 def test_what_is_no_data_set_is_said_before_any_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     audit = toy_audit(tmp_path, claim=StatedClaim("add-remove-record", epsilon=1.0))
     train = client(lambda: np.full(6, held({"x": VALUES})["x"].sum(), np.float32))
-    result = toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[target_mod, train])
+    result = toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, train])
     assert np.isfinite(result.arrays.to_numpy_ndarrays()[0]).all()
     assert "the claim is about records, and held() was given a dict" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -323,7 +321,7 @@ def test_an_honest_opacus_app_of_hugging_face_records_is_not_called_violated(tmp
         return np.concatenate([part.detach().numpy().ravel() for part in net.parameters()]).astype(np.float32)
 
     audit = toy_audit(tmp_path, trials=200, claim=StatedClaim("add-remove-record", epsilon=4.0))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[target_mod, client(train)])
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
     found, _ = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     assert found["refusals"] == []

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from fl_audit.experiments.runs.local_engine import run_locally
-from fl_audit.strategies.black_box import Audit, StatedClaim, target_mod
+from fl_audit.strategies.black_box import Audit, StatedClaim, insider
 
 CLIENTS = 3
 
@@ -81,7 +81,7 @@ def toy_run(
         watched = inner if audit is None else audit.watch(inner)
         results.append(watched.start(grid, arrays, num_rounds=rounds))
 
-    client = toy_client([target_mod] if mods is None else mods, Heard() if heard is None else heard)
+    client = toy_client([insider] if mods is None else mods, Heard() if heard is None else heard)
     run_locally(server, client, CLIENTS, 30.0)
     return results[0]
 

@@ -316,11 +316,15 @@ def test_trials_do_not_see_one_another() -> None:
     assert bool(spoilt[1].isnan().any())
 
 
+class _OwnNet(nn.Sequential):
+    """A network of a user, which is tried on records."""
+
+
 @pytest.mark.parametrize(("scale", "fast"), [(1.0, True), (1.001, False)])
 def test_a_unit_at_the_kink_of_a_relu_hides_no_stacked_layers(
     scale: float, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    net = nn.Sequential(nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 3))
+    net = _OwnNet(nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 3))
     source = torch.Generator().manual_seed(1)
     records, flat = torch.rand(3, 4, generator=source), 0.5 * torch.randn(2051, generator=source)
     nn.utils.vector_to_parameters(flat, net.parameters())

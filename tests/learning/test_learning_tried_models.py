@@ -7,8 +7,8 @@ import pytest
 from tests.validation import tried_models
 from tests.validation.tried_factories import FACTORIES
 
-_APART = {"timm: EfficientNet with GroupNorm": (2e-3, 4.0)}
-"""Largest distance and time of models that keep to neither bound, as the page says."""
+_APART = {"timm: EfficientNet with GroupNorm": 2e-3}
+"""Largest distance of a model whose units lie at the kink of a ReLU, as the page says."""
 
 
 def rows() -> list[list[str]]:
@@ -28,9 +28,8 @@ def test_every_model_is_taken_exactly_and_in_time_or_is_told_what_fixes_it() -> 
     assert len(found) >= 25
     for name, _, _, answer, exactness, time, _ in found:
         if answer == "accepted":
-            exact, slow = _APART.get(name, (1e-5, 3.0))
-            assert float(exactness) < exact
-            assert float(time) <= slow
+            assert float(exactness) < _APART.get(name, 1e-5)
+            assert float(time) <= 3.0
         else:
             assert answer.startswith("refused: ")
             assert (exactness, time) == ("", "")

@@ -56,12 +56,29 @@ def _trained(model: nn.Module, parts: Parts) -> nn.Module:
     return model
 
 
+ADAPTIVE: dict[str, Any] = {
+    "clipping": "adaptive", "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2,
+    "max_clipbound": 10.0, "min_clipbound": 0.1, "unclipped_num_std": 2.0,
+}  # fmt: skip
+
+
+class _Centred(AdaClipDPOptimizer):
+    """The norm follows bits less one half over the expected number of records, as theorem 1 of Andrew et al. has it."""
+
+    def update_max_grad_norm(self) -> None:
+        share = 0.5 + (self.unclipped_num - self.sample_size / 2) / self.expected_batch_size
+        moved = torch.exp(-self.clipbound_learning_rate * (share - self.target_unclipped_quantile))
+        self.max_grad_norm = float((self.max_grad_norm * moved).clamp(self.min_clipbound, self.max_clipbound))
+
+
 def _adaptive(model: nn.Module, dataset: Any) -> nn.Module:
-    asked = {
-        "clipping": "adaptive", "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2,
-        "max_clipbound": 10.0, "min_clipbound": 0.1, "unclipped_num_std": 2.0,
-    }  # fmt: skip
-    return _trained(model, _made(model, dataset, **asked))
+    parts = _made(model, dataset, **ADAPTIVE)
+    parts[2].__class__ = _Centred
+    return _trained(model, parts)
+
+
+def _adaptive_of_opacus(model: nn.Module, dataset: Any) -> nn.Module:
+    return _trained(model, _made(model, dataset, **ADAPTIVE))
 
 
 class _Before807(AdaClipDPOptimizer):
@@ -310,8 +327,48 @@ def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(
     found = _audited(_adaptive_before_807)
     assert {one.pitfall for one in found.found} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
     said = next(one.seen for one in found.found if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
-    assert "counted with noise multiplier 1.342, and taken with 1 with the count" in said
+    # The sum has multiplier (1 - 1.5^-2)^-.5, the count .75 over one bit: together (1 - 1.5^-2 + .75^-2)^-.5.
+    assert "counted with noise multiplier 1.342, and taken with 0.6547 with the count" in said
     assert found.verdict is Verdict.VIOLATED
-    # What is composed is both releases, whose multiplier is the one that was asked for.
     assert found.composed is not None
-    assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([1.0])
+    assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([(1 - 1.5**-2 + 0.75**-2) ** -0.5])
+
+
+def test_a_count_over_the_size_of_the_sample_moves_by_more_than_half_a_bit(
+    needs_opacus: Callable[[int, int, str], None],
+) -> None:
+    needs_opacus(1, 6, "its adaptive clipping does not account for the count")
+    found = _audited(_adaptive_of_opacus)
+    # An epsilon by the RDP accountant has room for so much less noise.
+    assert [one.pitfall for one in found.found] == [Pitfall.WRONG_NOISE_COUNTED]
+    assert found.composed is not None
+    # The noise of the sum is made for a count that moves by one half, 1 - 1/4^2, and it moves by one: + 1/2^2.
+    assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([(1 - 1 / 16 + 1 / 4) ** -0.5])
+
+
+@pytest.mark.parametrize(("kind", "most"), [(AdaClipDPOptimizer, 1.0), (_Centred, 0.5)])
+def test_replayed_norms_move_as_far_as_the_count_is_said_to(
+    needs_opacus: Callable[[int, int, str], None], kind: type[AdaClipDPOptimizer], most: float
+) -> None:
+    """A record alone is within the norm, or alone is clipped, among `size` records of a step."""
+    needs_opacus(1, 6, "its adaptive clipping does not account for the count")
+    size, expected, noise = 20, 19, 1e-4  # 19 is a fifth of 98 records, rounded down
+
+    def norm(lengths: list[float]) -> float:
+        model = nn.Linear(1, 1, bias=False)
+        dataset = TensorDataset(torch.ones(98, 1))
+        parts = _made(model, dataset, **(ADAPTIVE | {"unclipped_num_std": noise, "noise_multiplier": 1e-6}))
+        optimizer = parts[2]
+        optimizer.__class__ = kind
+        # The gradients of single records are as long as their features.
+        parts[1](torch.tensor(lengths).unsqueeze(1)).mean().backward()
+        torch.manual_seed(3)
+        optimizer.step()
+        return float(optimizer.max_grad_norm)
+
+    found = []
+    for own, others in ((0.5, 2.0), (2.0, 0.5)):
+        without = [others] * (size - 1)
+        moved = np.log(norm([*without, own]) / norm(without)) / ADAPTIVE["clipbound_learning_rate"]
+        found.append(abs(moved) * (expected if kind is _Centred else size))
+    assert found == pytest.approx([most, most], rel=0.05)

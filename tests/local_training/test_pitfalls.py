@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.utils.data import TensorDataset
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.pitfall_checks import CHECKS
 from fl_audit.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.training_facts import TrainingOutputs
@@ -117,6 +120,17 @@ def test_many_honest_trainings_are_not_accused() -> None:
     assert _accused(range(150)) == []
 
 
+@pytest.mark.long
+def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other_parts() -> None:
+    """With this seed every sample without one of the records has another number of parts."""
+    example = EXAMPLES[0]
+    torch.manual_seed(7)
+    train = partial(HONEST["physical batches"], example)
+    came = audit_training(train, "train", example.model(), example.dataset(7), TrainingOptions(1, 2))
+    assert (came.verdict, came.found, came.unseen) == (Verdict.CONSISTENT, (), ())
+    assert all(one.is_replaced and one.claimed == 2 for one in came.evidence.replays)
+
+
 def test_a_size_that_shows_is_named() -> None:
     came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0, 100), TrainingOptions(1, 2))
     assert Pitfall.PRIVATE_SIZE in _names(came)
@@ -208,3 +222,10 @@ def test_ghosts_without_gradients_of_records_are_replayed_all_the_same(
     came = _audited(partial(HONEST["ghost clipping"], example), example)
     assert [one.others for one in came.evidence.replays] == [None] * 3
     assert all(one.is_kept for one in came.evidence.replays)
+
+
+def test_a_count_is_named_although_an_evaluation_reports_another_one_by_the_same_name() -> None:
+    left = SimpleNamespace(numbers={"num-examples": 98.0}, evaluation={"num-examples": 30.0})
+    training = SimpleNamespace(engines=[SimpleNamespace(records=98)], batches=[], left=left, answers=[])
+    evidence: Any = SimpleNamespace(by_client={0: (training,)})
+    assert "num-examples is 98" in CHECKS[Pitfall.EXACT_COUNT](evidence)

@@ -16,6 +16,7 @@ from fl_audit.local_training.composition import composed
 from fl_audit.local_training.neighbours import (
     crafted_record,
     is_sized,
+    length_of,
     most_dissimilar,
     with_other_labels,
     with_record,
@@ -24,7 +25,7 @@ from fl_audit.local_training.neighbours import (
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.training_facts import Batch, Noise, PrivateStep, RecordedTraining, Sampling
-from fl_audit.local_training.training_function_audit import arguments_of
+from fl_audit.local_training.training_function_audit import TrainingOptions, arguments_of, audit_training
 
 
 def _data() -> TensorDataset:
@@ -132,6 +133,35 @@ def test_neighbours_differ_in_what_they_should() -> None:
     assert not torch.equal(labels.tensors[1], data.tensors[1])
     assert most_dissimilar(other, range(98)) == 3
     assert (is_sized(data), is_sized(7)) == (True, False)
+
+
+def test_a_list_of_records_differs_as_a_data_set_of_them_does() -> None:
+    """Of a list each entry is a record, unless all of them are arrays: then they are the columns of all records."""
+    records = [{"x": torch.full((2,), float(place)), "label": place % 3} for place in range(5)]
+    assert (is_sized(records), length_of(records)) == (True, 5)
+    assert without_record(records, 1) == [records[place] for place in (0, 2, 3, 4)]
+    assert with_record(records, 1, records[4]) == [records[place] for place in (0, 4, 2, 3, 4)]
+    assert sorted(one["label"] for one in with_other_labels(records)) == sorted(one["label"] for one in records)
+    assert most_dissimilar(with_record(records, 2, crafted_record(records[4])), range(5)) == 2
+    assert (is_sized([1, 2, 3]), is_sized(["a", "b"])) == (False, False)
+
+
+@pytest.mark.long
+def test_a_training_on_a_list_of_records_is_compared_without_them() -> None:
+    records = [{"x": one, "y": label} for one, label in _data()]
+
+    def train(model: nn.Module, dataset: list[dict[str, torch.Tensor]]) -> None:
+        optimizer, loader = torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(dataset, batch_size=20)
+        private, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+            module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=1.0, max_grad_norm=1.0
+        )
+        for batch in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(private(batch["x"]), batch["y"]).backward()
+            optimizer.step()
+
+    found = audit_training(train, "train", nn.Linear(records[0]["x"].numel(), 10), records, TrainingOptions(1, 2))
+    assert (found.unseen, len(found.evidence.replays)) == ((), 3)
 
 
 def test_arguments_of_a_training_function_are_read_off_its_signature() -> None:

@@ -261,7 +261,7 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
 @pytest.mark.skipif(bool(hindrance()), reason="no WeasyPrint")
 @pytest.mark.drawn
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED], ids=str)
-def test_the_pdf_has_four_pages_with_the_configuration_and_an_annex_to_sign(make_contents, tmp_path, verdict):
+def test_the_pdf_has_five_pages_with_the_configuration_and_an_annex_to_sign(make_contents, tmp_path, verdict):
     import weasyprint
 
     contents = make_contents(**KINDS[verdict])
@@ -269,7 +269,7 @@ def test_the_pdf_has_four_pages_with_the_configuration_and_an_annex_to_sign(make
     for part in ('id="configuration"', "Signature", "run.keep-releases"):
         assert part in html
     assert 'id="appendix"' not in html
-    assert len(weasyprint.HTML(string=html).render(stylesheets=[weasyprint.CSS(string=ON_PAPER)]).pages) == 4
+    assert len(weasyprint.HTML(string=html).render(stylesheets=[weasyprint.CSS(string=ON_PAPER)]).pages) == 5
     write_pdf(html, tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
     assert [file.name for file in tmp_path.iterdir()] == ["report.pdf"]

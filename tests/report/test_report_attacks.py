@@ -71,7 +71,13 @@ def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, k
     """Trials of an older version did not: then nothing but scores is judged."""
     table = contents.run.tables.targets
     measured = table["trial"] < known
-    sums = {"noise_squares": 5.0, "noise_rounds": 5.0, "noise_sum": 1.0, "signal_sum": 5.0}
+    noise = np.random.default_rng(5).standard_normal((len(table), 5))
+    sums = {
+        "noise_squares": np.square(noise).sum(axis=1),
+        "noise_rounds": 5.0,
+        "noise_sum": noise.sum(axis=1),
+        "signal_sum": 5.0,
+    }
     table = table.assign(**{name: np.where(measured, value, np.nan) for name, value in sums.items()})
     run = replace(contents.run, tables=replace(contents.run.tables, targets=table))
     numbers = report_contents(run).find(VerdictFinding)

@@ -365,7 +365,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.reproductions import run_scheduling
-from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 
 
 class Task:
@@ -383,7 +383,8 @@ def progress(total):
 
 if __name__ == "__main__":
     run_scheduling.cores = lambda: 2
-    run_scheduling.carry_out_all([Task(), Task()], Context(Path(sys.argv[1]), None, Extent.QUICK, None, progress))
+    context = ItemContext(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
+    run_scheduling.carry_out_all([Task(), Task()], context)
 """
 
 

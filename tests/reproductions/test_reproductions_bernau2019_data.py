@@ -42,7 +42,7 @@ def write_faces(directory: Path, **changes: object) -> Path:
 @pytest.mark.parametrize(("classes", "records", "fewest"), [(20, 1906, 39), (50, 2773, 22), (62, 3023, 20)])
 def test_published_faces(published_data: Path, classes: int, records: int, fewest: int) -> None:
     needs_faces(published_data)
-    source = load("faces:lfw", published_data, classes=classes)
+    source = load("labeled_faces:lfw", published_data, classes=classes)
     assert source.pool.features.shape == (records, 1, 64, 64)
     assert (source.pool.features.min(), source.pool.features.max()) == (0, 1)
     counts = np.bincount(source.pool.labels)
@@ -55,15 +55,15 @@ def test_published_faces(published_data: Path, classes: int, records: int, fewes
 def test_more_people_than_there_are_are_refused(published_data: Path) -> None:
     needs_faces(published_data)
     with pytest.raises(InputError, match="classes is 100: accepted are 2 to 62, the number of people in "):
-        load("faces:lfw", published_data, classes=100)
+        load("labeled_faces:lfw", published_data, classes=100)
 
 
 def test_people_are_numbered_by_their_images(tmp_path: Path) -> None:
     write_faces(tmp_path)
-    everybody = load("faces:lfw", tmp_path)
+    everybody = load("labeled_faces:lfw", tmp_path)
     assert everybody.pool.labels.tolist() == [2, 0, 0, 1, 0, 2, 1, 0, 3]
     assert everybody.description == "Labeled Faces in the Wild, 9 grey images of 2x4, 4 people"
-    two = load("faces:lfw", tmp_path, classes=2)
+    two = load("labeled_faces:lfw", tmp_path, classes=2)
     assert two.pool.labels.tolist() == [0, 0, 1, 0, 1, 0]
     assert np.allclose(two.pool.features[0, 0, 0] * 255, [8, 9, 10, 11])
 
@@ -78,7 +78,7 @@ def test_people_are_numbered_by_their_images(tmp_path: Path) -> None:
         ({"y": PERSON[:8]}, {}, "9 images and labels of shape .8,."),
         ({}, {"classes": 1}, "classes is 1: accepted are 2 to 4"),
         ({}, {"classes": 0}, "classes is 0: accepted are 2 to 4"),
-        ({}, {"people": 3}, "faces:lfw takes no people in .data.: accepted are classes"),
+        ({}, {"people": 3}, "labeled_faces:lfw takes no people in .data.: accepted are classes"),
     ],
 )
 def test_spoilt_faces_are_refused(
@@ -86,7 +86,7 @@ def test_spoilt_faces_are_refused(
 ) -> None:
     write_faces(tmp_path, **changes)
     with pytest.raises(InputError, match=words) as caught:
-        load("faces:lfw", tmp_path, **options)
+        load("labeled_faces:lfw", tmp_path, **options)
     assert "\n" not in str(caught.value)
 
 

@@ -106,6 +106,50 @@ def test_pitfalls_of_clients_are_named(tmp_path: Path, parts: dict[str, str], pi
     assert pitfall in {one.pitfall for one in found.found}
 
 
+OF_TEXTS = """
+import torch
+
+
+class Texts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(40, 6, padding_idx=0), torch.nn.Linear(6, 3)
+
+    def forward(self, input_ids, attention_mask):
+        read = attention_mask.unsqueeze(-1).float()
+        return self.head((self.table(input_ids) * read).sum(1) / read.sum(1).clamp(min=1.0))
+
+"""
+IDS = """
+    class Reviews(torch.utils.data.Dataset):
+        def __len__(self):
+            return 98
+
+        def __getitem__(self, number):
+            mask = (torch.arange(8) < 2 + number % 7).long()
+            ids = (1 + (number * torch.arange(1, 9)) % 39) * mask
+            return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(number % 3)}
+
+    return Reviews()"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("asked", "is_honest"), [("", True), ("poisson_sampling=False", False)])
+def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: str, is_honest: bool) -> None:
+    """Their batches are token ids and a padding mask, by name."""
+    step = 'private(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]), batch["labels"]'
+    client = CLIENT.replace("private(inputs), labels", step).replace("for inputs, labels in", "for batch in")
+    client = dedent(client).format(load="{load}", before=KEPT, asked=asked, count="1").replace("{load}", IDS)
+    client, server = (OF_TEXTS + one.replace("torch.nn.Linear(5, 3)", "Texts()") for one in (client, SERVER))
+    name = f"clients_texts_{is_honest}".lower()
+    app = read_app(write_app(tmp_path / name, name, server, client))
+    looked = look_into_clients(app, catch(app, 3, StandIns(app.directory)), 3, None, 120.0)
+    found = looked.assessment
+    assert found is not None, looked.unseen
+    assert (found.verdict is Verdict.CONSISTENT) is is_honest
+    assert (Pitfall.NO_POISSON in {one.pitfall for one in found.found}) is not is_honest
+
+
 def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

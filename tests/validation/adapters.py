@@ -1,16 +1,18 @@
 """The verdict on adapters: a LoRA adapter of a BERT that learns from texts, with honest noise and with half of it.
 
-    python -m tests.validation.adapters [--seeds 20] [--trials 25]
+    python -m tests.validation.adapters [--seeds 20] [--trials 25] [--journal FILE] [--minutes M]
 
 Texts of a table, the ids of a public vocabulary, and a BERT from its configuration with random weights, whose frozen
 part is the same in all trials; the clients send clipped gradients of the adapter and the head, on the local engine. An
 honest server may never be called violated, and one that adds half of the noise that it claims is to be found in nine of
-ten runs. The exit status is 1 where either fails. It needs transformers and peft: pip install 'fl-audit[text]'.
+ten runs. The exit status is 1 where either fails. With `--journal` every verdict is kept in a file that only grows, and
+a second call goes on after it; `--minutes` ends a call. It needs transformers and peft: pip install 'fl-audit[text]'.
 """
 
 import csv
 import random
 import tempfile
+from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,11 +29,13 @@ from fl_audit.experiments.studies.study_tools import end, parser_of, played, tab
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
+from tests.validation.journal import append, blocks, read, until
 
 _GOOD = ("bright", "calm", "clean", "friendly", "good", "great", "happy")
 _BAD = ("bad", "broken", "cold", "dark", "dirty", "loud", "poor")
 _OTHER = ("again", "and", "food", "it", "place", "room", "service", "staff", "stay", "the", "very", "was", "we")
 _RECORDS, _TEXTS, _TOKENS = 60, 120, 16
+_BLOCK = 5  # seeds of a server before the other server's turn
 REQUIRED_SHARE = 0.9
 
 
@@ -156,20 +160,40 @@ def verdict_of(place: Path, seed: int, trials: int, server: Server) -> Verdict:
     return Verdict(played(settings_of(place, seed, trials), server.parties).summary["verdict"])
 
 
+def _found(
+    place: Path, seeds: int, trials: int, path: Path | None, over: Callable[[], bool]
+) -> dict[str, dict[int, Verdict]]:
+    """Play the runs that a journal lacks until the time is over, and return the verdicts of each server by seed."""
+    found: dict[str, dict[int, Verdict]] = {server.name: {} for server in SERVERS}
+    for row in read(path, trials=trials):
+        found[row["server"]][row["seed"]] = Verdict(row["verdict"])
+    servers = {server.name: server for server in SERVERS}
+    runs = [(name, seed) for name, seed in blocks(servers, seeds, _BLOCK) if seed not in found[name]]
+    for name, seed in track(runs, "runs"):
+        if over():
+            break
+        verdict = found[name][seed] = verdict_of(place, seed, trials, servers[name])
+        append(path, {"server": name, "trials": trials, "seed": seed, "verdict": verdict})
+    return found
+
+
 def main() -> None:
     """Print the table; the exit status is 1 where a verdict contradicts the claims."""
     parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="runs of each server, each with a seed of its own")
     parser.add_argument("--trials", type=int, default=25, help="trials of a run")
+    parser.add_argument("--journal", type=Path, help="file that keeps every run")
+    parser.add_argument("--minutes", type=float, help="minutes after which no further run begins")
     options, problems, rows = parser.parse_args(), list[str](), list[tuple[str, ...]]()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
         write_texts(Path(directory))
-        for server in SERVERS:
-            seeds = track(range(options.seeds), server.name)
-            found = [verdict_of(Path(directory), seed, options.trials, server) for seed in seeds]
-            rows.append((server.name, str(len(found)), *(str(found.count(verdict)) for verdict in Verdict)))
-            problems += server.problems(found.count(Verdict.VIOLATED), len(found))
+        over = until(options.minutes)
+        all_found = _found(Path(directory), options.seeds, options.trials, options.journal, over)
+    for server in SERVERS:
+        found = list(all_found[server.name].values())
+        rows.append((server.name, str(len(found)), *(str(found.count(verdict)) for verdict in Verdict)))
+        problems += server.problems(found.count(Verdict.VIOLATED), len(found))
     columns = ("server", "runs", *map(str, Verdict))
     Console(width=100).print(table_of(columns, f"LoRA at {options.trials} trials", columns[:1], rows))
     end(problems, "honest noise is never called violated, and half of it is found")

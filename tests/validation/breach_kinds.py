@@ -5,12 +5,12 @@ A breach is another way to draw the noise, or to compute the sum. Synthetic and 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from fl_audit.arrays import Flags, Floats
@@ -39,6 +39,7 @@ class NoiseRound:
     sigma: Floats  # the claimed noise of each trial, (trials,)
     sizes: tuple[int, ...]  # sizes of the parameter tensors
     key: int  # of the run, for draws beside the honest ones
+    kept: dict[int, Floats] = field(default_factory=dict)  # noise of earlier rounds by number, kept for a breach
 
     @cached_property
     def own(self) -> Floats:
@@ -163,16 +164,25 @@ def _seeded(bits: int) -> Noise:
 
 
 def _low_rank(at: NoiseRound) -> Floats:
-    mixing = np.random.default_rng(at.key).standard_normal((100, at.own.shape[1]))
-    mixing /= np.linalg.norm(mixing, axis=0)
-    return np.asarray(at.own[:, :100] @ mixing)
+    return np.asarray(at.own[:, :100] @ _mixing(at.key, at.own.shape[1]))
+
+
+@lru_cache(maxsize=1)
+def _mixing(key: int, size: int) -> Floats:
+    mixing = np.random.default_rng(key).standard_normal((100, size))
+    return np.asarray(mixing / np.linalg.norm(mixing, axis=0))
 
 
 def _sobol(at: NoiseRound) -> Floats:
-    size, trials = at.own.shape[1], len(at.own)
-    used = at.number * trials
-    drawn = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random_base2(math.ceil(math.log2(used)))
-    return np.asarray(ndtri(np.clip(drawn[used - trials : used], 1e-12, 1 - 1e-12)))
+    trials = len(at.own)
+    points = _sobol_points(at.key, at.own.shape[1], at.rounds * trials)
+    return np.asarray(ndtri(np.clip(points[(at.number - 1) * trials : at.number * trials], 1e-12, 1 - 1e-12)))
+
+
+@lru_cache(maxsize=1)
+def _sobol_points(key: int, size: int, count: int) -> Floats:
+    """Return the first points of a scrambled sequence, at least so many as are counted."""
+    return np.asarray(qmc.Sobol(size, rng=np.random.default_rng(key)).random_base2(math.ceil(math.log2(count))))
 
 
 def _kronecker(at: NoiseRound) -> Floats:
@@ -220,18 +230,20 @@ def _neighbours(at: NoiseRound) -> Floats:
 def _shuffled(share: float, within: bool = False) -> Noise:
     """Keep a share of the noise of the round before, shuffled over all places, or within tensors."""
 
-    def noise(at: NoiseRound) -> Floats:
-        earlier = at.normals(1)
-        for number in range(2, at.number + 1):
+    def mixed(at: NoiseRound, number: int) -> Floats:
+        if number not in at.kept:
             rng, own = np.random.default_rng((at.key, number, 8)), at.normals(number)
             order, start = rng.permutation(own.shape[1]), 0
             for size in at.sizes if within else ():
                 order[start : start + size] = start + rng.permutation(size)
                 start += size
-            earlier = share * earlier[:, order] + math.sqrt(1 - share**2) * own
-        return earlier
+            is_first = number == 1
+            at.kept[number] = (
+                own if is_first else share * mixed(at, number - 1)[:, order] + math.sqrt(1 - share**2) * own
+            )
+        return at.kept[number]
 
-    return noise
+    return lambda at: mixed(at, at.number)
 
 
 def _keyed(mean: float = 0.0, scale: float = 0.0) -> Noise:
@@ -304,7 +316,7 @@ BREACHES: tuple[Breach, ...] = (
            lambda at: at.own * np.where(at.rng(2).random(len(at.own)) < 0.1, math.sqrt(2 / 3), 1.0)[:, None]),
     Breach("Laplace noise of equal variance", (T.SHAPE, T.TAILS), _laplace),
     Breach("Student noise, 5 degrees, of equal variance", (T.SHAPE, T.TAILS),
-           lambda at: np.asarray(stdtrit(5, at.uniforms) * math.sqrt(3 / 5))),
+           lambda at: np.asarray(at.own * np.sqrt(3 / at.rng(11).chisquare(5, at.own.shape)))),
     Breach("uniform noise of equal variance", (T.SHAPE, T.SUPPORT),
            lambda at: (2 * at.uniforms - 1) * math.sqrt(3)),
     Breach("noise truncated at 3, variance restored", (T.SUPPORT, T.TAILS), _truncated(restored=True)),

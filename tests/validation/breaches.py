@@ -18,6 +18,7 @@ true epsilon where it is known, the verdict, and the test that found it with its
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 from tests.validation.held_back_breaches import HELD_BACK
 from tests.validation.journal import append, blocks, read, until
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach
-from tests.validation.synthetic_noise import NoiseSetting, play
+from tests.validation.synthetic_noise import DrawnRun, NoiseSetting, draw_run, play_drawn
 
 REQUIRED_SHARE = 0.99
 EVERY: tuple[Breach | OpenedBreach, ...] = (*BREACHES, *OPENED_BREACHES, *HELD_BACK)
@@ -102,9 +103,20 @@ def synthetic_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasuremen
     """
     if isinstance(breach, OpenedBreach):
         return breach.made_up(number)
-    tensors = (("weight", breach.parameters - 10), ("bias", 10))
-    setting = NoiseSetting(tensors, breach.trials, multiplier=breach.multiplier or 8.0)
-    return play(np.random.default_rng((1, number)), setting, breach)
+    run = _drawn_run(number, breach.trials, breach.parameters)
+    return play_drawn(run, breach.multiplier or run.setting.multiplier, breach)
+
+
+@lru_cache(maxsize=1)
+def _drawn_run(number: int, trials: int, parameters: int) -> DrawnRun:
+    """Make the honest draws of a run, which all kinds of one size share."""
+    setting = NoiseSetting((("weight", parameters - 10), ("bias", 10)), trials)
+    return draw_run(np.random.default_rng((1, number)), setting)
+
+
+def _size(breach: Breach | OpenedBreach) -> tuple[int, int]:
+    """Return the size of its made-up runs: those of one size that follow each other share their draws."""
+    return (breach.trials, breach.parameters) if isinstance(breach, Breach) else (0, 0)
 
 
 def _real_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasurements:
@@ -129,13 +141,13 @@ def _played(
     federations: str, breaches: Sequence[Breach | OpenedBreach], count: int, path: Path | None, over: Callable[[], bool]
 ) -> list[BreachStudy]:
     """Play the runs that a journal lacks until the time is over, and return the studies of all that it holds."""
-    run, block = (synthetic_run, 10) if federations == "made-up" else (_real_run, 1)
-    by_name = {one.name: one for one in breaches}
+    run = synthetic_run if federations == "made-up" else _real_run
+    by_name = {one.name: one for one in sorted(breaches, key=_size)}
     found: dict[str, dict[int, list[str]]] = {name: {} for name in by_name}
     for row in read(path, tests=len(FAMILY)):
         if row["federations"] == federations and row["breach"] in found:
             found[row["breach"]][row["number"]] = row["found"]
-    every = list(blocks(by_name, count, block))
+    every = list(blocks(by_name, count, 1))
     left = [(name, number) for name, number in every if number not in found[name]]
     for name, number in track(left, f"{federations} federations"):
         if over():
@@ -143,7 +155,7 @@ def _played(
         tests = found[name][number] = _found_by(by_name[name], run(by_name[name], number))
         said = {"breach": name, "federations": federations, "number": number, "tests": len(FAMILY), "found": tests}
         append(path, said)
-    return [_study_of(by_name[name], list(runs.values())) for name, runs in found.items() if runs]
+    return [_study_of(one, list(found[one.name].values())) for one in breaches if found[one.name]]
 
 
 def _lines(studies: dict[str, list[BreachStudy]]) -> list[Line]:

@@ -83,7 +83,7 @@ STATEMENTS = (
               (f"{_BELIEFS}empirical_epsilon.advantage_interval",)),
     Statement("mean advantage over trials", distributions.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", distributions.bounded_means,
-              (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.Bets.of")),
+              (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.AdvantageBets.of")),
     *(
         Statement(name, partial(distributions.of_log_odds, kind=[kind]),
             tuple(f"{_BELIEFS}likelihood_estimates.{one}" for one in functions))
@@ -136,10 +136,10 @@ STATEMENTS = (
     Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_trials",),
               is_claimed=False),
     Statement("Epsilon*, empirical", partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
-              (f"{_STAR}intervals.empirical_interval",)),
+              (f"{_STAR}star_intervals.empirical_interval",)),
     *(
         Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method=[method]),
-                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval"),
+                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}star_intervals.hull_interval"),
                   is_claimed=False, share=share)
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
@@ -155,7 +155,7 @@ STATEMENTS = (
                   tuple(f"{_PAPERS}{one}" for one in functions), is_claimed=False)
         for kind, functions in (
             ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest", "bernau2019.claims.confidence_of_each",
-                   "bernau2021.complexities.exponent"]),
+                   "bernau2021.attack_cost_scaling.exponent"]),
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
                        "bernau2019.tradeoffs.gain"]),

@@ -3,8 +3,10 @@
 A breach is a small value: another strategy that adds noise to the sums in its own way, or other clients.
 """
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ from torch import Tensor
 from fl_audit.arrays import Flags, Floats
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
-from fl_audit.experiments.runs.run import HONEST, PartyApps
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.runs.run import HONEST, PartyApps, _federate, _play
+from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.dp_strategy import DPStrategy
@@ -133,7 +138,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
 
 def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasurements:
-    """Play a temporary run, in one thread, and return the insider's measurements.
+    """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary.
 
     Parameters
     ----------
@@ -143,7 +148,15 @@ def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasureme
         The programs of the parties.
     """
     torch.set_num_threads(1)
-    return measured_in(played(plan, parties).run)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = RunDirectory(Path(scratch) / "run")
+        with directory.opened(plan, False) as opened:
+            federate = partial(_federate, Engine.LOCAL, opened, None, parties.client_app)
+            _play(opened, directory, Engine.LOCAL.value, federate, parties=parties)
+            tables = RunTables(**directory.store(opened.config).tables(opened.config.audit.trials))
+    privacy, audit = opened.config.privacy, opened.config.audit
+    facts = RunFacts(opened.public, opened.guarantee, privacy.prior, audit.confidence, "", None, {})
+    return measured_in(FinishedRun(facts, tables))
 
 
 def parties_of(breach: Breach) -> PartyApps:
@@ -154,19 +167,30 @@ def parties_of(breach: Breach) -> PartyApps:
             client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped)
         )
 
+    # Honest noise of every batch by round, and what a breach keeps of its own: drawing it takes longer than a round.
+    honest, kept = dict[int, dict[int, Floats]](), dict[int, dict[int, Floats]]()
+
     class Broken(DPStrategy):
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+            own = honest.setdefault(batch.first, {})
+
             def normals(number: int) -> Floats:
-                return self.challenger.standard_normals(batch.trials, number, self.parameters).double().numpy()
+                if number not in own:
+                    drawn = self.challenger.standard_normals(batch.trials, number, self.parameters)
+                    own[number] = drawn.double().numpy()
+                return own[number]
 
             sizes = tuple(
                 part.stop - part.start for part in load_federation(self.public).model.layout.slices().values()
             )
             members = self.challenger.membership(batch.trials).bits
-            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
+            # It differs from run to run, and stays the same in all rounds of a run.
+            key = int(1e6 * abs(float(normals(1)[0, 0])))
+            mine = kept.setdefault(batch.first, {})
+            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, key, mine)
             noise = breach.drawn(at)
             if breach.target is not None:
-                models, key = self.transcripts[batch.name].models[-1], int(1e6 * abs(float(normals(1)[0, 0])))
+                models = self.transcripts[batch.name].models[-1]
                 noise = breach.altered(_target_of(self.public, models, members, server_round, key), noise)
             drawn = torch.from_numpy(noise)
             if breach.spares_sum:

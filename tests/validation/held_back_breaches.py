@@ -6,11 +6,12 @@ led to another look of the test `noise-along-record-trial`, so it is held back n
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Floats, Integers
 from tests.validation.breach_kinds import Breach, NoiseRound
 from tests.validation.signal_breaches import TargetRound
 
@@ -28,12 +29,14 @@ def _of_earlier(at: NoiseRound) -> Floats:
 
 def _of_randu(at: NoiseRound) -> Floats:
     """Return normal quantiles of RANDU, every trial and round with a seed of its own: triples lie on 15 planes."""
-    state = at.rng(20).integers(1, _MODULUS, size=len(at.own)) | 1
-    found = np.empty_like(at.own)
-    for place in range(found.shape[1]):
-        state = state * _RANDU % _MODULUS
-        found[:, place] = state / _MODULUS
-    return np.asarray(ndtri(found))
+    seeds = at.rng(20).integers(1, _MODULUS, size=(len(at.own), 1)) | 1
+    return np.asarray(ndtri(seeds * _powers(at.own.shape[1]) % _MODULUS / _MODULUS))
+
+
+@cache
+def _powers(count: int) -> Integers:
+    """Return by what a seed is multiplied for each number that follows it, modulo 2^31."""
+    return np.array([pow(_RANDU, place, _MODULUS) for place in range(1, count + 1)], dtype=np.int64)
 
 
 def cancelling(at: TargetRound, noise: Floats) -> Floats:

@@ -4,8 +4,10 @@ Each has a synthetic form, which changes honest draws, and a real form where one
 so.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,8 +48,10 @@ class OpenedBreach:
 
     def made_up(self, number: int) -> NoiseMeasurements:
         """Play a synthetic run."""
-        rng = np.random.default_rng((2, number))
-        return measured_of(rng, self.setting, self.change)
+        measured, honest = _draws(number, self.setting)
+        drawn = copy.deepcopy(honest)
+        self.change(drawn)
+        return replace(measured, opened=opened_of(drawn))
 
     def real(self, number: int) -> NoiseMeasurements:
         """Play a real run."""
@@ -74,6 +78,16 @@ def measured_of(
     drawn.members = measured.members
     change(drawn)
     return replace(measured, opened=opened_of(drawn))
+
+
+@lru_cache(maxsize=1)
+def _draws(number: int, setting: OpenedSetting) -> tuple[NoiseMeasurements, OpenedDraws]:
+    """Return the honest noise and draws of a run, which all kinds share."""
+    rng = np.random.default_rng((2, number))
+    noise = replace(_SMALL, trials=setting.trials, rounds=setting.rounds)
+    measured, drawn = play(rng, noise), draw(rng, setting)
+    drawn.members = measured.members
+    return measured, drawn
 
 
 SAMPLED: dict[str, dict[str, Any]] = {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}}

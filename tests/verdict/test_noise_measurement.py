@@ -16,8 +16,10 @@ from scipy import stats
 from fl_audit.errors import InputError
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
+from fl_audit.verdict.noise_dispersion import noise_part
 from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
 from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals, join, stride_sizes
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 LAYOUT = ParameterLayout(("weight", "bias", "scale"), ((8, 5), (5,), (1,)))
 SIZE = LAYOUT.size
@@ -267,3 +269,23 @@ def test_one_parameter_leaves_nothing_to_measure() -> None:
     assert found.projections.shape == (4, 0)
     assert np.isnan(found.sigma).all()
     assert np.isnan(found.gradient).all()
+
+
+def test_a_small_tensor_without_noise_is_found_although_a_share_of_other_noise_remains_in_its_sum() -> None:
+    members, sigma = np.arange(20) % 2 == 0, 3.0
+    rounds = []
+    for seed in range(3):
+        seen = make_release(20, sigma, 40 + seed)
+        sides = torch.from_numpy(members)[:, None]
+        release = torch.where(sides, seen.release, seen.release - seen.present + seen.absent)
+        if seed == 1:
+            bias = LAYOUT.slices()["bias"]
+            true = seen.shared + torch.where(sides, seen.present, seen.absent)
+            release[7, bias] = true[7, bias]
+        rounds.append(measure(replace(seen, release=release), sigma))
+    found = join(rounds, axis=1).opened(np.where(members, 0, 1)[:, None].repeat(3, axis=1))
+    assert found.squares[7, 1, 1] / sigma**2 > 0.01  # of other tensors' noise
+    width = np.full((20, 3), sigma)
+    result = noise_part(NoiseMeasurements(members, 0 * width, width / 2, width, 2.0, found))
+    assert result.violated
+    assert result.place == "the tensor 'bias' in trial 7 round 2"

@@ -21,7 +21,7 @@ from fl_audit.experiments.reproductions.bernau2021.published import (
     TABLE_2,
     published_repetitions,
 )
-from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
@@ -47,7 +47,7 @@ _MEMBERSHIP_LOOKS = {
 }
 
 
-def audit_of_epsilon(played: DataSetRuns) -> ItemResult:
+def audit_of_epsilon(played: InsiderRuns) -> ItemResult:
     """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
     (data,), settings = played.data, audit_settings(played.data)
     return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)

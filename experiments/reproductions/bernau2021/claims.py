@@ -16,7 +16,7 @@ from fl_audit.experiments.reproductions.bernau2021.closed_forms import DELTAS, E
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import SECOND_LOOKS
 from fl_audit.experiments.reproductions.bernau2021.identification import identified
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3
-from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import outlier_share
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
@@ -315,7 +315,7 @@ UNTESTED = (
 """Statements that cannot be tested, with the reasons."""
 
 
-def claims_item(played: DataSetRuns) -> ItemResult:
+def claims_item(played: InsiderRuns) -> ItemResult:
     """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
     return claims_of_text(tested, [one.title for one in played.data])

@@ -12,7 +12,7 @@ from fl_audit.arrays import Floats
 from fl_audit.experiments.reproductions import plot_style, statistics
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
-from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
@@ -33,7 +33,7 @@ AGAINST_PUBLISHED = "against the published"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def table_2(played: DataSetRuns) -> ItemResult:
+def table_2(played: InsiderRuns) -> ItemResult:
     """Return Table 2."""
     data, runs = played.data, played.runs
     return table_2_of([row for setting in main_settings(data) for row in identified(runs[setting])], data)
@@ -141,7 +141,7 @@ def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
 
-def figure_6(played: DataSetRuns) -> ItemResult:
+def figure_6(played: InsiderRuns) -> ItemResult:
     """Return the distributions of the final belief in the truth, and of the test accuracy."""
     data, runs, figure = played.data, played.runs, new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
@@ -189,7 +189,7 @@ def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
     axes.set_ylim(-0.02, 1.02)
 
 
-def _draw_accuracies(axes: Axes, played: DataSetRuns) -> None:
+def _draw_accuracies(axes: Axes, played: InsiderRuns) -> None:
     for index, one in enumerate(played.data):
         settings = main_settings([one])
         values = [100 * played.runs[setting].trials["test_accuracy"].to_numpy() for setting in settings]

@@ -12,7 +12,7 @@ from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
 from fl_audit.experiments.reproductions.bernau2021.identification import figure_6, table_2
 from fl_audit.experiments.reproductions.bernau2021.rejudging import rejudge
-from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings, play
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
@@ -46,7 +46,7 @@ class InsiderItem(PaperItem):
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
     # needed.
-    build: Callable[[DataSetRuns], ItemResult]
+    build: Callable[[InsiderRuns], ItemResult]
     # Returns the settings that it needs to be run on given data sets.
     settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
     studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
@@ -89,7 +89,7 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
     runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)
     played = tuple(runs.values())
     return PaperResults(
-        tuple((item, _made(item, DataSetRuns(item.data_of(found), runs), context)) for item in makeable),
+        tuple((item, _made(item, InsiderRuns(item.data_of(found), runs), context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
         remarks,
         (", ".join(one.title for one in found) or "no data needed", plural(len(played), "run")),
@@ -98,7 +98,7 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
     )
 
 
-def _made(item: InsiderItem, played: DataSetRuns, context: ItemContext) -> ItemResult:
+def _made(item: InsiderItem, played: InsiderRuns, context: ItemContext) -> ItemResult:
     """Return an item with the duration of its runs."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})

@@ -81,7 +81,7 @@ class InsiderFindings:
 
 
 @dataclass(frozen=True)
-class DataSetRuns:
+class InsiderRuns:
     """Data sets with the results of all runs."""
 
     data: Sequence[InsiderData]

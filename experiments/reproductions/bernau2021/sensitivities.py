@@ -11,7 +11,7 @@ from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
-from fl_audit.experiments.reproductions.bernau2021.runs import DataSetRuns, InsiderFindings, labels_of
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, labels_of
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
@@ -32,7 +32,7 @@ def outlier_share(values: Floats) -> float:
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
-def figure_4(played: DataSetRuns) -> ItemResult:
+def figure_4(played: InsiderRuns) -> ItemResult:
     """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
     data, figure = played.data, new_figure(4.6)
     widths = [len(settings.neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
@@ -104,7 +104,7 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     ]  # fmt: skip
 
 
-def figure_5(played: DataSetRuns) -> ItemResult:
+def figure_5(played: InsiderRuns) -> ItemResult:
     """Return local and global sensitivities over the rounds, at rho_beta = 0.9."""
     data, figure = played.data, new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.lazy_imports import late_modules
+from fl_audit.lazy_imports import lazy_modules
 
 PLACES = ("fl_audit.experiments.runs.cluster.backend",)
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.cluster import backend as backend
 else:
-    __getattr__ = late_modules(__name__, PLACES)
+    __getattr__ = lazy_modules(__name__, PLACES)

@@ -55,7 +55,7 @@ class ProcessCalls:
 
 
 def process_class() -> Any:
-    """Return the class of a client's process, which is local so that Ray sends it whole; see `Portable`."""
+    """Return the class of a client's process, which is local so that Ray sends it whole; see `PortableValue`."""
     take_out, put_back = large_arrays_of()
 
     def written(*values: Any) -> bytes:

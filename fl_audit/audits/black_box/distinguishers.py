@@ -27,9 +27,8 @@ METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing about the scores."""
 _SURE = 12.0  # a shift, in spreads, beyond which two groups never overlap in any number of trials that anybody plays
 _LARGE_DELTA = 0.03  # from here on counting guesses is the better bound where so few trials prove nothing by either
-_RANKING_CONFIDENCE = (
-    0.975  # of bounds that are compared, as where two attempts share a level of .05; certifies nothing
-)
+_RANKING_CONFIDENCES = (0.975, 0.995)
+"""Confidences of the bounds that are compared, as if several distinguishers were tested; they certify nothing."""
 _TRIED, _MOST_TRIED = 9, 500  # how often a bound is tried, and on how many scores of each truth at most
 _RANKING_QUANTILE = 2.3  # standard errors that a bound of fresh trials is expected to lose on each of its two rates
 _POWER = 0.9  # standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them
@@ -193,14 +192,19 @@ def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMeth
 
     A bound that proves more where scores are many may prove nothing where they are few: of 120 scores of each truth the
     order statistic shows no epsilon above 0 at delta .38 and this confidence, even where a normal distribution is
-    shifted by 3 spreads. So each bound is tried on as many scores as there will be, drawn from these.
+    shifted by 3 spreads. So each bound is tried on as many scores as there will be, drawn from these, and at the lowest
+    and the highest confidence that it may be asked for, which depends on the number of distinguishers that are tested.
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
     drawn = [(draws.choice(scores[truth], count), draws.choice(scores[~truth], count)) for _ in range(_TRIED)]
 
     def success(method: BoundMethod) -> tuple[float, float]:
-        bounds = [epsilon_lower_bound(*pair, limit.delta, _RANKING_CONFIDENCE, method).epsilon for pair in drawn]
+        bounds = [
+            epsilon_lower_bound(*pair, limit.delta, confidence, method).epsilon
+            for pair in drawn
+            for confidence in _RANKING_CONFIDENCES
+        ]
         return float(np.mean(np.array(bounds) > limit.epsilon)), float(np.mean(bounds))
 
     return max(methods, key=success)

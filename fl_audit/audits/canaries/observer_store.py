@@ -45,7 +45,7 @@ class TrainingObserver:
         if self.others is not None:
             require_number("others is", self.others, "whole numbers from 0")
         is_guarantee = self.terms is None or isinstance(self.terms, StatedReleases)
-        require(is_guarantee, f"terms is {self.terms!r}: accepted are TrainingTerms, or None")
+        require(is_guarantee, f"terms is {self.terms!r}: accepted are StatedReleases, or None")
         require_number("delta is", self.delta, "numbers above 0 and below 1")
 
     def note(

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
@@ -138,10 +136,8 @@ def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Tab
     )  # fmt: skip
     published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
-    levels = contents.find(PrivacyUnitsFinding)
     return [
         _facts_table(numbers, contents),
-        *([] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)),
         _checked(contents),
         Table("NIST SP 800-226: the parts of a guarantee", columns, _NIST),
         Table("The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)", columns, edpb),

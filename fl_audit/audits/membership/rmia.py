@@ -69,13 +69,13 @@ def rmia_scores(
         Whether each trial may serve as a reference model, bool, shape (trials,). None lets all trials but the attacked
         one serve.
     rule
-        Form, gamma and a; `RmiaRule()` if None.
+        Form, gamma and a; `RmiaSettings()` if None.
 
     Examples
     --------
     >>> bits = np.array([[True], [False], [False]])
     >>> own, others = np.log([[0.9], [0.5], [0.6]]), np.log([[0.5, 0.6], [0.5, 0.6], [0.5, 0.6]])
-    >>> rmia_scores(own, others, Membership(bits), RmiaRule(slope=1.0)).ravel().tolist()
+    >>> rmia_scores(own, others, Membership(bits), RmiaSettings(slope=1.0)).ravel().tolist()
     [1.0, 0.0, 1.0]
     """
     rule = rule or RmiaSettings()

@@ -81,7 +81,7 @@ def shadow_scores(
     membership
         The membership, of which the attack on a trial uses only the rows of the trials that it learns from.
     rule
-        Classifier, folds and seed; `ShadowRule()` if None.
+        Classifier, folds and seed; `ShadowSettings()` if None.
     shadows
         The trials that the attack models learn from, bool (trials,). All other trials are attacked by the same models;
         the shadow trials themselves get NaN, because the models saw their coins. None uses folds.

@@ -297,7 +297,7 @@ def white_box_scores(
         Features of each target under one released model or several; there are more of them the more releases an insider
         has seen.
     rule
-        Inputs and training of the networks; `WhiteBoxRule()` if None.
+        Inputs and training of the networks; `WhiteBoxSettings()` if None.
     membership
         Membership of the targets in all trials. A network learns from half of the membership of its own trial.
     known

@@ -8,9 +8,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OperatorDeclarations
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
+from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.findings_pair import PairFinding
 from fl_audit.audits.membership.findings_attacks import AttackFinding, MembershipFinding
@@ -280,11 +282,13 @@ def _configuration(contents: ReportContents) -> str:
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the section for a data-protection officer, which is part of the appendix elsewhere."""
-    numbers = contents.find(OperatorDeclarations)
+    """Return the annex for a data-protection officer, for a report without an appendix, which has these sections."""
+    numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""
-    return f'<h2 id="officer">Annex: for a data-protection officer</h2>\n{_inside(OFFICER, numbers, contents, {})}'
+    of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)
+    parts = [_inside(OFFICER, numbers, contents, {}), *map(_table, of_levels)]
+    return "\n".join(['<h2 id="officer">Annex: for a data-protection officer</h2>', *parts])
 
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:

@@ -191,6 +191,8 @@ _PAPER = """
   h2 { break-after: avoid; margin-top: 1.8rem; }
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
+  table.pairs tr { break-inside: auto; }
+  h2#officer ~ .scroll table.numbers { break-inside: avoid; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
   figure[id^="figure-"] img, figure[id^="figure-"] svg { max-width: 10cm; margin: 0 auto; }

@@ -17,7 +17,7 @@ from tests.validation.corpus.case import Case, Floats, Layout
 from tests.validation.corpus.federated import claim_of
 from tests.validation.corpus.truth import NONE, correlated, gaussian, laplace, mixed, outside, tail
 from tests.validation.faulty_mechanisms.honest_twins import DELTA
-from tests.validation.synthetic_noise import NORM, NoiseSetting, draw_sums, released
+from tests.validation.synthetic_noise import NORM, NoiseSetting, draw_gradients, released
 
 FAMILY, HONEST = "made-up", "made-up/honest"
 _SETTING = NoiseSetting((("weight", 120), ("bias", 10)), 1, 8, multiplier=math.sqrt(8))
@@ -65,11 +65,11 @@ _HARMLESS = {
 @cache
 def _sums(clip: float, unclipped: bool) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the contributions of everybody: the target's have the length of the norm, and one sign in each place."""
-    draws = np.random.default_rng(11)
-    shared, made, _, _ = draw_sums(draws, _SETTING, Breach("none", (), clip=clip, unclipped=unclipped))
+    drawn = draw_gradients(np.random.default_rng(11), _SETTING)
+    made = drawn.made(Breach("none", (), clip=clip, unclipped=unclipped))
     signs = np.random.default_rng(12).choice([-1.0, 1.0], size=(1, _ROUNDS, _SIZE))
     present = NORM / math.sqrt(_SIZE) * signs
-    return shared, made, present, -present
+    return drawn.shared, made, present, -present
 
 
 def _along_pushes() -> float:
@@ -178,4 +178,4 @@ def _case(name: str, breach: Breach, true: float | None, wrong: str = "") -> Cas
 def _play(breach: Breach, generator: np.random.Generator, with_target: bool) -> Floats:
     key = _KEY if breach.name in _HELD else None
     sums = _sums(breach.clip, breach.unclipped)
-    return released(generator, _SETTING, breach, sums, np.array([with_target]), key).release.ravel()
+    return released(generator, _SETTING, breach, sums, np.array([with_target]), key).ravel()

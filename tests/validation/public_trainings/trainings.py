@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -310,7 +311,7 @@ def _rows(records: int) -> TensorDataset:
     return TensorDataset(torch.randn(records, 29, generator=source), torch.randint(2, (records,), generator=source))
 
 
-def _fl4health(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
+def _fl4health(clone: Path, edits: Sequence[Edit], rounds: int = 1) -> tuple[Train, nn.Module]:
     asked = ("torchmetrics", "wandb", "wandb.wandb_run")
     beside = {name: stand_in(name, __path__=[], Metric=object, Run=object, __getattr__=_any_class) for name in asked}
     with among_modules(beside), patch.object(sys, "path", [str(clone), *sys.path]):
@@ -338,7 +339,10 @@ def _fl4health(clone: Path, edits: Sequence[Edit]) -> tuple[Train, nn.Module]:
 
         with _as_program():
             client = Client(Path(), [], torch.device("cpu"), client_name="reviewed")
-            client.fit([value.numpy().copy() for value in model.state_dict().values()], config)
+            sent = [value.numpy().copy() for value in model.state_dict().values()]
+            # A program has one client for all rounds, which makes its engine in the first of them.
+            for server_round in range(1, rounds + 1):
+                sent, _, _ = client.fit(sent, config | {"current_server_round": server_round})
         return model
 
     return train, network.Net()
@@ -386,6 +390,11 @@ TRAININGS = (
     ),
     PublicTraining(
         "FL4Health, InstanceLevelDpClient", "fl4health", "github.com/VectorInstitute/FL4Health at ce141b95d251",
-        "fl4health/clients/instance_level_dp_client.py", _fl4health, _pictures(3, 32), rounds=3,
+        "fl4health/clients/instance_level_dp_client.py", _fl4health, _pictures(3, 32),
+    ),
+    PublicTraining(
+        "FL4Health, InstanceLevelDpClient, one client in three rounds", "fl4health",
+        "github.com/VectorInstitute/FL4Health at ce141b95d251", "fl4health/clients/instance_level_dp_client.py",
+        partial(_fl4health, rounds=3), _pictures(3, 32),
     ),
 )  # fmt: skip
