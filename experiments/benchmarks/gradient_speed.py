@@ -25,7 +25,8 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_gradients import clipped_user_sum
+from fl_audit.learning.user_batching import UserRecords
+from fl_audit.learning.user_gradients import clipped_sum_of
 
 _NORM = 3.0
 _OWN = "fl_audit.experiments.benchmarks.user_networks"
@@ -34,10 +35,11 @@ _OWN = "fl_audit.experiments.benchmarks.user_networks"
 _OF_USERS = (
     ("logistic 784-10", ModelSpec("logistic", (784,), 10), 960, 20),
     ("dense 784-128-10", ModelSpec("dense-128", (784,), 10), 960, 8),
+    ("104-6-6-2", ModelSpec("adult-mlp", (104,), 2), 960, 50),
     ("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10), 96, 8),
 )
 """Networks whose records are clipped by user: label, network, records and trials."""
-_SIZES = (1, 4, 16)  # records of a user
+_SIZES = (1, 4, 16, 0)  # records of a user; 0 for 1 to 16, each as likely
 _SLOWEST_TO_RECORDS = 1.3
 
 
@@ -128,8 +130,10 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
     models, stacked = initial_models(spec, 0, range(trials)), StackedModel.of(spec)
 
     def of_users(size: int) -> Callable[[], object]:
-        users = (torch.arange(records) // size)[order]
-        return lambda: clipped_user_sum(stacked, models, features, labels, users, _NORM)
+        sizes = torch.full((records,), size) if size else torch.randint(1, 17, (records,), generator=source)
+        users = torch.repeat_interleave(torch.arange(records), sizes)[:records][order]
+        held = UserRecords.of(features, labels, users)  # sorted once for all rounds, as by a client
+        return lambda: clipped_sum_of(held, stacked, models, _NORM)
 
     of_records, *others = turns(
         lambda: stacked.clipped_sum(models, features, labels, _NORM), *map(of_users, _SIZES), repeat=repeat
@@ -139,7 +143,7 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
 
 def _table_of_users(repeat: int) -> Table:
     """Return the times of clipped sums of users over those of records."""
-    columns = ("network", "records", "ms of records", *(f"users of {size} / records" for size in _SIZES))
+    columns = ("network", "records", "ms of records", *(f"users of {size or '1 to 16'} / records" for size in _SIZES))
     table = table_of(columns, f"Clipped sums of users beside those of records (target <= {_SLOWEST_TO_RECORDS:g})")
     for label, spec, records, trials in _OF_USERS:
         seconds, ratios = _over_records(spec, records, trials, repeat)

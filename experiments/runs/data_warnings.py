@@ -204,8 +204,7 @@ def _few(plan: AuditPlan) -> Iterator[DataWarning]:
     if audit.epsilon_star and 0 < plan.public.users < FEWEST:
         yield DataWarning(
             f"Epsilon* of users rests on the {plan.public.users} users that train: below {FEWEST}, chance alone gives "
-            "large values; more records in [data] hold more users",
-            in_report=True,
+            "large values; more records in [data] hold more users"
         )
 
 

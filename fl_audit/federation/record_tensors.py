@@ -1,6 +1,7 @@
 """Records as tensors, as models read them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.learning.frozen_backbones import VggCore, core_shape
 from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.user_batching import UserRecords
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class Examples:
     def count(self) -> int:
         """Number of examples, of one trial where each has its own."""
         return self.labels.shape[-1]
+
+    @cached_property
+    def by_user(self) -> UserRecords:
+        """The examples user by user, sorted once for all rounds; where users are units."""
+        assert self.user is not None, "where users are units, records know theirs"
+        return UserRecords.of(self.features, self.labels, self.user)
 
     def take(self, indices: Integers) -> "Examples":
         """Return the examples at `indices`, of every trial where each has its own."""

@@ -22,8 +22,10 @@ from fl_audit.learning.record_gradients import RecordGradientSummary
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import Bucket, MicrobatchUsers, UserRecords
 
-_WIDENED = 2**17
+_WIDENED = 2**16
 """Scalars that are widened to float64 at once, so that they stay in cache."""
+_OF_ONE_PRODUCT = 400
+"""Operations that take as long as it takes to begin the product of one user and trial."""
 
 
 class UserSum(NamedTuple):
@@ -78,11 +80,39 @@ def clipped_user_sum(
     >>> round(float(clipped_user_sum(model, torch.zeros(1, 4), records, labels, users, 1.0).total.norm()), 6)
     1.0
     """
-    records = UserRecords.of(features, labels, users, taking_part)
+    records = UserRecords.of(features, labels, users)
+    return clipped_sum_of(records, model, models, clipping_norm, batch_trials, taking_part)
+
+
+def clipped_sum_of(
+    records: UserRecords,
+    model: StackedModel,
+    models: Tensor,
+    clipping_norm: float | Tensor | None,
+    batch_trials: int | None = None,
+    taking_part: Tensor | None = None,
+) -> UserSum:
+    """Return the same of records that are sorted already, as those of a client are for all of its rounds.
+
+    Parameters
+    ----------
+    records
+        The records.
+    model
+        The stacked model.
+    models
+        As for `clipped_user_sum`.
+    clipping_norm
+        As for `clipped_user_sum`.
+    batch_trials
+        As for `clipped_user_sum`.
+    taking_part
+        As for `clipped_user_sum`, with the records in the order in which they were given to `UserRecords.of`.
+    """
     assert batch_trials is None or taking_part is None, "a part of a batch has not the shapes of its samples"
     norms = None if clipping_norm is None else torch.as_tensor(clipping_norm, device=models.device)
     total, bits = torch.zeros_like(models), torch.zeros(len(models), dtype=torch.float64, device=models.device)
-    for place, block in enumerate(records.blocks(_examples_at_once(model, models))):
+    for place, block in enumerate(records.blocks(_examples_at_once(model, models), taking_part)):
         for rows in block.passes(model, len(models)):
             trials = rows.stop - rows.start
             full = min(block.trials_per_pass(model), (batch_trials or len(models)) - rows.start)
@@ -121,7 +151,7 @@ def user_gradients(
         One vector for each trial, finite, (trials, parameters), which is read in float32; None, where only the norms
         are wanted.
     """
-    records = UserRecords.of(features, labels, users, None)
+    records = UserRecords.of(features, labels, users)
     norms, products = [], []
     for block in records.blocks(_examples_at_once(model, models)):
         own_norms, own_products = [], []
@@ -166,7 +196,9 @@ def _fast_sum(
         is_whole = portion.counted is None and not portion.is_own
         if is_whole:
             of_users, bits = _clipped_users(squares, norm)
-            weights = of_users.index_select(1, users.runs[0]) if users.count < portion.examples else of_users
+            weights = (
+                of_users.index_select(1, users.groups.runs[0]) if users.groups.count < portion.examples else of_users
+            )
         else:
             of_users, (wide, bits) = squares, _clipped(users, users.by_place(squares), norm, portion.counted)
             weights = wide.float()
@@ -196,11 +228,11 @@ def _clipped(
     """Return the weight of each record (trials, n), and the centred bits of the users (trials,)."""
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
-        return flags, (0.5 * flags * users.is_first).sum(1)
+        return flags, (0.5 * flags * users.groups.is_first).sum(1)
     lengths = squares.clamp(min=0.0)
     weights = (norm.double() * torch.rsqrt(lengths)).clamp(max=1.0) * flags
     within = (lengths.sqrt() <= norm.double()).double() - 0.5
-    return weights, (within * flags * users.is_first).sum(1)
+    return weights, (within * flags * users.groups.is_first).sum(1)
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
@@ -229,17 +261,20 @@ def _of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> _Squa
     left, right = _factors(visit, signal)
     left = left if counted is None else left * counted[:, :, None, None]
     left, right = users.along(left), right if visit.shared else users.along(right)
-    squares = torch.zeros(len(left), users.count, dtype=torch.float64, device=left.device)
+    squares = torch.zeros(len(left), users.groups.count, dtype=torch.float64, device=left.device)
     has_bias = layer.parameter("bias") is not None
-    for bucket in users.buckets:
-        squares[:, bucket.segments if bucket.run is None else bucket.run] = _of_products(left, right, bucket, has_bias)
+    scratch = torch.empty(_WIDENED, dtype=torch.float64, device=left.device)
+    for place, bucket in enumerate(users.groups.buckets):
+        memory = _Memory(scratch, users.groups.kept if visit.shared else {}, (layer.prefix, place))
+        found = _of_products(left, right, bucket, has_bias, memory)
+        squares[:, bucket.segments if bucket.run is None else bucket.run] = found
     return _Squares(squares, None)
 
 
 def _is_gram_cheap(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> bool:
     """Return whether Gram matrices of all places of a user cost less than the gradients of its records."""
     outs, *ins = visit.layer.required("weight").shape[1:]
-    most = max((one.places.shape[1] for one in users.buckets), default=1) * signal.flatten(2).shape[2]
+    most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
 
 
@@ -264,55 +299,100 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
     return frame.split(signal).unsqueeze(2), inputs.unsqueeze(2)
 
 
-def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool) -> Tensor:
+class _Memory(NamedTuple):
+    """Memory for the Gram matrices of one bucket."""
+
+    scratch: Tensor  # for intermediate results, float64 (scalars,)
+    kept: dict[tuple[str, int], Tensor]  # matrices of inputs that are the same whenever they are read
+    key: tuple[str, int]  # of those of this bucket
+
+
+def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
     """Return ||sum of d a' over a user's rows||^2 of each user of a bucket, with the bias, float64 (axis, users)."""
-    own, read = bucket.read(left).flatten(2, 3), bucket.read(right).flatten(2, 3)  # (axis, s, rows, outs or ins)
-    if own.shape[2] == 1:
+    # (axis, s, rows, outs or ins): where the left factor is zero, the right one may be anything.
+    own, rows = bucket.read(left).flatten(2, 3), bucket.places.shape[1] * right.shape[2]
+    (axis, users, _, outs), ins = own.shape, right.shape[3]
+    # Inputs that all trials share have one Gram matrix for all of them.
+    if rows > 1 and _is_gram_cheaper(rows, outs, ins, len(right) / axis):
+        return _by_gram(own, right, bucket, has_bias, memory)
+    read = bucket.read(right, padded_by_zeros=False).flatten(2, 3)
+    if rows == 1:
         inputs = read.square().sum((2, 3))
         return (own.square().sum((2, 3)) * (inputs + 1 if has_bias else inputs)).double()
-    (axis, users, rows, outs), ins = own.shape, read.shape[3]
-    # Inputs that all trials share have one Gram matrix for all of them. Gradients are written once and read once.
-    by_gram = 2 * rows**2 * (outs + ins * len(read) / axis) <= (rows + 2) * outs * ins
-    one = axis * (rows * (outs + ins + 2 * rows) if by_gram else outs * ins)
-    together, found = max(1, stacked_model.GRADIENT_BUDGET // one), []
+    together, found = max(1, stacked_model.GRADIENT_BUDGET // (axis * outs * ins)), []
     for first in range(0, users, together):
         some = slice(first, first + together)
-        found.append(_of_few(own[:, some], read[:, some], by_gram, has_bias))
+        found.append(_by_gradients(own[:, some], read[:, some], has_bias))
     return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
-def _of_few(own: Tensor, read: Tensor, by_gram: bool, has_bias: bool) -> Tensor:
-    """Return the squared norms of some users, by Gram matrices or by the gradients themselves, float64."""
-    if by_gram:
-        inputs = _gram(read)
-        return (_gram(own) * (inputs + 1 if has_bias else inputs)).sum((2, 3))
+def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
+    """Return whether Gram matrices of a user's rows take less work than the gradient itself.
+
+    Rows are widened to float64, where an operation costs twice as much. A gradient is written once and read once, and a
+    product of its own takes as long as some hundred operations. `own` is the share of the inputs that a trial reads
+    for itself.
+    """
+    read = outs + ins * own
+    return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT
+
+
+def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
+    """Return the squared norms of the users of a bucket by Gram matrices, float64 (axis, users)."""
+    (axis, users, rows, outs), ins = own.shape, right.shape[3]
+    together, found = max(1, stacked_model.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
+    inputs = memory.kept.get(memory.key)
+    read = bucket.read(right, padded_by_zeros=False).flatten(2, 3) if inputs is None else None
+    if read is not None and 2 * rows <= ins:  # no more memory than the inputs themselves
+        inputs = memory.kept[memory.key] = _gram(read, memory.scratch)
+    for first in range(0, users, together):
+        some = slice(first, first + together)
+        if inputs is not None:
+            products = inputs[:, some]
+        else:
+            assert read is not None, "what is not kept is read"
+            products = _gram(read[:, some], memory.scratch)
+        found.append(_gram(own[:, some], memory.scratch).mul_(products + 1 if has_bias else products).sum((2, 3)))
+    return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+
+
+def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
+    """Return the squared norms of some users by their gradients themselves, float64 (axis, users)."""
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
         inputs = F.pad(read[0], (0, 1), value=1.0) if has_bias else read[0]
-        products = torch.bmm(answers, inputs).view(users, axis, outs * inputs.shape[2])
-        shared: Tensor = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square().T
-        return shared
-    products = (own.transpose(2, 3) @ read).flatten(2)
-    squares: Tensor = torch.linalg.vector_norm(products, dim=2, dtype=torch.float64).square()
+        return _squared(torch.bmm(answers, inputs).view(users, axis, outs * inputs.shape[2])).T
+    squares = _squared((own.transpose(2, 3) @ read).flatten(2))
     return squares + own.sum(2).double().square().sum(2) if has_bias else squares
 
 
-def _gram(values: Tensor) -> Tensor:
+def _squared(formed: Tensor) -> Tensor:
+    """Return the squared norms along the last axis of what is not needed any more, float64."""
+    return formed.square_().sum(2).double()  # torch adds up in portions, which float32 bears
+
+
+def _gram(values: Tensor, scratch: Tensor) -> Tensor:
     """Return the products of the rows of each user, (axis, users, rows, rows), float64."""
-    together = max(1, _WIDENED // values[:, :1].numel())
-    wide = (some.double() for some in torch.split(values, together, dim=1))
-    found = [some @ some.transpose(2, 3) for some in wide]
-    return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+    flat = values.reshape(-1, *values.shape[2:])
+    products = flat.new_empty(len(flat), flat.shape[1], flat.shape[1], dtype=torch.float64)
+    one = flat[0].numel()
+    together = max(1, len(scratch) // one)
+    for first in range(0, len(flat), together):
+        some = flat[first : first + together]
+        space = scratch[: some.numel()] if one <= len(scratch) else scratch.new_empty(one)
+        rows = space.view(some.shape).copy_(some)
+        torch.bmm(rows, rows.transpose(1, 2), out=products[first : first + together])
+    return products.view(*values.shape[:2], *products.shape[1:])
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -> Tensor:
     """Return the summed gradients of all users, formed record by record, float32 (axis, users, parameters)."""
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
-    total = models.new_zeros(axis, users.count, models.shape[1])
+    total = models.new_zeros(axis, users.groups.count, models.shape[1])
     together = max(1, stacked_model.GRADIENT_BUDGET // models.numel())
-    place = users.runs[0].view(users.users.shape)
+    place = users.groups.runs[0].view(users.groups.users.shape)
     for first in range(0, portion.examples, together):
         some = slice(first, first + together)
         part = portion.take(some)
@@ -331,11 +411,11 @@ def _formed_sum(
     squares = formed.double().square().sum(2)
     weights, bits = _clipped(users, users.by_place(squares), norm, users.portion.counted)
     if not users.portion.is_own:
-        first = users.is_first.nonzero().flatten()
+        first = users.groups.is_first.nonzero().flatten()
         return torch.einsum("wu,wup->wp", weights[:, first].float(), formed), bits
-    first = users.is_first.flatten().nonzero().flatten()
+    first = users.groups.is_first.flatten().nonzero().flatten()
     weighted = weights.flatten()[first].float().unsqueeze(1) * formed[0]
-    return torch.zeros_like(models).index_add_(0, users.trial_of_user, weighted), bits
+    return torch.zeros_like(models).index_add_(0, users.groups.trial_of_user, weighted), bits
 
 
 def _fast_summary(

@@ -17,6 +17,7 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.server.evaluator import EvaluatedRelease
 from fl_audit.server.user_losses import means_of_users, of_users
 from fl_audit.strategies.challenger import SeededChallenger
@@ -87,9 +88,14 @@ def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
 
 
 def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> None:
-    found = played(settings_of(tmp_path, "add-remove-user")).summary["of_users"]
+    told = played(settings_of(tmp_path, "add-remove-user")).summary
+    found = told["of_users"]
     assert np.isfinite([found["epsilon_star"]["mean"], found["epsilon_star"]["untrained_mean"]]).all()
     assert 0 < found["test_accuracy"] < 1
+    (few,) = [one for one in told["look_at"] if one.startswith("Epsilon* of users")]
+    assert str(FEWEST) in few, "some 30 users are too few, and the number that is needed is named"
     apart = played(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary["of_users"]
     assert apart["epsilon_star"] is None, "the losses stay with their owners"
-    assert played(settings_of(tmp_path, "add-remove-record")).summary["of_users"] is None
+    of_records = played(settings_of(tmp_path, "add-remove-record")).summary
+    assert of_records["of_users"] is None
+    assert not any(one.startswith("Epsilon* of users") for one in of_records["look_at"])

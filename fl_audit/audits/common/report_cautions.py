@@ -2,7 +2,9 @@
 
 import math
 
-from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelFinding
+from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelFinding, UserLossFinding
+from fl_audit.plurals import plural
+from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import number_text, percent
 
@@ -28,7 +30,27 @@ def look_at(contents: ReportContents) -> list[str]:
         )
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
+    of_users, users = contents.find(UserLossFinding), contents.facts.federation.users
+    if of_users is not None and of_users.star is not None and users < FEWEST:
+        lines.append(few_users_text(users, of_users.star.untrained_mean))
     return lines
+
+
+def few_users_text(users: int, by_chance: float) -> str:
+    """Return why Epsilon* of few users says little.
+
+    Parameters
+    ----------
+    users
+        Number of users in D.
+    by_chance
+        Mean of Epsilon* of users of the untrained models, which cannot leak.
+    """
+    reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
+    needed = f"a value needs {FEWEST} users in D and as many outside it"
+    return (
+        f"Epsilon* of users rests on {plural(users, 'user')}: {needed}, and untrained models score {reached} by chance"
+    )
 
 
 def star_text(star: EpsilonStarFinding) -> str:
