@@ -24,7 +24,6 @@ from fl_audit.experiments.runs.data_warnings import data_warnings_of, most_recor
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.report.finding import ReportContents
 
 ROWS, PATIENTS = 300, 80
@@ -229,18 +228,6 @@ def test_the_report_of_users_begins_with_how_many_there_are() -> None:
     contents = run_audit(plan, Path("of-users"), Engine.LOCAL)
     counted = f"{contents.facts.federation.records} records of {contents.facts.federation.users} users at "
     assert counted in Path("of-users", "report.html").read_text()
-
-
-def test_epsilon_star_of_few_users_is_told() -> None:
-    said_by("init", *FLAGS, "--user", "patient_id", "--force")
-    numbers = []
-    for records in (120, 600):
-        plan = resolve(load_config(Path("audit.toml"), [f"data.records={records}"]))
-        told = [one for one in data_warnings_of(plan) if one.text.startswith("Epsilon* of users")]
-        assert bool(told) is (plan.public.users < FEWEST)
-        assert all(f"the {plan.public.users} users" in one.text for one in told)
-        numbers.append(len(told))
-    assert numbers == [1, 0]
 
 
 def test_rates_of_few_records_are_told() -> None:

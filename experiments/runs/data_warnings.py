@@ -15,7 +15,6 @@ from fl_audit.errors import Remedy, settings_text
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.released_model.minimum_sample_size import FEWEST
 
 ENOUGH_FOR_A_RATE = 30
 """Number of records below which a share is off by 18 percentage points or more, one time in twenty."""
@@ -201,11 +200,6 @@ def _few(plan: AuditPlan) -> Iterator[DataWarning]:
     if compares and population < ENOUGH_FOR_A_RATE:
         fix = "fewer records in [data], or a longer table, leave more to compare with"
         yield _of_few("what models give away is measured", population, "population", fix)
-    if audit.epsilon_star and 0 < plan.public.users < FEWEST:
-        yield DataWarning(
-            f"Epsilon* of users rests on the {plan.public.users} users that train: below {FEWEST}, chance alone gives "
-            "large values; more records in [data] hold more users"
-        )
 
 
 def _of_few(what: str, number: int, kind: str, fix: str, remedies: Sequence[Remedy] = ()) -> DataWarning:
