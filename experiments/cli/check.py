@@ -15,6 +15,7 @@ from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import console
 from fl_audit.plurals import plural
+from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.user_modules import title_of_named
 
@@ -96,11 +97,12 @@ def _guarantee(found: "RunCheckResult") -> str:
     multiplier = guarantee.noise_multiplier
     multiplied = lazy_imports.mechanism_messages.multiplied_text(found.plan.public.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
+    fit = late_privacy.gdp_fit.gdp_fit(guarantee.claim.profile)
     return (
         f"{noise}epsilon {number_text(guarantee.epsilon)} at delta {guarantee.delta:g} by {guarantee.accountant}, "
         f"neighbours: {guarantee.adjacency}, beliefs of at most {percent(guarantee.belief_bound)}, an advantage of at "
         "most "
-        f"{percent(guarantee.advantage_bound_exact)}"
+        f"{percent(guarantee.advantage_bound_exact)}; {fit.words}, the error of that fit"
     )
 
 

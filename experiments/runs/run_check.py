@@ -14,6 +14,7 @@ from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_s
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import Probe, probe
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.privacy.gdp_fit import gdp_fit
 from fl_audit.verdict.multiple_testing import DETECTION_POWER
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.signal_limit import SignalLimit
@@ -134,6 +135,8 @@ def check_json(found: RunCheckResult) -> dict[str, Any]:
         else {
             "epsilon": finite(guarantee.epsilon),
             "delta": guarantee.delta,
+            "gdp_mu": gdp_fit(guarantee.claim.profile).mu,
+            "gdp_regret": gdp_fit(guarantee.claim.profile).regret,
             "accountant": str(guarantee.accountant),
             "noise_multiplier": guarantee.noise_multiplier,
             "adjacency": str(guarantee.adjacency),

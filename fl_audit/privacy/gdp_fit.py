@@ -30,6 +30,11 @@ class GdpFit(NamedTuple):
     # By how much both error rates of a test have to grow, at most, until the Gaussian curve is met: from 0 to 1.
     regret: float
 
+    @property
+    def words(self) -> str:
+        """The parameter and the error of the fit, for a sentence."""
+        return f"a Gaussian mu of {self.mu:.4g} with a regret of {self.regret:.2g}"
+
 
 @lru_cache(maxsize=16)
 def gdp_fit(profile: PrivacyProfile) -> GdpFit:
