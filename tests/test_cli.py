@@ -281,6 +281,8 @@ GUARANTEE_KEYS = {
     "rho_alpha",
     "belief",
     "belief_fixed",
+    "gdp_mu",
+    "gdp_regret",
     "adjacency",
     "sensitivities",
 }
