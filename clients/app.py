@@ -35,7 +35,7 @@ from fl_audit.released_model import loss_moments as moments
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
-    """Build the app; mods wrap training, for example with faults that a test injects."""
+    """Return the ClientApp; `mods` are Flower mods around training, for example to inject faults in a test."""
     app = ClientApp()
     app.train(mods=[_within_time_limit, *(mods or [])])(train)
     app.query(NonTrainingQuery.IDENTIFY)(identify)
@@ -46,7 +46,7 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Answer a round: the clipped gradient sums of all trials of a batch."""
+    """Answer a training message with the client's contribution, e.g. clipped gradient sums, in each of its trials."""
     request = Request(message, context)
     federation, client, mechanism = request.federation, request.client, request.federation.public.mechanism
     if request.round % ROUNDS_BETWEEN_TRIMS == 0:
@@ -78,7 +78,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _train_privately(request: Request) -> Message:
-    """Answer a round of private training: the updates of all trials, and the state of the client's accountant."""
+    """Answer a round of DP-SGD at the client with its updates in all trials and its accountant's state."""
     federation, client, draws, canaries = request.federation, request.client, request.draws, None
     # The victim trains on x where it is in; others have no target.
     is_in = None if request.own_membership is None else request.own_membership.bits
@@ -96,7 +96,7 @@ def _train_privately(request: Request) -> Message:
 
 
 def _send_canary(request: Request, canary: int) -> Message:
-    """Answer a round as a canary client, which holds no data."""
+    """Answer a round as a canary client: it holds no data, and sends its canary where its coin says so."""
     coins = request.coins(1)[:, 0]
     found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
     within = None if found.within is None else found.within.numpy()
@@ -106,9 +106,9 @@ def _send_canary(request: Request, canary: int) -> Message:
 def _own_accountant(request: Request) -> str | None:
     """Return the state of the client's accountant before a round; None before the first round.
 
-    If two batches of trials are in flight to one node, each call begins with the state from before both, and the one
-    that ends last leaves its own: the state of the other is lost, as is that of a call whose process died. The
-    accountant's count follows from the schedule, so it is then computed anew, and no step is lost.
+    The state that the client keeps is not always that of the previous round of this batch of trials: if two batches are
+    in flight to one node, the call that ends last overwrites the state of the other, and a call whose process died
+    leaves none. The number of accounted steps follows from the schedule, so the state is then computed from it.
     """
     kept = request.context.state.config_records.get(MessageRecord.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
@@ -120,7 +120,7 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Return the partition of this node, since node ids are random in every run, and prepare for training."""
+    """Answer with the partition of this node, because node ids are random in every run; load the data beforehand."""
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
@@ -128,7 +128,13 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Answer as the insider with the evidence of a release for D against D'; `InputError` if the client is none."""
+    """Answer as the insider with its evidence on one release, e.g. the log-likelihood ratio of D against D'.
+
+    Raises
+    ------
+    InputError
+        If this client is no insider, or the audit asks nobody about releases.
+    """
     request = Request(message, context)
     federation, client = request.federation, request.client
     if client not in federation.insiders:
@@ -156,7 +162,7 @@ def observe(message: Message, context: Context) -> Message:
 
 
 def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
-    """Return an insider's answer about every target."""
+    """Return an insider's evidence on every target by message key: log-odds, signal and noise."""
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
 
@@ -167,18 +173,18 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:
-    """Answer a data owner's extreme losses on a release."""
+    """Answer with the number, minimum and maximum of a data owner's losses on a release, for each trial."""
     request = Request(message, context)
     found = moments.joint_range([moments.range_of(losses).where(held) for losses, held in request.losses()])
     return request.reply({Key.COUNT: found.count, Key.LOW: found.low, Key.HIGH: found.high})
 
 
 def answer_loss_moments(message: Message, context: Context) -> Message:
-    """Answer the moments of a data owner's scores on a release, and keep Epsilon* of its own shard.
+    """Answer with the moments of a data owner's scores on a release, and store Epsilon* of its own shard.
 
-    That is Epsilon* against the population, NaN where the shard holds fewer than two records. The client reads it in
-    its own state; the server receives it only if the configuration says so. With several batches of trials in flight
-    the state keeps the last answer: a client of one trial has one.
+    Epsilon* compares the shard with the population; it is NaN if the shard holds fewer than two records. It is stored
+    in the client's own state, and sent to the server only if the configuration says so. If several batches of trials
+    are in flight, the state holds the value of the last answer.
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
@@ -194,11 +200,11 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Flower mod: end this actor's process if the call takes longer than the message allows, on whatever machine.
+    """Flower mod that ends this Ray actor's process if the call takes longer than the message allows.
 
     A hanging client keeps the whole simulation waiting, even after its server gave up. The timer runs in C, without
-    Python's lock, so it also ends a call that holds that lock. In process (local engine) the engine keeps the time: a
-    Ray actor alone may be ended without harm to anybody else.
+    Python's GIL, so it also ends a call that holds the GIL. On the local engine clients share the engine's process,
+    which must not be ended; the engine itself applies the time limit there.
     """
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:

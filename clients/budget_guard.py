@@ -2,8 +2,8 @@
 
     app = ClientApp(mods=[budget_mod(Path("/var/ledger"), StatedReleases(...), budget=8.0, delta=1e-5)])
 
-Before the first round of a run the site's ledger gets a line for the whole of it, or, where that would spend more than
-the budget, none: then every message of the run is answered by an error that says so. Light after the first round.
+Before the first round of a run the privacy cost of the whole run is added to the site's ledger. If it would exceed the
+budget, nothing is added, and every training message of the run is answered with an error. Later rounds only count.
 
 A trial of an audit counts as a round, because a server could call any round a trial. An audit in place plays hundreds
 of trials: audit an app without this mod.
@@ -70,7 +70,15 @@ def budget_mod(
 
 @contextmanager
 def _told_at_the_site() -> Iterator[None]:
-    """Report faults of the site's files in the site's own log, because Flower sends exceptions to the server."""
+    """Write an `InputError` about the site's files to the site's own log, and raise one without details instead.
+
+    Flower sends the text of exceptions to the server, which must not learn the content of the site's files.
+
+    Raises
+    ------
+    InputError
+        If the block raises one.
+    """
     try:
         yield
     except InputError as error:
@@ -79,7 +87,15 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
-    """Count a round of a training, or return why the site sends nothing; the caller holds the ledger's lock."""
+    """Count a further round of a training and return None, or return the reason to refuse the round.
+
+    The caller holds the ledger's lock.
+
+    Raises
+    ------
+    InputError
+        If the file that counts the rounds is missing or damaged.
+    """
     counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
     if all(one.name != line.name for one in read_ledger(ledger)):
         # The counter stands before the line does: where it is missing beside a line, it was lost.

@@ -1,9 +1,9 @@
-"""Canaries of a running federation, as Flower mods of a client: one that sends them, one that only watches models.
+"""Flower mods of a client for canaries in a running federation: one sends them, one only observes global models.
 
     app = ClientApp(mods=[canary_mod(Canary(0, directions=11, coins=secret, clipping_norm=1.0))])
 
-The app trains as ever; then its update is replaced by that of the canary. With clipping on the client's side the mod
-that clips stands before this one, so that it clips the canary as well. numpy alone, so that a client can carry it.
+The app trains as usual; then its update is replaced by the canary's. With client-side clipping, list the clipping mod
+before this one, so that the canary is clipped as well. This module needs numpy, but not torch.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return the note for a reply, by which a canary with other settings is noticed; it does not contain the coin.
+        """Return the note for a reply, by which the observer detects a canary with other settings; it hides the coin.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Canary:
 
 
 def _require_shared(directions: int, clipping_norm: float) -> None:
-    """Refuse settings that all canaries of a training share, if they are out of their range."""
+    """Raise `InputError` if the seed of the directions or the clipping norm is out of its range."""
     require_seed("directions", directions)
     require_number("clipping_norm is", clipping_norm, "positive finite numbers")
 
@@ -95,7 +95,7 @@ def _require_shared(directions: int, clipping_norm: float) -> None:
 def canary_mod(canary: Canary) -> Mod:
     """Return a mod that sends a canary instead of the app's trained model.
 
-    In a round it raises an `InputError` where message or reply holds no floating-point model, or no round.
+    The mod raises an `InputError` in a round whose message holds no floating-point model or no number of the round.
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -127,7 +127,7 @@ def canary_mod(canary: Canary) -> Mod:
 
 
 def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
-    """Return a mod for all clients of an app, which sends canaries on nodes whose configuration says so.
+    """Return a mod for all clients of an app; it sends a canary only on nodes whose configuration names one.
 
     A SuperNode carries canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`: the file holds
     the seed of the coins, which therefore never leaves the node. Clients of other nodes train as usual.
@@ -144,8 +144,8 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
     Raises
     ------
     InputError
-        If a value that all nodes share is out of its range; in a round, if a node's configuration names no file with a
-        seed.
+        If `directions` or `clipping_norm` is out of its range. The mod raises it in a round, if the node's
+        configuration names a canary, but no file with a seed.
     """
     _require_shared(directions, clipping_norm)
 
@@ -164,12 +164,12 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 
 
 def watching_mod(watch: TrainingObserver) -> Mod:
-    """Return a mod of a client that sees global models alone, and stores their scores on the canaries of each round.
+    """Return a mod that scores every round's canaries from the global models that a client receives.
 
-    The difference of the models of two successive rounds is the release of the first, if the server only averages;
-    equal models mean that this round released nothing. A client that only trains does not see the release of the last
-    round. The mod sees neither the clients that answered nor their coins: it assumes that all canaries answered, with
-    the coins of the later analysis. Clients of one run may share one directory.
+    The difference between the models of rounds t and t + 1 is the release of round t, if the server only averages. If
+    the models are equal, round t released nothing. The release of the last round is missing, because no further
+    training message follows. The mod knows neither which clients answered nor their coins: it assumes that all canaries
+    answered, with the coins that the later analysis is given. Clients of one run may share one directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -206,7 +206,7 @@ def _numbers(message: Message) -> dict[str, object]:
 
 
 def _round(message: Message) -> int:
-    """Return the number of the round: the server's, or that of the group of messages under the older interface."""
+    """Return the number of the round from the message's configuration, or else from the message's group id."""
     told = _numbers(message)
     named = next((told[name] for name in _ROUND_NAMES if name in told), message.metadata.group_id)
     try:

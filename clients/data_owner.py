@@ -1,4 +1,4 @@
-"""Data owners: what a client does with its own records, in every trial at once."""
+"""Contributions of data owners: each is computed from a client's own records, in all trials at once."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -24,7 +24,7 @@ from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
 
 @dataclass(frozen=True)
 class ClientTask:
-    """The task of a client in a round."""
+    """Input of a client's training in a round: the models of all trials, the round, and the participating records."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
@@ -35,7 +35,7 @@ class ClientTask:
 
 
 def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> TrialContributions:
-    """Return the contribution of the records that the client holds in every trial.
+    """Return the contribution of those records of a client that are in D and D' alike, in each trial.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
 def contribute_members(
     federation: LoadedFederation, client: int, task: ClientTask, membership: TargetMembership
 ) -> TrialContributions:
-    """Return the contribution of a client in the membership audit: in every trial that of its members.
+    """Return a client's contribution in the membership audit: in each trial, that of its members alone.
 
     Parameters
     ----------
@@ -91,10 +91,11 @@ def contribute_members(
 def contribute_as_victim(
     federation: LoadedFederation, task: ClientTask, membership: TargetMembership
 ) -> tuple[TrialContributions, Floats]:
-    """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
+    """Return the victim's contribution in each trial, and the local sensitivity Delta_i.
 
-    Where units are sampled, x and its replacement take part in the same rounds, because they share a place in the
-    shard.
+    The contribution contains the differing unit x in trials where x is a member, otherwise the replacement of x, if
+    there is one. With sampling, x and its replacement are sampled in the same rounds, because both have the same
+    position in the shard.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def contribute_as_victim(
     task
         The training task that the server sent.
     membership
-        Whether the differing unit is in, for each trial.
+        Membership of the differing unit in each trial.
     """
     own = np.flatnonzero(federation.differs(federation.victim))
     told = None if task.told is None else (task.told.shard.take(own), task.told.replacement)

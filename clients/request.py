@@ -1,8 +1,8 @@
-"""Requests to a client, which contain the public federation, and its replies.
+"""Messages to a client, which contain the public federation, and the client's replies.
 
-Clients of a round that are called one after the other in one process, and of one trial, train together. An engine that
-has several messages at hand announces them in the thread that is going to answer them. What is announced changes no
-answer: a client contributes to the last bit what it contributes when it is called alone.
+With a single trial, clients that are called one after the other in one process train together. An engine that holds
+several messages announces them to the thread that will answer them (`read_ahead`). Announcements change no result: a
+contribution is the same to the last bit as when the client is called alone.
 """
 
 import threading
@@ -37,7 +37,7 @@ from fl_audit.protocol import Key, MessageRecord, models_key, unpack_participati
 
 @dataclass(frozen=True)
 class Request:
-    """A message to a client, parsed as far as its answer needs it."""
+    """A message to a client; its parts are parsed when they are first used."""
 
     message: Message
     context: Context
@@ -57,7 +57,7 @@ class Request:
 
     @cached_property
     def federation(self) -> LoadedFederation:
-        """The federation, with the threads that it may take."""
+        """The federation of the message; torch is set to the number of threads that the federation allows."""
         federation = load_federation(Federation.from_json(str(self.config[Key.FEDERATION])))
         torch.set_num_threads(federation.public.threads)
         return federation
@@ -79,21 +79,21 @@ class Request:
 
     @property
     def draws(self) -> ClientRandomness:
-        """The secret seed of the client's draws, and the trials."""
+        """The secret seed of the client's random draws, with the numbers of the trials."""
         return ClientRandomness(int(str(self.config[Key.NOISE_SEED])), self.trials)
 
     @property
     def own_membership(self) -> TargetMembership | None:
-        """The membership of the client's own targets, None where it has none."""
+        """The membership of the client's own targets in each trial; None if the client has no targets."""
         targets = len(self.federation.targets_of(self.client))
         return self.membership(targets) if targets else None
 
     def membership(self, targets: int) -> TargetMembership:
-        """Return the membership of the given number of targets."""
+        """Return the membership in the message, which has the given number of targets."""
         return TargetMembership.unpack(self._bytes(Key.MEMBERSHIP), targets)
 
     def coins(self, canaries: int) -> Flags:
-        """Return the coins of the given number of canaries, (trials, canaries)."""
+        """Return the coins in the message, shape (trials, canaries), for the given number of canaries."""
         return np.frombuffer(self._bytes(Key.COINS), dtype=np.bool_).reshape(-1, canaries)
 
     def _bytes(self, key: Key) -> bytes:
@@ -102,24 +102,24 @@ class Request:
         return found
 
     def array(self, key: str) -> NDArray[Any]:
-        """Return one of its arrays, read-only."""
+        """Return the array under a key of the message, read-only."""
         return unpack(self.arrays[key])
 
     def tensor(self, key: str) -> torch.Tensor:
-        """Return a copy of one of its arrays, on the device of the federation."""
+        """Return a copy of the array under a key of the message, on the device of the federation."""
         return copy_to_tensor(self.array(key)).to(self.federation.public.device)
 
     @property
     def norms(self) -> torch.Tensor | None:
-        """The clipping norms of the round where they are adaptive, else None."""
+        """The adaptive clipping norms of the round, one for each trial; None if clipping is not adaptive."""
         return copy_to_tensor(self.array(Key.NORMS)) if Key.NORMS in self.arrays else None
 
     @cached_property
     def models(self) -> torch.Tensor:
-        """The models of a round, which must not be changed, because clients in one process share the same bytes.
+        """The models of all trials in the round; do not modify them, because clients in one process share them.
 
-        Only a single trial's model is kept from one call to the next: with many trials, the memory is worth more than
-        the copy.
+        The tensor is cached between calls only if there is a single trial. With many trials the cache would take too
+        much memory.
         """
         sent = self.arrays[models_key(0)].data
         if _KEPT.models is not None and _KEPT.sent is sent:
@@ -130,7 +130,7 @@ class Request:
 
     @property
     def task(self) -> ClientTask:
-        """The task of the client in a round of training."""
+        """The input of the client's training in this round."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
         told = None if federation.public.local_randomizer is None else told_by(federation, self.client, self.draws)
@@ -149,7 +149,7 @@ class Request:
         arrays
             Arrays of the reply; entries of None are left out.
         more
-            Settings of the reply.
+            Further entries of the reply's configuration record.
         """
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
@@ -157,13 +157,14 @@ class Request:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The round and batch of the request, for replies."""
+        """The number of the round and of the batch of trials, which every reply repeats."""
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
-        """Return the client's losses (trials, n) on records of some trials, with masks of the trials (trials,).
+        """Return the losses of the client's records, in parts: losses (trials, n) and a mask (trials,) each.
 
-        The client holds x where it is in, and its replacement, if there is one, elsewhere.
+        The mask marks the trials in which the client holds the records of the part. The honest records are held in all
+        trials; x is held in trials where it is a member, and its replacement, if there is one, in the others.
         """
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
@@ -175,7 +176,7 @@ class Request:
 
 
 class _ThreadCache(threading.local):
-    """Values kept from one call to the next in this thread."""
+    """Cache of one thread between client calls: the last models, and contributions that were computed ahead."""
 
     def __init__(self) -> None:
         self.models: torch.Tensor | None = None  # of the last message
@@ -188,9 +189,9 @@ _KEPT = _ThreadCache()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
-    """Announce calls that follow in this thread, so that clients of one round and one trial are trained together.
+    """Announce the next calls in this thread, so that clients of one round and one trial can train together.
 
-    They are for the same round of the same federation, with the same models. Earlier announcements are forgotten.
+    Calls for different rounds, federations or models are not trained together. Earlier announcements are discarded.
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Another app's messages name no federation, and none of its clients train together.
@@ -203,7 +204,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
 
 
 def trained_together(request: Request, task: ClientTask, alone: Callable[[], TrialContributions]) -> TrialContributions:
-    """Return a client's contribution, computed together with the announced clients, or by `alone`.
+    """Return a client's contribution, from joint training with the announced clients if possible, else by `alone`.
 
     Parameters
     ----------

@@ -13,10 +13,10 @@ _FOR_FLOWER_AND_RAY = {
 
 
 def settle_environment() -> None:
-    """Set environment variables that Flower and Ray read, unless the user has set them.
+    """Set environment variables of Flower and Ray, unless the user has set them.
 
-    They are read at the first import: nothing leaves the machine, Ray starts its workers in this environment instead of
-    building one, and no call to a Ray that has just ended starts another one.
+    Flower and Ray read them at their first import. The variables turn off telemetry, make Ray start its workers in this
+    Python environment instead of building another, and keep a call to a Ray that has ended from starting a new one.
     """
     for name, value in _FOR_FLOWER_AND_RAY.items():
         os.environ.setdefault(name, value)

@@ -1,14 +1,14 @@
-"""Time of a trial of whole audits on both engines, beside its floor, the published code, and the targets.
+"""Time per trial of whole audits on both engines, compared with a lower bound, the authors' code and the targets.
 
     python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--trials N] [--repeat N]
 
 Three settings of Bernau et al. 2021 with 10 clients, 30 rounds, local sensitivity and a replaced record: `adult`
 (n = 1000, 104-6-6-2), `mnist` (n = 100, convolutions), and `dense` (n = 1000, 600-128-100, on random records of the
-shape of Purchase-100, since time does not depend on their values). Time counts from the moment all clients stand ready
-to the last stored batch. Accuracy and Epsilon* are evaluated at every release of `adult`, and of the others at the last
-one. The engines take turns, so that both see the same machine. The floor is what the clipped gradients of 30 rounds
-take, once for the clients and once for the insider, at the speed of one stacked pass on all cores in the same minute,
-and nothing else.
+shape of Purchase-100, since time does not depend on their values). Time is measured from the moment when all clients
+are ready until the last batch of trials is stored. Accuracy and Epsilon* are evaluated at every release of `adult`, and
+only at the last release of the other settings. The engines take turns, so that the load of the machine affects both.
+The lower bound ("floor") is the time of the clipped gradients alone: 30 rounds, once for the clients and once for the
+insider, at the speed of one stacked pass on all cores, measured just before.
 """
 
 import os
@@ -37,7 +37,7 @@ _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accoun
 
 
 class AuditSpeedSetting(NamedTuple):
-    """One audit whose speed is measured, and the times that it has to reach."""
+    """One audit whose speed is measured, and its target times."""
 
     data: Mapping[str, Any]  # settings of the section [data], as far as benchmarks differ in them
     model: str  # name of the model
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _measured(name: str, trials: int, engine: Engine, data_dir: Path | None) -> tuple[float, float]:
-    """Return the milliseconds of a trial, and those of its floor."""
+    """Run the audit; return the measured milliseconds per trial, and the lower bound in milliseconds per trial."""
     with tempfile.TemporaryDirectory() as directory:
         plan = resolve(configuration(name, trials, engine, data_dir, Path(directory)))
         floor = _floor(plan)
@@ -137,7 +137,7 @@ def _measured(name: str, trials: int, engine: Engine, data_dir: Path | None) -> 
 
 
 def _floor(plan: AuditPlan) -> float:
-    """Return the milliseconds of a trial's clipped gradients at the speed of one stacked pass on all cores."""
+    """Return the lower bound: milliseconds per trial for the clipped gradients alone, by timed passes on all cores."""
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
     models, common, taken = torch.zeros(trials, federation.model.layout.size), federation.common, list[float]()
     models += 0.05 * torch.randn(federation.model.layout.size, generator=torch.Generator().manual_seed(0))

@@ -1,12 +1,12 @@
-"""Time and memory that `check` predicts, beside those of the runs, on both engines.
+"""Time and memory that `fl-audit check` predicts, compared with the measured ones, on both engines.
 
     python -m fl_audit.experiments.benchmarks.cost_prediction [--only NAME ...] [--engine local|ray]
 
-Five settings are predicted and played on each engine, one right after the other: an audit of many small trials with
-every release evaluated, one of a wide dense network, DP-FedAvg with 1,000 clients, an audit of membership, and a large
-convolutional network. Each takes about half a minute on two quiet cores. The target is a prediction within a factor of
-1.5 in eight of ten settings, of time and of memory. Processor seconds stand beside those of the clock: where a run took
-more seconds than its processor seconds on all cores explain, other programs had the machine.
+Each of five settings is predicted and then run on each engine: an audit of many small trials with every release
+evaluated, an audit of a wide dense network, DP-FedAvg with 1,000 clients, a membership audit, and a large convolutional
+network. Each takes about half a minute on two idle cores. The target: in eight of the ten cases the prediction is
+within a factor of 1.5, both for time and for memory. CPU seconds are printed as well: if a run took much longer than
+its CPU seconds on all cores explain, other programs were using the machine.
 """
 
 import json
@@ -85,7 +85,7 @@ SETTINGS = {
 
 
 class MeasuredCosts(NamedTuple):
-    """The costs of a run."""
+    """Measured time and memory of one run, over all of its processes."""
 
     seconds: float  # by the clock
     processor: float  # of all its processes
@@ -93,7 +93,7 @@ class MeasuredCosts(NamedTuple):
 
 
 def _written(name: str, scratch: Path) -> Path:
-    """Write the configuration of a setting, and its data, and return the path of the configuration."""
+    """Write the configuration of a setting and its random data to `scratch`, and return the configuration's path."""
     setting, draw = SETTINGS[name], np.random.default_rng(0)
     values = json.loads(json.dumps(setting.values))
     if setting.records:
@@ -106,21 +106,21 @@ def _written(name: str, scratch: Path) -> Path:
 
 
 def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
-    """Return the estimate of a run, made in a process of its own, as `check` makes it."""
+    """Return the estimate of `fl-audit check` for a configuration, computed in a new process."""
     command = [sys.executable, "-m", __spec__.name, "--child", str(file), "--engine", engine]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
 
 def _child(file: Path, engine: Engine) -> None:
-    """Print the estimate of a run as JSON."""
+    """Estimate the time and memory of a run in this process, and print the estimate as JSON."""
     found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
     print(json.dumps(asdict(found)))
 
 
 def _costs(file: Path, engine: Engine) -> MeasuredCosts:
-    """Play a run with the command line, and return its costs."""
+    """Run a configuration with its report in a new process, and return the measured time and memory."""
     module = "fl_audit.experiments.benchmarks.cost_prediction"
     program = f"import json, sys, pathlib; from {module} import play; play(*sys.argv[1:])"
     began = time.monotonic()
@@ -138,7 +138,7 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
 
 
 def play(file: str, engine: str) -> None:
-    """Play a run with its report, beside its configuration.
+    """Run a configuration and write its report, in a directory next to the configuration.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def play(file: str, engine: str) -> None:
 
 
 def _looked(pid: int, busy: dict[int, float]) -> int:
-    """Note the processor seconds of each process of a run, and return the bytes of all of them together."""
+    """Record the CPU seconds of every process of a run in `busy`, by process id; return the bytes of all together."""
     held = 0
     try:
         parent = psutil.Process(pid)

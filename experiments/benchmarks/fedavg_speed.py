@@ -3,10 +3,11 @@
     python -m fl_audit.experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...]
 
 A thousand clients of 50 random records train 784-128-10, 50 of them in a round, each for one epoch in batches of 10.
-Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured where `--pfl` names the
-interpreter of an environment that has it. All ways take turns, so that they see the same machine; a round counts from
-the end of the one before, and what comes before the second round is start-up. `--clients 10000 --records 5 --rounds 2`
-tells how long a large federation takes to start.
+Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured if `--pfl` names the
+Python interpreter of an environment in which it is installed. The implementations take turns, so that the load of the
+machine affects all of them. The time of a round is counted from the end of the previous round; the start-up time is the
+time until the end of the first round, less one median round. To measure how long a large federation takes to start, use
+`--clients 10000 --records 5 --rounds 2`.
 """
 
 import json
@@ -57,7 +58,7 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class TrainedFederation:
-    """The federation that is trained."""
+    """Sizes of the federation that every implementation trains."""
 
     path: Path  # archive of the records
     clients: int  # number of clients
@@ -68,12 +69,12 @@ class TrainedFederation:
     pfl: str | None  # interpreter that has pfl-research
 
     def settings(self) -> dict[str, str | int | float]:
-        """Return the settings for the others' clients and scripts."""
+        """Return the settings for the clients of Flower's FedAvg and the script of pfl-research, by name."""
         sizes = {"clients": self.clients, "records": self.records, "cohort": self.cohort, "rounds": self.rounds}
         return {"path": str(self.path), **sizes, "batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
 
     def configuration(self, trials: int) -> RunConfig:
-        """Return the setting as a configuration of fl_audit."""
+        """Return the configuration of fl_audit for this federation."""
         data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
         audit = {"trials": trials, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
         training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}
@@ -89,14 +90,14 @@ class TrainedFederation:
 
 
 class MeasuredSeconds(NamedTuple):
-    """The times of a way: seconds before its second round, less one round, and of each later round."""
+    """Seconds of one implementation: the start-up of each run (without its first round), and all later rounds."""
 
     start_up: list[float]
     rounds: list[float]
 
 
 def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[float]:
-    """Return the times at which the rounds of a run of ours were over."""
+    """Run fl_audit, and return the time at which each round ended, by the monotonic clock."""
     over: list[float] = []
 
     @contextmanager
@@ -110,7 +111,7 @@ def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[fl
 
 
 def _loop(federation: TrainedFederation) -> list[float]:
-    """Return the times at which the rounds of a plain loop in one thread were over; it sums the clients' changes."""
+    """Train by a plain torch loop in one thread, and return the time at which each round ended (monotonic clock)."""
     torch.set_num_threads(1)
     features, labels = load_records(str(federation.path))
     module, over = network(_FEATURES, _HIDDEN, _CLASSES), list[float]()
@@ -129,7 +130,7 @@ def _loop(federation: TrainedFederation) -> list[float]:
 
 
 def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
-    """Return the times at which the rounds of pfl-research were over; the clock of all processes is the same."""
+    """Run pfl-research in other processes, and return the time at which each round ended (same monotonic clock)."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"
@@ -155,7 +156,7 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
 
 
 def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
-    """Let the ways take turns."""
+    """Run the named implementations in turns, `repeat` times each, and return their times by name."""
     found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
         for way, (start_up, rounds) in found.items():
@@ -170,7 +171,7 @@ def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> di
 
 
 def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
-    """Print the table and the ratios."""
+    """Print the table of times, and the ratios of client updates per second with their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
     table = table_of(("way", "start-up s", "round s", "range", "client updates/s"), title)

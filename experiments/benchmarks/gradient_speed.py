@@ -1,11 +1,12 @@
-"""Clipped gradient sums of stacked trials, beside the plain batch gradient and beside Opacus, in one run.
+"""Speed of clipped gradient sums of stacked trials, compared with plain batch gradients and with Opacus.
 
     python -m fl_audit.experiments.benchmarks.gradient_speed [--repeat N] [--threads N]
 
-The last two networks are a user's own. Plain is the non-private gradient of the summed loss, of the same trials and
-examples: `torch.func` over all trials at once or torch's own backward pass trial by trial, whichever is faster. Opacus
-computes per-sample gradients trial by trial, clips and sums them. The three take turns, so that they see the same
-machine; a figure is the median over turns. A second table has clipped sums of users over those of records.
+The last two networks are defined outside the library, as a user's would be. The plain gradient is the non-private
+gradient of the summed loss, for the same trials and examples: `torch.func` over all trials at once or torch's backward
+pass trial by trial, whichever is faster. Opacus computes per-sample gradients trial by trial, clips and sums them. The
+methods take turns, so that the load of the machine affects all of them; every number is the median over turns. A second
+table shows the time of clipped sums with clipping per user, relative to clipping per record.
 """
 
 import copy
@@ -44,7 +45,7 @@ _SLOWEST_TO_RECORDS = 1.3
 
 
 class GradientSpeedSetting(NamedTuple):
-    """One network with its data and its targets."""
+    """One network with the sizes of its data and the target ratios."""
 
     label: str  # name in the table
     spec: ModelSpec  # the network
@@ -65,9 +66,9 @@ SETTINGS = (
 
 
 def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
-    """Return the seconds of all trials: clipped, plain at once, plain one by one, and by Opacus.
+    """Return the seconds for all trials of four methods: clipped, plain at once, plain one by one, and Opacus.
 
-    Each is the median of `repeat` turns after one that does not count.
+    Each is the median of `repeat` turns after a warm-up. Opacus is timed on up to 4 trials and scaled up.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
@@ -87,7 +88,7 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return the gradients of the summed loss of all trials, through torch.func."""
+    """Return each trial's gradient of the summed loss, computed for all trials at once with torch.func."""
 
     def loss(parameters: dict[str, Tensor]) -> Tensor:
         return F.cross_entropy(functional_call(stacked.template, parameters, (features,)), labels, reduction="sum")
@@ -97,7 +98,7 @@ def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labe
 
 
 def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return the gradients of the summed loss of all trials, one backward pass a trial."""
+    """Return each trial's gradient of the summed loss, computed by one backward pass per trial."""
     module = copy.deepcopy(stacked.template).requires_grad_(True)
     rows = []
     for model in models:
@@ -108,7 +109,7 @@ def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, l
 
 
 def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return the clipped sums of all trials from Opacus' per-sample gradients."""
+    """Return each trial's sum of clipped per-sample gradients, which Opacus computes."""
     rows = []
     for model in models:
         module = copy.deepcopy(stacked.template).requires_grad_(True).train()
@@ -123,7 +124,7 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tuple[float, list[float]]:
-    """Return the seconds of clipped sums of records, and those of users of each size over them, users in no order."""
+    """Return the seconds of clipping per record, and the relative time of clipping per user, by size in `_SIZES`."""
     source = torch.Generator().manual_seed(0)
     features = torch.rand(records, *spec.feature_shape, generator=source)
     labels, order = torch.randint(spec.classes, (records,), generator=source), torch.randperm(records, generator=source)
@@ -142,7 +143,7 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
 
 
 def _table_of_users(repeat: int) -> Table:
-    """Return the times of clipped sums of users over those of records."""
+    """Return the table of times of clipping per user, relative to clipping per record."""
     columns = ("network", "records", "ms of records", *(f"users of {size or '1 to 16'} / records" for size in _SIZES))
     table = table_of(columns, f"Clipped sums of users beside those of records (target <= {_SLOWEST_TO_RECORDS:g})")
     for label, spec, records, trials in _OF_USERS:

@@ -2,15 +2,16 @@
 
     python -m fl_audit.experiments.benchmarks.growth [--only AXIS ...] [--quick] [--csv FILE] [--figure FILE] [--draw]
 
-Each point is a run of its own, on the local engine and in a process of its own, whose start counts. One size grows and
-the others stay: DP-FedAvg of a logistic regression on ten features with up to 100,000 clients of one record, all of
-whom take part in the one round; up to 10,000 trials of ten rounds with ten clients, in batches of 250; up to 10 million
-parameters of a dense network; up to 1,000 rounds. Of each there are seconds by the clock, processor seconds, which
-other programs on the machine lengthen less, and the largest resident memory.
+Each point is one run of DP-FedAvg on the local engine in a new process, whose start-up is included. One size grows
+while the others stay fixed: up to 100,000 clients with one record each, all of whom take part in a single round; up to
+10,000 trials of ten rounds with ten clients, in batches of 250 trials; up to 10 million parameters of a dense network;
+up to 1,000 rounds. The model is a logistic regression on ten features, except where parameters grow. Each point has
+wall-clock seconds, CPU seconds (which other programs on the machine affect less) and peak resident memory.
 
-On one core and on two, 500 of 1,000 clients train 784-128-10 in a round. On paper are 64 cores, and 8 nodes of 64 cores
-with a link of 10 Gbit/s each: the clients' processor seconds are divided among the cores, and added to those of the
-driver on Ray, and to the bytes of models and contributions over the driver's link.
+For the axis of cores, 500 of 1,000 clients train 784-128-10 in a round; one core and two are measured. Two larger
+machines are extrapolated: 64 cores, and 8 nodes of 64 cores with a 10 Gbit/s link each. The extrapolated time of a
+round is the clients' CPU seconds divided by the number of cores, plus the driver's CPU seconds on Ray, plus the
+transfer time of models and contributions over the driver's link.
 """
 
 import json
@@ -58,7 +59,7 @@ _PAPER = (("64", 64, 1), ("512", 64, 8))
 
 
 class ScalingAxis(NamedTuple):
-    """An axis of growth."""
+    """One axis of the benchmark: the sizes, and the configuration for each size."""
 
     sizes: tuple[int, ...]
     values: Callable[[int], Values]  # the configuration of a size, without the path of its data
@@ -66,7 +67,7 @@ class ScalingAxis(NamedTuple):
 
 
 def _values(clients: int, records: int, trials: int, rounds: int, model: str, **run: Any) -> Values:
-    """Return a configuration of DP-FedAvg, without the path of its data."""
+    """Return the configuration of a DP-FedAvg run without the path of its data; `run` are settings of section [run]."""
     data = {"name": "npz", "records": records, "clients": clients, "test-records": _OTHERS // 2}
     training = {"strategy": "dp-fedavg", "rounds": rounds, "local-batch": 10, "local-learning-rate": 0.1}
     privacy = {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7}
@@ -85,7 +86,7 @@ _DENSE_FEATURES, _CLASSES = 100, 10
 
 
 def _dense(parameters: int) -> str:
-    """Return the name of the dense network of so many parameters, a power of ten."""
+    """Return the model name of the dense network with about the given number of parameters, a power of ten."""
     return f"fl_audit.experiments.benchmarks.user_networks:dense_{len(str(parameters)) - 1}"
 
 
@@ -108,7 +109,7 @@ def _on_cores() -> Values:
 
 
 class RunCosts(NamedTuple):
-    """The costs of a run."""
+    """Time and memory of one run."""
 
     seconds: float  # by the clock, from the start of its process
     processor: float  # seconds of all its threads
@@ -121,7 +122,7 @@ class RunCosts(NamedTuple):
 
 
 def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> RunCosts:
-    """Play a configuration in a process of its own, on some cores, 0 for all."""
+    """Run a configuration in a new process on the given number of cores (0: all), and return its time and memory."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
         drawn = draw.standard_normal((records, features), dtype=np.float32)
@@ -138,7 +139,7 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
 
 
 def _child(scratch: Path, engine: Engine, cores: int) -> None:
-    """Play a run in this process, and print its costs."""
+    """Run the configuration in `scratch` in this process, and print its time and memory as JSON."""
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     began = psutil.Process().create_time()
@@ -168,7 +169,7 @@ Row = tuple[str, str, float, float, float, str]
 
 
 def _measured(axis: str, quick: bool) -> Iterator[Row]:
-    """Yield the points of an axis."""
+    """Measure and yield the rows of the table for one axis; `quick` leaves out all but the three smallest sizes."""
     growing = AXES[axis]
     for size in growing.sizes[: 3 if quick else None]:
         found = _played(growing.values(size), growing.features)
@@ -176,7 +177,7 @@ def _measured(axis: str, quick: bool) -> Iterator[Row]:
 
 
 def _cores() -> Iterator[Row]:
-    """Yield a round on one core and on two, and what it would take on more, on paper."""
+    """Yield the rows for the axis of cores: measured on one core and two, extrapolated for larger machines."""
     values, features = _on_cores(), 784
     for cores in (1, 2):
         found = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda one: one.round_seconds)
@@ -192,7 +193,7 @@ def _cores() -> Iterator[Row]:
 
 
 def _written(rows: list[Row], path: Path) -> pd.DataFrame:
-    """Write points to a table, in the place of those of the same axes, and return the whole table."""
+    """Write rows to the CSV file, where they replace all rows of the same axes, and return the whole table."""
     table = pd.DataFrame(rows, columns=list(_COLUMNS))
     if path.exists():
         before = pd.read_csv(path, dtype={"size": str})

@@ -1,10 +1,10 @@
-"""Local training of a client, in one trial and in many, beside a plain torch loop, in one run.
+"""Speed of a client's local training, in one trial and in many, compared with a plain torch loop.
 
     python -m fl_audit.experiments.benchmarks.local_training_speed [--repeat N] [--threads N]
 
 A client update is one local epoch of a client on its own records, from the round's model to the clipped difference. The
-plain loop does the same with `torch.optim.SGD`, one trial after the other. All ways take turns, so that they see the
-same machine; a figure is the median over turns.
+plain loop does the same with `torch.optim.SGD`, one trial after the other. The methods take turns, so that the load of
+the machine affects all of them; every number is the median over turns.
 """
 
 import copy
@@ -29,7 +29,7 @@ _MANY_TRIALS = 50
 
 
 class LocalTrainingSetting(NamedTuple):
-    """One network with a client's number of records and the targets."""
+    """One network with the number of records of a client and the target ratios."""
 
     label: str  # name in the table
     spec: ModelSpec  # the network
@@ -49,7 +49,7 @@ SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
 def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
-    """Return client updates a second by the loop, in one trial and in many, from medians of `repeat` turns."""
+    """Return client updates per second of the plain loop, of one trial and of many trials (medians over turns)."""
     source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
     features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)

@@ -1,17 +1,20 @@
-"""Two batches at a time against one, and peak memory against the number of trials.
+"""Speed of concurrent batches of trials, memory over the number of trials, and start-up over the number of clients.
 
     python -m fl_audit.experiments.benchmarks.scaling [--data-dir DIR] [--repeat N]
         [--part concurrency|memory|membership|clients]
 
-Concurrency: the MNIST audit (see `audit_speed`) with two batches in flight on two client processes, against the same
-two batches one after the other on one; the target is 1.7. Memory: the Adult audit with 250 and with 4000 trials in
-batches of 250, each in a process of its own; the peak is that of the run and its client processes together.
-Membership: the same for the membership audit on built-in digits, 500 targets, with 64 and with 1024 trials in
-batches of 64, all in one process, attacks and report included. The table of all scores has to grow with the trials.
-Clients: seconds from the start of the command to the end of the first round, and processor seconds and memory of the
-driver, of DP-FedAvg with 10 to 10,000 clients on Ray and 1,000 to a million in one process, one record a client, with
-what a client adds to the latter two; and on paper what the same number costs on 64 nodes of 16 cores. Targets: 8 s with
-10 clients on Ray, 20 s with 10,000; 60 s with 100,000 in one process; 2 GB with a million.
+Concurrency: the MNIST audit (see `audit_speed`) with two batches of trials in flight on two client processes, compared
+with the same batches one after the other on one process; the target speed-up is 1.7.
+
+Memory: peak memory of the Adult audit with 250 and with 4000 trials in batches of 250, including the client processes.
+
+Membership: peak memory of the membership audit on built-in digits (500 targets) with 64 and with 1024 trials in batches
+of 64, in one process, including attacks and report. The table of scores necessarily grows with the number of trials.
+
+Clients: DP-FedAvg with one record per client, for 10 to 10,000 clients on Ray and 1,000 to a million in one process.
+Measured are the seconds from the start of the command to the end of the first round, and the driver's CPU seconds and
+memory, also per client. The cost on 64 nodes of 16 cores is extrapolated. Targets: 8 s with 10 clients on Ray, 20 s
+with 10,000; 60 s with 100,000 in one process; 2 GB with a million.
 """
 
 import json
@@ -66,7 +69,7 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
 
 
 def _peak_memory(config: dict[str, Any]) -> float:
-    """Return the peak resident memory, in MiB, of a run in a process of its own."""
+    """Run a configuration in a new process, and return the peak resident memory of all its processes in MiB."""
     with tempfile.TemporaryDirectory() as scratch:
         process = subprocess.Popen(_command(config, scratch))
         peak = 0.0
@@ -79,7 +82,7 @@ def _peak_memory(config: dict[str, Any]) -> float:
 
 
 def _command(config: dict[str, Any], scratch: str, *words: str) -> list[str]:
-    """Write a configuration, and return the command that plays it in a process of its own."""
+    """Write a configuration to `scratch`, and return the command that runs it in a new process."""
     (Path(scratch) / "audit.json").write_text(json.dumps(config))
     return [sys.executable, "-m", "fl_audit.experiments.benchmarks.scaling", "--child", scratch, *words]
 
@@ -108,7 +111,16 @@ _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
 
 
 def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, float]:
-    """Play two rounds with some registered clients, of whom a cohort takes part, in a process of its own."""
+    """Run two rounds of DP-FedAvg in a new process, and return the cost until the first round ended.
+
+    The cost is wall-clock seconds, and the driver's CPU seconds and peak memory in MiB. `cohort` is the number of
+    clients in a round; 0 means all of them.
+
+    Raises
+    ------
+    RuntimeError
+        If the run fails.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
         features = draw.standard_normal((count, _FEATURES)).astype(np.float32)
@@ -132,7 +144,7 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
 
 
 def _child(scratch: Path, engine: Engine | None) -> None:
-    """Play a run, and where an engine is named, print the time and memory until its first round was over."""
+    """Run the configuration in `scratch`; if an engine is named, print the cost until the first round ended as JSON."""
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     if engine is None:
         run_audit(resolve(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
@@ -148,7 +160,7 @@ def _child(scratch: Path, engine: Engine | None) -> None:
 
 
 def _on_paper(clients: int, cohort: int) -> str:
-    """Return the costs of a start and a round on the cluster on paper, with a megabyte of data a client."""
+    """Return in words the extrapolated cost of start-up and a round on a cluster, with 1 MiB of data per client."""
     start, taking_part = _IMPORT_SECONDS + min(clients, 256) * _DRIVER_SECONDS_A_CALL, cohort or clients
     sent = taking_part * 2**20 / _LINK
     return (

@@ -1,11 +1,11 @@
-"""Shadow models trained as trials of a membership run, beside a plain torch loop with the same optimizer.
+"""Speed of shadow models that are trained as trials of a membership audit, compared with a plain torch loop.
 
     python -m fl_audit.experiments.benchmarks.shadow_speed [--quick] [--repeat N]
 
-One client holds all records; in every trial about half of them are in. A trial trains for some epochs with Adam in
-batches of 64, as a shadow model does. Loop and trials train on the same members in the same batches, in turns, each in
-one thread. Processor seconds are counted besides wall-clock seconds, for shared machines. With `--whole` the run goes
-through Flower's app on the local engine, including evaluation and LiRA.
+One client holds all records; in every trial about half of them are members. Like a shadow model, a trial trains on its
+members for some epochs with Adam in mini-batches of 64. The loop and the trials use the same mini-batches and take
+turns, in one thread each. CPU seconds are measured besides wall-clock seconds, because the machine may be shared. With
+`--whole` a complete run through Flower's app on the local engine is timed too, including evaluation and LiRA.
 """
 
 import time
@@ -47,21 +47,21 @@ SHAPES = (
 
 
 class ModelTimes(NamedTuple):
-    """The times of one model."""
+    """Seconds to train one model: by the wall clock, and CPU seconds."""
 
     clock: float
     processor: float
 
 
 def _timed(work: Callable[[], object], count: int) -> ModelTimes:
-    """Return the seconds of a model where the work trains `count` models."""
+    """Time `work`, which trains `count` models, and return the seconds per model."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
 def _compared(shape: TrainingShape, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
-    """Return the times of a model in a plain loop of `loops` models, and as one of many trials."""
+    """Return the seconds per model in a plain loop over `loops` models, and as one of `trials` stacked trials."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
@@ -80,7 +80,7 @@ def _compared(shape: TrainingShape, trials: int, epochs: int, loops: int) -> tup
 
 
 def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
-    """Train one model in a plain loop."""
+    """Train one model from weights `start` on the given mini-batches with Adam, in a plain torch loop."""
     template = model.template
     template.load_state_dict(model.layout.of_one(start))
     template.requires_grad_(True)
@@ -96,7 +96,7 @@ def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features:
 
 
 def _whole(epochs: int, trials: int) -> None:
-    """Play a whole run of LiRA on Location-30, from the configuration to its tables."""
+    """Run a complete LiRA audit on Location-30, from the configuration to the result tables."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
     audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
     played({

@@ -1,7 +1,7 @@
-"""The references of `fedavg_speed`: Flower's own FedAvg on its simulation runtime, and pfl-research.
+"""Reference implementations for `fedavg_speed`: Flower's FedAvg on its simulation runtime, and pfl-research.
 
 Flower's client trains a torch module with `torch.optim.SGD` on its own records and sends its state; nothing is clipped,
-and no noise is added. It stands in a module of its own, which client processes can import.
+and no noise is added. The client is in this separate module so that client processes can import it.
 """
 
 import time
@@ -39,7 +39,7 @@ def network(features: int, hidden: int, classes: int) -> nn.Module:
 
 
 def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int, rate: float) -> None:
-    """Train one epoch of plain SGD in a random order.
+    """Train a module in place for one epoch of plain mini-batch SGD, in a random order.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
 
 @lru_cache(maxsize=1)
 def load_records(path: str) -> tuple[Tensor, Tensor]:
-    """Return the records of an archive with the arrays `x` and `y`."""
+    """Return the features `x` and labels `y` of a .npz archive."""
     with np.load(path) as arrays:
         return torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
 
@@ -85,15 +85,15 @@ def train(message: Message, context: Context) -> Message:
 
 
 def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
-    """Train with Flower's FedAvg, and return the times at which rounds were over, by the monotonic clock.
+    """Train with Flower's FedAvg, and return the time at which each round ended, by the monotonic clock.
 
     Parameters
     ----------
     config
-        The settings of clients: path, records, batch, rate, hidden and classes; and the numbers of clients of the
-        federation, of clients of a round (cohort), and of rounds.
+        Settings of the clients (path, records, batch, rate, hidden, classes), and the numbers of clients, of clients
+        in a round (`cohort`) and of rounds.
     options
-        The Ray, with the same options as for our own runs.
+        Options of Ray, the same as for runs of fl_audit.
     """
     over: list[float] = []
     clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))

@@ -1,4 +1,4 @@
-"""Networks as users write them, for benchmarks: nothing in the software knows them."""
+"""Networks for benchmarks of models that are not built in, written as a user would write them."""
 
 from functools import partial
 
@@ -38,7 +38,7 @@ def residual_net() -> nn.Module:
 
 
 def _dense(parameters: int) -> nn.Module:
-    """Return a dense network on 100 features, for ten classes, of about so many parameters."""
+    """Return a dense network on 100 features for ten classes, with about the given number of parameters."""
     hidden = max(1, round((parameters - 10) / 111))
     return nn.Sequential(nn.Linear(100, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 

@@ -1,7 +1,8 @@
-"""Execution of other people's code in a process of its own, none of whose processes and files outlives this one.
+"""Execution of other people's code in a subprocess, which leaves no processes and no temporary files behind.
 
-However this process ends, by an interrupt or a signal too, what it has started ends with it, and its temporary
-directory is removed (`runs.guard`). What a guard that was killed as well has left is removed when the next one starts.
+However this process ends, even by a signal, a guard process ends the subprocess with all its children and removes the
+temporary directory (`experiments.runs.process_guard`). If the guard was killed too, the next guard removes what is
+left.
 """
 
 import codecs
@@ -37,7 +38,7 @@ _LATE = 20.0
 
 
 class ProcessResult(NamedTuple):
-    """The message of a process, and how it ended."""
+    """The last message of a subprocess, and how the subprocess ended."""
 
     values: dict[str, Any] | None  # its last message; None for none
     ended: str  # how it ended, in words; empty if it ended well
@@ -46,7 +47,7 @@ class ProcessResult(NamedTuple):
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """Give a temporary directory for processes in the block, which also holds their own temporary files."""
+    """Yield a temporary directory for subprocesses; both end with the block, the directory after the processes."""
     room = new_temporary_directory(os.getpid())
     try:
         with nothing_outlives(room):
@@ -58,16 +59,16 @@ def temporary_directory() -> Iterator[Path]:
 def wished_apart(
     module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
-    """Run a module as a program on a user's request, and return its last message and the way it ended.
+    """Run a module as a subprocess with the options of a command; return its last message and how it ended.
 
     Parameters
     ----------
     module
-        Name of the module, which calls `answer`.
+        Name of the module, whose main program calls `answer`.
     wishes
         Options of the command.
     out
-        Directory to which the module writes files; None for nowhere.
+        Directory to which the module writes files; None writes no files.
     seconds
         Largest number of seconds that the module may run.
     is_quiet
@@ -76,7 +77,7 @@ def wished_apart(
     Raises
     ------
     InputError
-        If the module found the input wrong.
+        If the module reports that the input is wrong.
     """
     asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
     with temporary_directory() as room, ExitStack() as stack:
@@ -96,24 +97,24 @@ def run_isolated(
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> ProcessResult:
-    """Run a module as a program, and return its last message and the way it ended.
+    """Run a module as a subprocess, and return its last message and how it ended.
 
     Parameters
     ----------
     module
-        Name of the module, which calls `answer`.
+        Name of the module, whose main program calls `answer`.
     asked
         Request to the module, as JSON values.
     room
         Temporary directory of the module.
     seconds
-        Largest number of seconds that the module may run; slightly more if it has sent something already.
+        Time limit in seconds; a module that has sent a preliminary answer has 20 seconds more.
     directory
         Working directory of the module; None for that of this process.
     environment
         Additional environment variables; None for none.
     log
-        The file for its output; None for standard error, where nothing in it acts on the terminal.
+        File for the output of the module; None copies it to standard error, with terminal escape sequences removed.
     """
     request, told = room / "request.json", room / "told.json"
     request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
@@ -147,9 +148,9 @@ def run_isolated(
 
 
 def _pass_on(output: IO[bytes]) -> None:
-    """Write a process's output to standard error, as it comes, without colours and with control characters named.
+    """Copy a subprocess's output to standard error line by line, without colours and with control characters escaped.
 
-    Other people's code and Flower's log write there, and a terminal would obey control characters in it.
+    The output comes from other people's code, and the terminal would interpret control characters in it.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with output:
@@ -160,7 +161,7 @@ def _pass_on(output: IO[bytes]) -> None:
 
 
 def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
-    """Return the status of a process, None if it takes too long."""
+    """Return the exit status of a subprocess, or None if it is still running after the time limit."""
     until = time.monotonic() + seconds
     while True:
         late = _LATE if told.is_file() else 0.0
@@ -172,20 +173,20 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int
 
 
 def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
-    """Answer the request on the command line, as the program that `run_isolated` runs.
+    """Read the request from the file on the command line, and write the answer; for programs of `run_isolated`.
 
     Parameters
     ----------
     found
-        Function that returns the answer to the request. It may send a preliminary answer before, for the case that it
-        cannot go on. The answer has the one key `error` in three cases: wrong input, a file that cannot be written, and
-        an exception of other people's code that programs do not catch, such as `SystemExit`, if no preliminary answer
-        was sent.
+        Function that takes the request and a function to send a preliminary answer, and returns the final answer. If it
+        fails, the last preliminary answer counts. The answer is a single key `error` in three cases: the input is
+        wrong; a file cannot be written; or other people's code raises an exception such as `SystemExit` before any
+        preliminary answer was sent.
 
     Raises
     ------
     OSError
-        If the command line names no file.
+        If the request cannot be read, or an operating-system error names no file.
     SystemExit
         If other people's code ends the process after a preliminary answer.
     """

@@ -1,4 +1,4 @@
-"""The files of a black-box audit: one page that loads nothing, with figures of its findings, and the same as JSON."""
+"""The files of a black-box audit: a self-contained HTML page with figures of the findings, and the same as JSON."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -73,7 +73,7 @@ def write_page(
     values: Mapping[str, Any],
     directory: Path,
 ) -> Path:
-    """Write the page of a review, one screen and the details below, and `summary.json`; return the path of the page.
+    """Write `report.html` (one screen, then details) and `summary.json` of a review; return the path of the page.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def write_page(
     headline
         One line that states the verdict.
     screen
-        Lines of the first screen: the subject of each and the statement on it.
+        Lines of the first screen, each as a pair of subject and statement.
     results
         The audits behind the verdict with their findings.
     values
@@ -112,7 +112,7 @@ def write_page(
 
 
 def write_assessment(assessment: Assessment, values: Mapping[str, Any], directory: Path) -> Path:
-    """Write the page of an audit of private training, and `summary.json`; return the path of the page.
+    """Write `report.html` and `summary.json` of an audit of private training; return the path of the page.
 
     Parameters
     ----------
@@ -153,13 +153,13 @@ def _details(result: ClaimAudit, found: Sequence[Finding]) -> str:
 
 
 def _opening(result: ClaimAudit, found: Sequence[Finding]) -> str:
-    """Return the plainest cause, the scenarios that were not tried, and leaks of floating-point arithmetic."""
+    """Return sentences on the main cause if the claim is broken, untried scenarios, and floating-point leaks."""
     causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
     return " ".join(part for part in (*causes, untried_words(result), floating_words(result)) if part)
 
 
 def _next(result: ClaimAudit, found: Sequence[Finding]) -> str:
-    """Return the next step for the reader."""
+    """Return a sentence that advises the reader what to do next, depending on the verdict."""
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."

@@ -1,4 +1,4 @@
-"""The process of a review: an app's code runs in a process of its own, in a copy, without network, for a limited time.
+"""Review of an app in a subprocess, in a copy of its directory, without network and with a time limit.
 
 The program of that process is `review_program`.
 """
@@ -26,21 +26,21 @@ _SWITCHES = {
 
 
 def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
-    """Review an app in a process of its own, and return the review as JSON values.
+    """Review an app in a subprocess, and return the review as JSON values.
 
     Parameters
     ----------
     app
-        Directory of the app; it is copied, and stays as it is.
+        Directory of the app, which is copied and not changed.
     wishes
-        The further options of the reviewer.
+        Further options of the review.
     out
-        The directory of `report.html` and `summary.json`; None for no files.
+        Directory for `report.html` and `summary.json`; None writes no files.
 
     Raises
     ------
     InputError
-        If the app cannot be reviewed, or not within its time.
+        If the app cannot be reviewed, or not within the time limit.
     """
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")

@@ -1,4 +1,4 @@
-"""The program of the process that a review starts: it reviews the app in its working directory, without network."""
+"""The program that a review runs in a subprocess: it reviews the app in its working directory, without network."""
 
 import sys
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 
 
 def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse operations that would leave this machine; local sockets are files."""
+    """Audit hook that raises `ConnectionError` for network operations, except those on local (Unix) sockets."""
     if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
         raise ConnectionError("a review has no network")
 
 
 def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Review the app of the working directory as a request asks, in this process."""
+    """Review the app in the working directory with the options of the request, and return the review as JSON values."""
     sys.addaudithook(_without_network)
     done = review(
         Path.cwd(),

@@ -1,4 +1,4 @@
-"""The process of `fl-audit strategy`: the factory and the trials run in a process of its own, and this one reports.
+"""Audit of a strategy by `fl-audit strategy`: factory and trials run in a subprocess, and this process reports.
 
 The program of that process is `strategy_program`.
 """
@@ -20,7 +20,7 @@ _START = 60.0  # seconds beyond the time for the trials in which a process may s
 
 @dataclass(frozen=True)
 class StrategyOptions:
-    """A user's request for the audit of a strategy; see the command."""
+    """Options of the audit of a strategy, as the user gives them on the command line."""
 
     factory: str  # makes the strategy or system, as `package.module:name`
     adjacency: str  # between which neighbours the claim holds
@@ -43,14 +43,14 @@ class StrategyOptions:
     seed: int = 0  # as of `audit_system`
 
     def claim(self) -> StatedClaim:
-        """Return the claim; raises `InputError` if it is none."""
+        """Return the claim that the options state; raises `InputError` if they state no valid claim."""
         between = choice(Adjacency, "--adjacency", self.adjacency)
         over = choice(MultiplierReference, "--noise-over", self.noise_over)
         return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
 
 
 def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    """Audit a strategy in a process of its own; return JSON values, lines for the console, and the page.
+    """Audit a strategy in a subprocess; return the result as JSON values, the console lines and the page's path.
 
     Parameters
     ----------

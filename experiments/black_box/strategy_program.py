@@ -1,4 +1,4 @@
-"""The program of the process that `fl-audit strategy` starts: it plays the trials and sends the results."""
+"""The program that `fl-audit strategy` runs in a subprocess: it plays the trials and sends the results."""
 
 import math
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from fl_audit.user_modules import search_last
 
 
 def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
-    """Audit a strategy in this process, and return the values for `held_apart`.
+    """Audit a strategy in this process, and return the dictionary that `held_apart` returns.
 
     Parameters
     ----------
     asked
         The request that `held_apart` sends.
     tell
-        Function that receives the answer so far.
+        Function that receives preliminary results while the trials go on.
     """
     wishes = StrategyOptions(**asked["wishes"])
     system = system_of(
@@ -53,7 +53,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
 
 def _lines(result: ClaimAudit, found: tuple[Finding, ...]) -> list[str]:
-    """Return the lines for the console."""
+    """Return the verdict, the findings and the refusals as lines for the console."""
     lines = [opening(result)]
     for finding in found:
         if finding.attempt.is_broken:

@@ -1,4 +1,4 @@
-"""The process of `fl-audit training`: other people's code runs in a process of its own, in a copy of the directory.
+"""Audit of a training function by `fl-audit training`: the code runs in a subprocess, in a copy of the directory.
 
 The program of that process is `training_program`.
 """
@@ -17,7 +17,7 @@ _PROGRAM = "fl_audit.experiments.black_box.training_program"
 
 @dataclass(frozen=True)
 class TrainingAuditRequest:
-    """A user's request for the audit of a training function: the options of the command."""
+    """Options of the audit of a training function, as the user gives them on the command line."""
 
     function: Annotated[
         str, argument("PACKAGE.MODULE:FUNCTION", "Trains: train(model, dataset), train(dataset) or train().")
@@ -36,7 +36,7 @@ class TrainingAuditRequest:
     minutes: Annotated[float, option("M", "Time limit.")] = 5.0
 
     def check(self) -> None:
-        """Refuse a name of another form, or a number out of its range, with an `InputError`."""
+        """Raise `InputError` if a name is not of the form `package.module:name`, or a number is out of its range."""
         for named in (self.function, self.data, self.model):
             if named is not None:
                 require_named(named)
@@ -50,7 +50,7 @@ class TrainingAuditRequest:
 
 
 def training_apart(wishes: TrainingAuditRequest, out: Path | None = None) -> dict[str, Any]:
-    """Audit a training function in a process of its own, and return the assessment as JSON values.
+    """Audit a training function in a subprocess, and return the assessment as JSON values.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The program of the process that `fl-audit training` starts: it runs the function in a copy of the directory."""
+"""The program that `fl-audit training` runs in a subprocess: it runs the function in a copy of the directory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from fl_audit.user_modules import import_function, search_last
 
 
 def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Audit a training function here, in a copy of the working directory that is removed afterwards."""
+    """Audit a training function in a temporary copy of the working directory; return the assessment as JSON values."""
     wishes = TrainingAuditRequest(**asked["wishes"])
     options = TrainingOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user

@@ -1,4 +1,4 @@
-"""The command line. Ctrl-C works from its first module on; the modules of a run take seconds to import."""
+"""The command line. Ctrl-C is handled from the first import on, because the modules of a run take seconds to import."""
 
 import os
 import signal

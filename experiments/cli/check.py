@@ -137,7 +137,7 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
 
 
 def _limit_of_signal(found: "RunCheckResult") -> str:
-    """Return sentences on how often the unit could count unnoticed, to follow others."""
+    """Return sentences on the limit of detection for a unit that counts several times; they continue a sentence."""
     if (signal := found.signal) is None:
         return ""
     unit = found.plan.public.mechanism.unit

@@ -46,7 +46,7 @@ def compare(
 
 
 def _print(found: "list[RunRow]") -> None:
-    """Print the runs by number, and below them each of their numbers, with as many runs side by side as fit."""
+    """Print a numbered list of the runs, then tables of their values, with as many runs side by side as fit."""
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -71,7 +71,7 @@ def _print(found: "list[RunRow]") -> None:
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
-    """Return the values of a run by name: its guarantee, and the numbers of its report's page."""
+    """Return the formatted values of a run by name: its guarantee, and the numbers on the page of its report."""
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
@@ -126,7 +126,7 @@ def export(
 
 
 def _write_badge(runs: list[Path], out: Path) -> None:
-    """Draw the verdict of a run, without its tables, which take a second to import."""
+    """Write the verdict of a single run as an SVG badge; reads only the summary, since tables take a second to load."""
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     summary = read_summary(runs[0])

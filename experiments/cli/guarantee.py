@@ -46,7 +46,7 @@ _BUDGET = (
 
 
 class _AccountantResult(NamedTuple):
-    """The answer of one accountant, or, without a guarantee, the reason for it."""
+    """The guarantee by one accountant, or None with the reason why this accountant gives none."""
 
     accountant: Accountant
     guarantee: "Guarantee | None"
@@ -55,7 +55,7 @@ class _AccountantResult(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """The options of which one names the guarantee that is wanted."""
+    """Options for the wanted guarantee, of which exactly one is given."""
 
     belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None
     advantage: Annotated[
@@ -83,7 +83,7 @@ class TargetOptions:
 
 @dataclass(frozen=True)
 class AccountingOptions:
-    """The options on sampling and on the accounting."""
+    """Options of sampling and privacy accounting."""
 
     sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
         defaults.SAMPLING_RATE
@@ -110,7 +110,7 @@ class AccountingOptions:
     def claim(
         self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
     ) -> "Claim":
-        """Return the claim by one accountant.
+        """Return the claim of the releases, to be accounted by one accountant.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class AccountingOptions:
 
 @dataclass(frozen=True)
 class OutputFormatOptions:
-    """The options on the form of the answer."""
+    """Options of the output: JSON, and a figure."""
 
     as_json: JsonOption = False
     plot: Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")] = None
@@ -171,7 +171,7 @@ def calibrate(
 
 @dataclass(frozen=True)
 class NoiseAndRoundsOptions:
-    """The options on the noise and the rounds of a training."""
+    """Options that state the noise, rounds, adjacency and sensitivity of a training."""
 
     noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
     noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
@@ -183,19 +183,19 @@ class NoiseAndRoundsOptions:
     clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
 
     def terms(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
-        """Return the terms of the training; None where none are given and they may be lacking.
+        """Return the stated releases of the training; None if no option states them and `may_lack` is true.
 
         Parameters
         ----------
         sampling_rate
             Poisson sampling rate, above 0 and at most 1.
         may_lack
-            Whether it is accepted that no releases are stated.
+            Whether all three required options may be left out.
 
         Raises
         ------
         InputError
-            If some of them are missing, or two contradict each other.
+            If some of the required options are missing, or two options contradict each other.
         """
         given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
         if may_lack and all(value is None for value in given.values()):
@@ -252,7 +252,7 @@ def _answer(
     saving: bool = False,
     beside: str = "",
 ) -> None:
-    """Print and draw the main result, by the chosen accountant or else by the exact one, beside all others."""
+    """Print and draw the guarantee by the chosen accountant, or by the exact one in a table of all accountants."""
     exact = late_privacy.accounting.exact_accountant(events)
     rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
@@ -295,7 +295,11 @@ def _said(target: "Target") -> str:
 def _rows(
     accountant: str | None, found: Callable[[Accountant], _AccountantResult], exact: Accountant
 ) -> list[_AccountantResult]:
-    """Return one accountant's answer, whose refusal is an error, or those of all accountants as rows."""
+    """Return a row for the named accountant, or for every accountant if none is named.
+
+    Raises `InputError` if the named accountant, or the exact one, cannot account the releases; any other accountant
+    that cannot gets a row with the reason.
+    """
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
     rows = []
@@ -335,7 +339,7 @@ def _print(rows: list[_AccountantResult], best: "Guarantee", title: str, saving:
 
 
 def _multiplied(guarantee: "Guarantee") -> str:
-    """Return the quantity that the noise multiplier multiplies, and its value in the units of other libraries."""
+    """Return sentences on the quantity that the noise multiplier refers to, and on its value in other libraries."""
     unit, others = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
     over = guarantee.noise_over_clipping_norm
     if over == guarantee.noise_multiplier:
@@ -353,7 +357,7 @@ def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
 
 
 def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
-    """Return a guarantee under the names of the command line's JSON."""
+    """Return a guarantee as JSON values, with the keys of the command line's JSON output."""
     fit = late_privacy.gdp_fit.gdp_fit(guarantee.claim.profile)
     return {
         "epsilon": finite(guarantee.epsilon),

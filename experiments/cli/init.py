@@ -40,7 +40,7 @@ _PLACE = "A section, one of its keys, or a key alone.  [default: all]"
 
 @dataclass(frozen=True)
 class DataReadingOptions:
-    """The options on reading the records; each is the setting of `[data]` of its name."""
+    """Options for reading the records; each sets the setting of the same name in section [data]."""
 
     data_dir: DataDirOption = None
     owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None
@@ -85,7 +85,7 @@ class DataReadingOptions:
     grey: Annotated[bool, switch("--grey", "Make the colours of pictures grey.")] = False
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of `[data]`, None for those that were not given."""
+        """Return the settings of section [data]; those that were not given are None."""
         for word in self.missing or []:
             is_list = word.startswith("[") and word.endswith("]")
             require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
@@ -102,7 +102,7 @@ class DataReadingOptions:
 
 @dataclass(frozen=True)
 class TrainingAndTrialOptions:
-    """The options on the training and on the number of trials."""
+    """Options of the training and the number of trials."""
 
     model: Annotated[
         str | None, option("NAME", "Built-in model, or MODULE:NAME of your own.  [default: by the records]")
@@ -121,7 +121,7 @@ class TrainingAndTrialOptions:
     ] = None
 
     def asked(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
-        """Return these options with what is asked for on a terminal.
+        """Return these options, with missing ones filled in by asking the user on a terminal.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class TrainingAndTrialOptions:
 
 @dataclass(frozen=True)
 class GuaranteeOptions:
-    """The options of which one names the guarantee."""
+    """Options for the guarantee, of which exactly one is given."""
 
     belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None
     epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None
@@ -189,7 +189,7 @@ def init(
 
 
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return data and label, asked for on a terminal where no option gives them."""
+    """Return the data and the label column; on a terminal, ask the user for those that no option gives."""
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
@@ -202,7 +202,7 @@ def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any])
 
 
 def is_asking() -> bool:
-    """Return whether there is a terminal to ask on."""
+    """Return whether standard input is a terminal, so that the user can be asked."""
     return sys.stdin.isatty()
 
 
@@ -214,7 +214,7 @@ def _asked_target() -> tuple[str, float]:
 
 
 def _complete_place(incomplete: str) -> list[str]:
-    """Return the completions of a section or key."""
+    """Return the names of sections and keys that begin with a text, for shell completion."""
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)

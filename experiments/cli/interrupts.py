@@ -1,8 +1,8 @@
 """Ctrl-C, at any time: one line with the command that continues, if there is anything to continue, and exit status 130.
 
-Every file of a run is complete (`whole_files`, `store`), and the processes that it started end with it (`guard`), so a
-run can be ended at any moment without notice. Threads of Flower and Ray, which may wait for each other at that moment,
-are not unwound.
+A run can be killed at any moment: its files are written atomically (`atomic_files`, `store`), and a guard process ends
+the processes that it started (`process_guard`). Threads of Flower and Ray, which may wait for each other at that
+moment, are therefore not shut down in order.
 """
 
 import os
@@ -24,10 +24,10 @@ _ways: list[WayOn] = []
 
 
 def arm() -> None:
-    """Let Ctrl-C end this program from now on; to be called once, early, by a program and never by a library.
+    """Make Ctrl-C end this program from now on; to be called once, early, by a program and never by a library.
 
-    Python runs a signal handler between two steps of the main thread, which may be deep in a library or may wait for
-    another thread. The line is therefore written by a thread of its own, woken by the signal itself.
+    Python runs signal handlers only in the main thread, which may be busy in a C library or wait for another thread.
+    Therefore a separate thread, which the signal wakes up through a socket, prints the line and ends the program.
     """
     woken, waking = socket.socketpair()
     waking.setblocking(False)
@@ -38,7 +38,7 @@ def arm() -> None:
 
 
 def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
-    """Wait for an interrupt and end the program; `waking` is held so that it stays open."""
+    """Wait for Ctrl-C on the socket `woken`, then end the program; the reference to `waking` keeps that socket open."""
     while number := woken.recv(1):
         if number[0] == signal.SIGINT:
             try:
@@ -49,12 +49,12 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 @contextmanager
 def goes_on_with(way: WayOn) -> Iterator[None]:
-    """Name the command that continues the block, should it be interrupted.
+    """Print the command that continues the block's work if the block is interrupted.
 
     Raises
     ------
     SystemExit
-        Raised instead of KeyboardInterrupt, where the program was not armed.
+        Raised instead of KeyboardInterrupt if `arm` was not called.
     """
     _ways.append(way)
     try:
@@ -67,9 +67,10 @@ def goes_on_with(way: WayOn) -> Iterator[None]:
 
 
 def without_seed(overrides: Sequence[str]) -> list[str]:
-    """Return the `--set` flags of a command that continues a run: all but the seed, which the run has stored.
+    """Return the `--set` flags of the command that continues a run, without the challenger's seed.
 
-    The challenger's seed is not shown; `run.seed=` removes another one that the configuration file may name.
+    The seed is secret, and stored with the run. If `--set run.seed=...` was given, it is replaced by `run.seed=`, which
+    removes the seed of the configuration file.
     """
     named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
     kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])
@@ -77,7 +78,7 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
 
 
 def flags_of(**values: object) -> list[str]:
-    """Return the flags of the options that are set, by their names with underscores.
+    """Return the command-line flags of those options, named with underscores, that are not None.
 
     Examples
     --------

@@ -88,14 +88,15 @@ def account_ledger(
 
 
 def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
-    """Return the noise over a contribution's real effect on the sum, and a sentence about it.
+    """Return the effective noise multiplier of a training, and a warning if the stated sensitivity is too small.
 
-    The sentence states the epsilon under a wrong sensitivity, and is empty where the sensitivity is right.
+    The effective multiplier is relative to the largest change of the sum that clipping permits. The warning compares
+    the real epsilon with the stated one; it is empty if the sensitivity is right.
 
     Parameters
     ----------
     line
-        The line of the training.
+        The training, as an entry of the ledger.
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     """

@@ -29,7 +29,7 @@ _HERE = "fl_audit.experiments.cli"
 
 
 class Commands(LazyGroup):
-    """All commands: the module of each, and its help in one line, which is the first line of its own help."""
+    """The group of all commands, with the module and the short help of each (the first line of the command's help)."""
 
     places = {  # noqa: RUF012
         "demo": (f"{_HERE}.run", "Run the main job on built-in data: ten clients, an insider, a verdict, a report."),
@@ -137,7 +137,10 @@ def _fail(message: str, status: int) -> NoReturn:
 
 
 def guarded(command: Callable[[], object]) -> None:
-    """Turn errors of a user or a federation into one line; other errors keep their traceback."""
+    """Run a command; print `InputError`, `FederationError` and file errors in one line and exit with their status.
+
+    Other exceptions keep their traceback.
+    """
     try:
         command()
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Options in groups: a command takes a frozen dataclass, and its command line has one option for each of its fields."""
+"""Groups of command-line options: a command takes a frozen dataclass, and each field of it becomes an option."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 
 def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes every field of its groups of options by itself, as typer reads it.
+    """Return the command with every dataclass parameter replaced by one parameter per field, as typer needs it.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters_of(group: type[Any]) -> list[Parameter]:
-    """Return the fields of a group of options as parameters."""
+    """Return the fields of a dataclass of options as keyword-only parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(

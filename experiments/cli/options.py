@@ -1,4 +1,4 @@
-"""Options of commands, those that several commands share, and the list of commands."""
+"""Definition of command-line options, the options that several commands share, and lazily imported commands."""
 
 import json
 from collections import UserDict
@@ -31,11 +31,11 @@ class _PlainTextHelp(Command):
 class PlainHelpCommand(_PlainTextHelp, TyperCommand):
     """A command whose help is plain text, because typer would escape brackets as markup.
 
-    Before it runs, a path that names a pipe, a device or the like is refused, for every option or argument.
+    Before the command runs, every option or argument that is a path is checked: pipes, devices etc. are refused.
     """
 
     def invoke(self, ctx: Context) -> Any:
-        """Run the command."""
+        """Refuse paths that are no ordinary files or directories, and run the command."""
         for parameter in self.params:
             if not isinstance(parameter.type, click.Path):
                 continue
@@ -47,7 +47,7 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
 
 
 class _Commands(UserDict[str, Command]):
-    """Commands by name, each of which is imported when it is first asked for."""
+    """Mapping from names to commands; the module of a command is imported when it is first looked up."""
 
     def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
         super().__init__()
@@ -73,9 +73,9 @@ class _Commands(UserDict[str, Command]):
 
 
 class LazyGroup(_PlainTextHelp, TyperGroup):
-    """A group whose commands are imported when they are called or their help is shown; its own help needs none of them.
+    """A command group that imports a command's module only when the command is run or its own help is shown.
 
-    Its help is plain text, and suggests a misspelt command only once.
+    The group's help is plain text. For a misspelt command, the nearest name is suggested only once.
     """
 
     places: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -95,7 +95,7 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
             formatter.write_dl([(name, short_help) for name, (_, short_help) in self.places.items()])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Return the named command; click from 8.4 on suggests another by itself, and typer would again."""
+        """Return the named command; typer suggests no other name where click (from 8.4) does so itself."""
         self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
         return super().resolve_command(ctx, args)
 
@@ -112,22 +112,22 @@ def option(
     said
         Help of the option.
     among
-        Words with which a shell completes the value.
+        Values that shell completion offers.
     names
-        Flags of the option. Without them it has the one from the parameter's name, such as `--data-dir` for `data_dir`.
+        Flags of the option; if empty, the flag follows from the parameter's name, such as `--data-dir` for `data_dir`.
     more
-        Further arguments of typer.
+        Further arguments of `typer.Option`.
     """
     return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 
 
 def switch(name: str, said: str) -> OptionInfo:
-    """Return an option that takes no value; see `option`."""
+    """Return a boolean option, which takes no value; parameters as in `option`."""
     return typer.Option(name, help=said)
 
 
 def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:
-    """Return an argument; see `option`."""
+    """Return a positional argument; parameters as in `option`."""
     return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
 
 
@@ -138,12 +138,12 @@ def _completed(among: Iterable[str]) -> dict[str, Any]:
 
 
 def print_json(values: object) -> None:
-    """Print one JSON object, which contains no infinite number."""
+    """Print a value as JSON; it must not contain NaN or infinite numbers."""
     print(json.dumps(values, allow_nan=False))
 
 
 def complete_setting(incomplete: str) -> list[str]:
-    """Return the completions of a `section.key=value`: settings, or the values of one."""
+    """Return shell completions of `section.key=value`: keys of settings, or after `=` the values of the setting."""
     key, equals, value = incomplete.partition("=")
     if not equals:
         return [f"{one.key}=" for one in lazy_imports.settings_reference.settings() if one.key.startswith(key)]
@@ -152,7 +152,7 @@ def complete_setting(incomplete: str) -> list[str]:
 
 
 def engine_for(engine: str, ray_address: str | None) -> Engine:
-    """Return the named engine, which has to be Ray with the address of a cluster.
+    """Return the named engine; raises `InputError` if a cluster address is given for another engine than Ray.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def engine_for(engine: str, ray_address: str | None) -> Engine:
 
 
 def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) -> MultiplierReference:
-    """Return the quantity that a noise multiplier multiplies, which has no meaning without one.
+    """Return the quantity that a noise multiplier refers to; `InputError` if it is given without a noise multiplier.
 
     Parameters
     ----------
@@ -215,13 +215,13 @@ JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """The options on the place and the form of the result."""
+    """Options of the output: its directory, and JSON instead of text."""
 
     out: Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")] = None
     as_json: JsonOption = False
 
     def show(self, values: object, lines: Iterable[str], report: object) -> None:
-        """Print a result as JSON, or as lines for a reader and the path of its page.
+        """Print a result as JSON, or as lines of text followed by the path of its page.
 
         Parameters
         ----------
@@ -239,6 +239,6 @@ class ResultOptions:
             print(line)
 
     def show_screen(self, found: Mapping[str, Any]) -> None:
-        """Print a result that has a headline and a screen of named lines."""
+        """Print a result as JSON, or as its headline and the lines of its first screen."""
         named = (f"* {about}: {said}" for about, said in found["screen"])
         self.show(found, [found["headline"], *named], found.get("report"))

@@ -1,4 +1,4 @@
-"""The commands that play runs, and those that read them again: demo, run, replay, report."""
+"""The commands that carry out a run (demo, run) and that re-evaluate a stored run (replay, report)."""
 
 import json
 from datetime import datetime
@@ -143,7 +143,7 @@ def report(
 
 
 def _tell_data(plan: "AuditPlan") -> None:
-    """Report the treatment of a table's records and columns, and warnings about the data."""
+    """Print how records and columns of a table are used, and warnings about the data."""
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")

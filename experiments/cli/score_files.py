@@ -1,4 +1,4 @@
-"""Files of numbers from users: scores, coins and losses, one a line, in a column of a table, or as arrays."""
+"""Reading of users' files of scores, coins or losses: one number per line, a column of a table, or a NumPy array."""
 
 import codecs
 import re
@@ -25,12 +25,12 @@ _NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # pattern of a line above numbers
 
 
 def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
-    """Return the column of each of two files, where one is named for both or one for each.
+    """Return the column for each of two files from the values of `--column`, given once for both or once for each.
 
     Parameters
     ----------
     given
-        The values of the option, in order.
+        Values of the option in order, at most two; None if it is not given.
     """
     names = given or []
     require(len(names) <= 2, f"--column is given {len(names)} times: accepted is once for both files, or once for each")
@@ -38,20 +38,20 @@ def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
 
 
 def read_numbers(path: Path, column: str | None = None) -> Floats:
-    """Return the numbers of a file; true and false are 1 and 0.
+    """Return the numbers in a file; booleans become 1 and 0.
 
     Parameters
     ----------
     path
-        Path of the file: text with one number a line, and possibly a name above them, in UTF-8 or UTF-16; a table with
-        a line of names; `.npy`, or `.npz`. All may be gzipped but the last.
+        Path of the file: text (UTF-8 or UTF-16) with one number per line and optionally a header; a table with a header
+        row; `.npy`; or `.npz`. All except `.npz` may be gzipped.
     column
-        Name of the column of a table, or of the array of an archive; None where there is only one.
+        Name of the column of a table, or of the array in an archive; None if there is only one.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is empty, or holds something else.
+        If the file cannot be read, is empty, or holds anything but numbers.
     """
     beginning = first_bytes(path)
     if beginning.startswith(_ARRAY) or (beginning.startswith(_ZIP) and path.suffix == ".npz"):
@@ -74,7 +74,7 @@ def _of_array(path: Path, values: "NDArray[np.generic]") -> Floats:
 
 
 def _lines(content: bytes) -> list[str] | None:
-    """Return the lines of a text; None for a table, with several cells a line or in an encoding to be detected."""
+    """Return the lines of a text file; None if it looks like a table or is in another encoding than UTF-8 or UTF-16."""
     try:
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError:
@@ -85,7 +85,7 @@ def _lines(content: bytes) -> list[str] | None:
 
 
 def _listed(path: Path, lines: list[str]) -> Floats:
-    """Return the numbers of lines with one each, which may have a name above them."""
+    """Return the numbers from lines that hold one number each, possibly below a header line."""
     if (found := _numbers(lines)) is not None:
         return found
     first = next(place for place, line in enumerate(lines) if line.strip())
@@ -103,7 +103,7 @@ def _listed(path: Path, lines: list[str]) -> Floats:
 
 
 def _of_table(path: Path, column: str | None) -> Floats:
-    """Return the numbers in a column of a table."""
+    """Return the numbers in a column of a table file."""
     text = lazy_imports.table_text.read_table_text(path, names=() if column is None else (column,))
     header = text.header
     if column is None and len(header) > 1:
@@ -128,7 +128,7 @@ def _of_cells(path: Path, cells: "pd.Series[Any]") -> Floats:
 
 
 def _numbers(lines: list[str]) -> Floats | None:
-    """Return lines as numbers, without blank ones; None if a line is no number."""
+    """Return the numbers on the lines, ignoring blank lines; None if a line is not a number."""
     try:
         return np.fromiter(map(float, lines), np.float64, len(lines))
     except ValueError:

@@ -32,7 +32,7 @@ from fl_audit.user_modules import require_named
 
 @dataclass(frozen=True)
 class ClaimOptions:
-    """The options on the claim that trials try to refute."""
+    """Options that state the claim, which the trials try to refute."""
 
     claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None
     claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5
@@ -65,7 +65,7 @@ class ClaimOptions:
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """The options on the playing of trials."""
+    """Options of the trials: their number, processes and seed."""
 
     quick: Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.")] = False
     processes: Annotated[int, option("N", "Trials played at the same time.")] = 2

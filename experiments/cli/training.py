@@ -35,7 +35,7 @@ def training(
 
 
 def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
-    """Add the real steps of a training to a ledger."""
+    """Add the DP-SGD steps that a training really made to a ledger of privacy costs."""
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
         terms = StatedReleases(
