@@ -19,7 +19,7 @@ _UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", 
 
 
 class ScalingFit(NamedTuple):
-    """A fitted power law: the cost at a size is `least` + (`most` - `least`) * (size / `largest`)^`power`."""
+    """A fitted power function: the cost at a size is `least` + (`most` - `least`) * (size / `largest`)^`power`."""
 
     least: float
     most: float
@@ -27,7 +27,7 @@ class ScalingFit(NamedTuple):
     power: float  # from the two largest sizes; 0 where the cost does not grow
 
     def at(self, sizes: Floats) -> Floats:
-        """Return the cost that the power law predicts at each size."""
+        """Return the cost that the power function predicts at each size."""
         if self.power == 0:
             return np.full_like(sizes, self.least)
         return self.least + (self.most - self.least) * (sizes / self.largest) ** self.power
@@ -38,7 +38,7 @@ class ScalingFit(NamedTuple):
 
 
 def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
-    """Return the power law of a cost over size; the exponent follows from the two largest sizes.
+    """Return the power function of a cost over size; the exponent follows from the two largest sizes.
 
     Parameters
     ----------
