@@ -1,7 +1,8 @@
 """The modules behind the commands that take seconds to import: each is imported when a command first uses it.
 
-Commands are declared in modules that import nothing slow, so that help, completion and answers to mistakes come at
-once. `late.plan.resolve(...)` is the function of `runs.plan`, wherever it stands here.
+Commands are declared in modules that import nothing slow, so that help, shell completion and error messages appear
+without delay. A module is an attribute by its last name: `lazy_imports.plan.resolve(...)` calls
+`experiments.runs.plan.resolve`.
 """
 
 from typing import TYPE_CHECKING

@@ -16,12 +16,12 @@ class Engine(StrEnum):
 
 
 class UtilityColumn(StrEnum):
-    """The utility of a model: a column of the run's trials."""
+    """A measure of a model's utility, which is a column of the run's table of trials."""
 
     ACCURACY = "accuracy"
     AUROC = "auroc"
 
     @property
     def column(self) -> str:
-        """The column of the utility."""
+        """Name of the column in the table of trials."""
         return f"test_{self}"

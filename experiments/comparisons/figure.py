@@ -21,7 +21,7 @@ _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], .
 
 
 def comparison_figure(rows: Sequence[RunRow]) -> Figure:
-    """Return the figure: a line for every run, epsilon on the left and accuracy on the right."""
+    """Return a figure with one row per run: epsilon on the left, test accuracy on the right."""
     figure = new_figure(1.9 + 0.42 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
     places = list(range(len(rows)))[::-1]

@@ -15,7 +15,7 @@ STAR, ATTACK = "Epsilon*, mean over trials (nats)", "Lower bound on epsilon, "
 
 @dataclass(frozen=True)
 class RunRow:
-    """The values of one run; None where it has no such number."""
+    """The values of one run in a comparison; a value that the run does not have is None."""
 
     run: str  # name of its directory
     verdict: str  # the verdict on the guarantee
@@ -29,12 +29,12 @@ class RunRow:
     epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
 
     def value(self, name: str) -> float | None:
-        """Return a number of the report's page by its name; None if it is not there."""
+        """Return the number with the given name on the page of the run's report; None if the page does not have it."""
         return self.findings.get(name, {}).get("value")
 
     @property
     def attack(self) -> float | None:
-        """The largest lower bound on epsilon by a membership attack; None if there is none."""
+        """The largest lower bound on epsilon over all membership attacks of the run; None if there were none."""
         bounds = [self.value(name) for name in self.findings if name.startswith(ATTACK)]
         return max((bound for bound in bounds if bound is not None), default=None)
 
@@ -52,7 +52,7 @@ class RunRow:
 
 
 def differences(found: Sequence[RunRow]) -> list[str]:
-    """Return sentences on why guarantees of some runs are not directly comparable."""
+    """Return sentences on settings that differ between runs, so that their guarantees are not directly comparable."""
     told = []
     deltas = sorted({row.delta for row in found if row.delta is not None})
     if len(deltas) > 1:
@@ -79,9 +79,9 @@ def differences(found: Sequence[RunRow]) -> list[str]:
 
 
 def rows(directories: Sequence[Path]) -> list[RunRow]:
-    """Return a row for every run.
+    """Return one row for each run directory.
 
-    Raises `InputError` if there are fewer than two, one is named twice, or one has no summary.
+    Raises `InputError` if there are fewer than two directories, one is given twice, or one has no summary.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Small Flower apps of the commonest shapes, each as it is (`NAME.py`) and audited in place (`NAME_watched.py`)."""
+"""Small, typical Flower apps, each without an audit (`NAME.py`) and with an audit in place (`NAME_watched.py`)."""

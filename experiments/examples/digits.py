@@ -1,4 +1,4 @@
-"""Shared parts of the example apps: scikit-learn's digits in shards, a small network, and a place for results."""
+"""Shared parts of the example apps: scikit-learn's digits in shards, a small network, and storage of results."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def dataset(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Tenso
 
 
 def train(net: nn.Module, records: TensorDataset, rate: float) -> float:
-    """Train for one epoch; return the last loss."""
+    """Train the network in place for one epoch, and return the loss of the last mini-batch."""
     loader: DataLoader[Any] = DataLoader(records, batch_size=20, shuffle=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=rate)
     loss = torch.zeros(())
@@ -72,7 +72,7 @@ def evaluate(net: nn.Module, records: TensorDataset) -> tuple[float, float]:
 
 
 def seeded(message: Message, context: Context) -> None:
-    """Seed a client's generators if the server's configuration asks for it, for runs that can be repeated."""
+    """Seed the random number generators of a client if the message contains a seed, for reproducible runs."""
     config = message.content.config_records["config"]
     if "seed" in config:
         round, part = int(str(config["server-round"])), int(context.node_config["partition-id"])
@@ -80,12 +80,12 @@ def seeded(message: Message, context: Context) -> None:
 
 
 def rate(message: Message) -> float:
-    """Return the learning rate that the server wants."""
+    """Return the learning rate in the server's message."""
     return float(str(message.content.config_records["config"]["lr"]))
 
 
 def train_settings(rate: float) -> ConfigRecord:
-    """Return the settings for clients: their learning rate, and a seed if EXAMPLE_SEED is set."""
+    """Return the configuration for clients: their learning rate, and a seed if EXAMPLE_SEED is set."""
     seed = os.environ.get("EXAMPLE_SEED")
     return ConfigRecord({"lr": rate} | ({} if seed is None else {"seed": int(seed)}))
 

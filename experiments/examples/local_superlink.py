@@ -1,7 +1,7 @@
-"""A SuperLink and its SuperNodes on this machine, with TLS and node authentication, as a federation has them.
+"""A SuperLink and its SuperNodes on this machine, with TLS and node authentication as in a real federation.
 
-python -m fl_audit.experiments.examples.local_superlink OUT trains the app of `experiments/examples/hospitals` so, and
-leaves in OUT what the server has kept of its canaries, for `fl-audit live OUT/canaries --coins OUT/coins`.
+python -m fl_audit.experiments.examples.local_superlink OUT trains the app of `experiments/examples/hospitals` in this
+federation. It leaves the server's scores of the canaries in OUT, for `fl-audit live OUT/canaries --coins OUT/coins`.
 """
 
 import argparse
@@ -41,7 +41,7 @@ _COMMAND, _ROUND = 600.0, 60.0
 
 
 def _write_certificates(place: Path) -> None:
-    """Write `ca.pem`, and `server.pem` with `server.key` for 127.0.0.1, which that authority has signed."""
+    """Write a CA certificate `ca.pem`, and `server.pem` with `server.key` for 127.0.0.1, which the CA has signed."""
     keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in ("loopback CA", "localhost")]
     now = datetime.now(UTC)
@@ -65,7 +65,7 @@ def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serializat
 
 
 def write_node_key(path: Path) -> None:
-    """Write the private key of a SuperNode, and beside it `PATH.pub`."""
+    """Write the private key of a SuperNode to a path, and its public key to the path with `.pub` appended."""
     key = ec.generate_private_key(ec.SECP384R1())
     _write_private(path, key, serialization.PrivateFormat.OpenSSH)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -92,7 +92,7 @@ def _free_port() -> int:
 
 @dataclass
 class Loopback:
-    """A federation on this machine."""
+    """A Flower federation (SuperLink and SuperNodes) on this machine, with its files in one directory."""
 
     place: Path  # directory of all its files
     hospitals: int = HOSPITALS  # SuperNodes
@@ -119,7 +119,7 @@ class Loopback:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of every process: Flower's own files are in the directory, and no usage reports are sent."""
+        """Environment variables of every process: Flower keeps its files in the directory, and telemetry is off."""
         own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
@@ -157,7 +157,7 @@ class Loopback:
         )  # fmt: skip
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
-        """Return the output of a command of Flower."""
+        """Run the command `flwr` with some arguments, and return its output."""
         command = [str(_BIN / "flwr"), *arguments]
         done = subprocess.run(
             command, env=self.environment, cwd=self.place, capture_output=True, text=True, timeout=timeout, check=False
@@ -167,7 +167,7 @@ class Loopback:
         return done.stdout
 
     def write_plain_app(self) -> str:
-        """Write the app without the line about canaries; return its directory's name."""
+        """Write a copy of the app without the canary mod, and return the name of its directory."""
         plain = f"plain-{APP.name}"
         shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
         client = self.place / plain / "client_app.py"
@@ -202,7 +202,7 @@ class Loopback:
 
 @contextmanager
 def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0) -> Iterator[Loopback]:
-    """Give a federation that is up, and end all of its processes afterwards; parameters as in `Loopback`."""
+    """Yield a running federation, and end all of its processes afterwards; parameters as in `Loopback`."""
     made = Loopback(place.absolute(), hospitals, canaries, down)
     made.prepare()
     try:
@@ -218,9 +218,9 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
 
 
 def _compare(made: Loopback, trainings: int, rounds: int) -> None:
-    """Train with canaries and without, in turn, the given number of times each, and print a line for each training.
+    """Alternate trainings with and without canaries, `trainings` times each, and print a line for each training.
 
-    The line has whether there were canaries, the median seconds of a round, the model's accuracy, and the verdict.
+    The line says whether there were canaries, the median seconds per round, the model's accuracy, and the verdict.
     """
     plain = made.write_plain_app()
     for one in range(2 * trainings):
@@ -235,7 +235,7 @@ def _compare(made: Loopback, trainings: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Train on this machine."""
+    """Train the app of the hospitals in a federation on this machine, as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="directory of all files")
     parser.add_argument("--rounds", type=int, default=20)

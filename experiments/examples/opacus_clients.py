@@ -1,4 +1,4 @@
-"""The shape of Flower's Opacus example: every client trains by DP-SGD, and sends what is private already."""
+"""An app like Flower's Opacus example: every client trains by DP-SGD, so its update is already private."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

@@ -1,4 +1,4 @@
-"""The shape of Flower's PyTorch quickstart: FedAvg, clients that train and evaluate."""
+"""An app like Flower's PyTorch quickstart: FedAvg, with clients that train and evaluate."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

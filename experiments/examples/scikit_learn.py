@@ -1,4 +1,4 @@
-"""The shape of Flower's scikit-learn example: logistic regression, coefficients as numpy arrays."""
+"""An app like Flower's scikit-learn example: logistic regression, with coefficients as NumPy arrays."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Evaluation on the server: no client evaluates, the server has a test set; noise and clipping by Flower's wrapper."""
+"""An app with evaluation on the server's test set alone, and Flower's strategy wrapper for clipping and noise."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

@@ -1,4 +1,4 @@
-"""The verdict as a badge for a page or a repository: a small SVG without external resources."""
+"""The verdict as a badge for a web page or a repository: a small SVG without external resources."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _LETTER = 6.6  # width of a letter of 11 pixels, on average
 
 
 def badge(summary: Mapping[str, Any]) -> str:
-    """Return the verdict of a run, and its claimed epsilon, as SVG."""
+    """Return the SVG badge with the verdict and the claimed epsilon from the summary of a run."""
     verdict = str(summary["verdict"])
     epsilon = (summary.get("guarantee") or {}).get("epsilon")
     text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)

@@ -1,4 +1,4 @@
-"""Runs over their rounds for TensorBoard and MLflow, each through its own optional package."""
+"""Export of runs to TensorBoard and MLflow, each of which is an optional dependency."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from fl_audit.experiments.runs.stored_run import Run
 
 @dataclass(frozen=True)
 class Series:
-    """A number over the rounds."""
+    """A time series: one number for each of several rounds."""
 
     name: str  # such as `belief/mean`
     steps: tuple[int, ...]  # rounds, or releases from 0, the initial model
@@ -28,9 +28,9 @@ class Series:
 
 
 def series_of(run: Run) -> list[Series]:
-    """Return the series of a run over its rounds: accuracy, Epsilon*, beliefs, noise and sensitivities.
+    """Return the time series of a run over its rounds: accuracy, Epsilon*, beliefs, noise and sensitivities.
 
-    Beliefs are those in the data set that was really used, with the prior of the run.
+    A belief is the posterior probability of the data set that was really used, with the prior of the run.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
@@ -59,9 +59,10 @@ def series_of(run: Run) -> list[Series]:
 
 
 def findings_of(run: Run) -> dict[str, float]:
-    """Return every finite number of the summary by section and key, `guarantee.epsilon`, and of the report's page.
+    """Return all finite numbers of a run's summary and of its report's page, by name.
 
-    Names on the page are kept, except for characters that no tool accepts: `page/AUC LiRA`.
+    Names are like `guarantee.epsilon` for the summary, and like `page/AUC LiRA` for the page, where characters that
+    tools do not accept are replaced.
     """
     page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
     named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)
@@ -69,7 +70,7 @@ def findings_of(run: Run) -> dict[str, float]:
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
-    """Yield every number of a run with its name and round; findings have round 0."""
+    """Yield every number of a run as (name, value, round); numbers of the whole run have round 0."""
     for series in series_of(run):
         for step, value in zip(series.steps, series.values, strict=True):
             yield series.name, value, step
@@ -78,7 +79,7 @@ def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
 
 
 def settings_of(run: Run) -> dict[str, str]:
-    """Return every setting of the configuration as text, by `section.key`; those left out are missing."""
+    """Return the settings of a run's configuration as text, by `section.key`; unset ones are left out."""
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)
         for section, keys in run.configuration.items()
@@ -100,7 +101,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, fl
 
 
 def to_tensorboard(run: Run, directory: Path) -> Path:
-    """Write the rounds, findings and figures of a run where `tensorboard --logdir` finds them; return its directory.
+    """Write time series, findings and figures of a run for TensorBoard; return the directory of the event files.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
     Raises
     ------
     InputError
-        If the package is missing, or the run is there already.
+        If the package `tensorboard` is missing, or the log directory already has a run of this name.
     """
     try:  # an extra, which an installation may lack
         from torch.utils.tensorboard import SummaryWriter
@@ -136,7 +137,7 @@ _PUBLIC_FILES = ("report.html", "report.pdf", "summary.json")
 
 
 def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
-    """Write settings, rounds, findings, figures and report of a run to an MLflow tracking store; return its name there.
+    """Write settings, time series, findings, figures and report of a run to MLflow; return the id of the MLflow run.
 
     Parameters
     ----------
@@ -145,12 +146,12 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
     tracking_uri
         Address of the tracking store, such as `sqlite:///mlflow.db` or the address of a server.
     experiment
-        Name of the experiment; made where it is missing.
+        Name of the experiment, which is created if it does not exist.
 
     Raises
     ------
     InputError
-        If the package is missing, or MLflow refuses.
+        If the package `mlflow` is missing, or MLflow cannot be reached or raises an exception.
     """
     try:  # an extra, which an installation may lack
         from mlflow import MlflowClient, entities
@@ -173,7 +174,7 @@ _SECONDS_TO_ANSWER = 3.0
 
 
 def _require_answer(tracking_uri: str) -> None:
-    """Refuse the address of a server that does not answer, which MLflow itself would try for minutes."""
+    """Raise `InputError` if the tracking server does not accept connections; MLflow itself would retry for minutes."""
     # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
     try:
         address = urlsplit(tracking_uri)
@@ -196,7 +197,7 @@ def _require_answer(tracking_uri: str) -> None:
 
 
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
-    """Write a run through a client of MLflow, whose package has the entities."""
+    """Write a run to the MLflow run `begun`; `entities` is the module `mlflow.entities`."""
     parameters = [entities.Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
     metrics = [entities.Metric(name, value, 0, step) for name, value, step in _numbers(run)]
     tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]

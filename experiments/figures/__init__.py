@@ -1,1 +1,1 @@
-"""Figures that commands draw beside their answers."""
+"""Figures that commands draw in addition to their printed output."""

@@ -1,4 +1,4 @@
-"""The figures of commands: of a guarantee over noise, rounds and delta, and of Epsilon*."""
+"""Figures of commands: a guarantee as a function of noise, rounds and delta, and an estimate of Epsilon*."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -34,7 +34,7 @@ _POINTS = 9
 
 @dataclass(frozen=True)
 class _Axis:
-    """One column: the varied quantity and its values."""
+    """One column of the figure of a guarantee: the quantity on the horizontal axis, and its values."""
 
     label: str
     values: Floats
@@ -51,9 +51,10 @@ _ROWS: tuple[tuple[str, Callable[[Guarantee], float]], ...] = (
 
 
 def guarantee_figure(guarantee: Guarantee) -> Figure:
-    """Return the guarantee under other noise, other rounds and another delta; a dot in every panel marks its own.
+    """Return a figure of how a guarantee depends on noise, rounds and delta, with one curve per accountant.
 
-    There are three rows (epsilon, belief, advantage) and three columns (noise, rounds, delta).
+    The three rows are epsilon, belief bound and advantage bound; the three columns are noise, rounds and delta. A dot
+    in every panel marks the given guarantee.
     """
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -107,7 +108,7 @@ def _axes(guarantee: Guarantee) -> tuple[_Axis, ...]:
 
 
 def _curve(axis: _Axis, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
-    """Yield the points at which the accountant does not refuse, with the guarantee there."""
+    """Yield (value, guarantee) for those values of an axis for which the accountant gives a guarantee."""
     for x in map(float, axis.values):
         with suppress(InputError):
             yield x, axis.guarantee(accountant, x)
@@ -119,7 +120,7 @@ _SHOWN = 4000
 
 
 def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
-    """Return the figure: densities over histograms, the ROC of the attack, epsilon over thresholds.
+    """Return the figure of an Epsilon* estimate: loss distributions, the attack's ROC, and epsilon by threshold.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> N
 
 
 def _thresholds(found: StarEstimate) -> Floats:
-    """Return thresholds over which a fitted distribution's tails exceed 1e-9, or delta, evenly."""
+    """Return equally spaced thresholds from the lowest to the highest extreme quantile of the fitted distributions."""
     assert found.distributions is not None
     tail = float(np.log(min(1e-9, max(found.delta, 1e-12))))
     low = min(-distribution.mirrored().upper_quantile(tail) for distribution in found.distributions)

@@ -13,13 +13,13 @@ _FORMATS = (".png", ".pdf", ".svg")
 
 
 def require_figure_path(path: Path) -> None:
-    """Raise `InputError` unless a figure can be written to the path: a known ending, an existing directory."""
+    """Raise `InputError` unless the path has the extension of a figure, and its directory exists."""
     require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
     require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
 
 
 def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> None:
-    """Write a figure, whole or not at all.
+    """Write a figure to a file atomically.
 
     Parameters
     ----------

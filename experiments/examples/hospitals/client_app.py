@@ -11,7 +11,7 @@ app = ClientApp(mods=[canary_of_node(directions=11, clipping_norm=1.0)])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Take 20 steps on the hospital's records."""
+    """Train the received model for 20 gradient steps on the hospital's records."""
     weight = message.content.array_records["arrays"]["weight"].numpy().astype(np.float64)
     with np.load(str(context.node_config["data"])) as shard:
         pixels, digits = shard["pixels"], np.eye(10)[shard["digits"]]

@@ -1,4 +1,4 @@
-"""The server of hospitals that train together: Flower's own noise around an average, and an observer around both."""
+"""The server of the hospitals: federated averaging, wrapped in Flower's noise, wrapped in an observer for canaries."""
 
 import json
 import time
@@ -18,7 +18,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train for the claimed number of rounds; `added` is the noise that is really added, over the claimed noise."""
+    """Train for the claimed number of rounds; the setting `added` is the ratio of added to claimed noise."""
     config = context.run_config
     rounds, hospitals, noise = int(config["rounds"]), int(config["hospitals"]), float(config["noise-multiplier"])
     out, answering = Path(str(config["out"])), int(config["answering"])

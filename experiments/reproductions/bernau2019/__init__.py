@@ -1,1 +1,1 @@
-"""The tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019."""
+"""Reproduction of the tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019."""

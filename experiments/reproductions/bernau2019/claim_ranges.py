@@ -1,4 +1,4 @@
-"""Statements in single sentences of Bernau et al. 2019, as ranges for numbers, whatever their source.
+"""Sentences of Bernau et al. 2019 as claims that a number lies in a range, independent of the number's source.
 
 `claims` measures them on runs; `rejudging` takes them from published tables.
 """
@@ -40,7 +40,7 @@ _FEW_CLASSES = (10, 20)
 
 
 class AucDifferenceClaim(NamedTuple):
-    """The statement of section 6 on the AUC under local DP minus that under central DP at the same accuracy."""
+    """The statement of section 6 on the difference of AUC, local minus central DP, at the same accuracy."""
 
     statement: str
     lowest: float
@@ -48,11 +48,11 @@ class AucDifferenceClaim(NamedTuple):
 
 
 def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
-    """Return the statement of section 6 on local against central DP on a data set; None where it has none.
+    """Return the statement of section 6 on the AUC of local versus central DP on a data set; None if there is none.
 
-    Local DP trades strictly better "on the smaller classification tasks", Purchases and Skewed Purchases with 10 and 20
-    classes; on Purchases with more classes, LFW and Texas both trade alike. Of COLLAB, and of Skewed Purchases with
-    more classes, the section says nothing.
+    The trade-off of local DP is strictly better "on the smaller classification tasks", i.e. Purchases and Skewed
+    Purchases with 10 and 20 classes. On Purchases with more classes, LFW and Texas both are alike. The section says
+    nothing about COLLAB, and about Skewed Purchases with more classes.
     """
     alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
     better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
@@ -70,7 +70,7 @@ def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
 
 
 def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperClaim:
-    """Return the statement of section 5.2 on an attack under weak noise.
+    """Return the claim of section 5.2 that an attack's AUC is above 1/2 under weak noise.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
 
 
 def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> PaperClaim:
-    """Return the statement of section 5.3 on the black-box attack.
+    """Return the claim of section 5.3 that the AUC of the black-box attack stays at the baseline of 1/2.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> Pa
 
 
 def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> PaperClaim | None:
-    """Return the printed statement on phi where the AUC reaches one half; None if there is none.
+    """Return the claim on the printed phi at a setting where the AUC is 1/2; None if the paper prints none.
 
     Parameters
     ----------
@@ -126,9 +126,9 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
 
 
 def entropy_gap(classes: int) -> float:
-    """Return the excess entropy of a test record of Skewed Purchases over a training record, in bits a feature.
+    """Return the entropy of a test record of Skewed Purchases minus that of a training record, in bits per feature.
 
-    Of `classes` positions one is an indicator bit, with the same distribution in both; the others are noise bits.
+    One in `classes` positions is an indicator bit, whose distribution is the same in both; all others are noise bits.
     """
 
     def entropy(p: float) -> float:

@@ -46,14 +46,14 @@ CONFIDENCE = 1 - 0.05 / LOOKS
 
 
 def _claim(played: DataSetRuns, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
-    """Return a claim about some runs of a data set, with the number of trials of the smallest of them."""
+    """Return a claim about some runs of a data set; its number of trials is the smallest one among the runs."""
     names = tuple(dict.fromkeys(run.setting.name for run in runs))
     return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs),
                       runs=names)  # fmt: skip
 
 
 def _is_attacked(played: DataSetRuns, attack: str) -> PaperClaim:
-    """Return the premise that an attack finds anything in the original model, which has no kind of privacy."""
+    """Return the premise of other claims that an attack on the original model, without DP, is better than chance."""
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
         quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(played.original, attack, CONFIDENCE),
@@ -62,7 +62,7 @@ def _is_attacked(played: DataSetRuns, attack: str) -> PaperClaim:
 
 
 def _is_learned(played: DataSetRuns) -> PaperClaim:
-    """Return the premise that the original model does better than guessing, so that there is accuracy to lose."""
+    """Return the premise of other claims that the original model, without DP, has an accuracy above chance."""
     return _claim(
         played, [played.original], section="3", statement="the original model does better than guessing",
         quantity="test accuracy", found=tradeoffs.mean_interval(played.original.test_accuracy, CONFIDENCE),
@@ -71,7 +71,7 @@ def _is_learned(played: DataSetRuns) -> PaperClaim:
 
 
 def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims of section 6 that attacks do no better than guessing."""
+    """Yield the claims of section 6 that the AUC of each attack is 1/2 at the noise that the section names."""
     for run, attack in product([run for run in played.private if run.setting.is_at_chance], played.attacks):
         yield _claim(
             played, [run], statement="attacks do no better than guessing at this noise", where=run.setting.label,
@@ -81,7 +81,7 @@ def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that white-box access increases the AUC, but only slightly."""
+    """Yield the claims that white-box access increases the AUC, but only slightly; on COLLAB, that it does not."""
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
@@ -114,7 +114,7 @@ def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims that the AUC of either attack stays above 1/2 under less noise than section 5.2 names."""
+    """Yield the claims that the attacks' AUC on Purchases is above 1/2 under weaker noise than section 5.2 names."""
     if played.data.study is not MembershipStudy.PURCHASES:
         return
     for attack in played.attacks:
@@ -125,19 +125,19 @@ def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def confidence_of_each(runs: int) -> float:
-    """Return the confidence of each of some intervals that hold together (Bonferroni)."""
+    """Return the confidence of each interval, one per run, such that all hold simultaneously (Bonferroni)."""
     return 1 - (1 - CONFIDENCE) / runs
 
 
 def baseline_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that the black-box attack never leaves the baseline on COLLAB."""
+    """Yield the claim that the AUC of the black-box attack on COLLAB stays at the baseline of 1/2."""
     if played.data.study is MembershipStudy.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
         yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
 
 def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims on phi where the AUC reaches one half, as far as sections 5.1 and 5.4 print it."""
+    """Yield the claims on phi at the least noise with an AUC of 1/2, for the values printed in sections 5.1 and 5.4."""
     for run in played.private:
         if run.setting.is_at_chance and run.setting == first_at_chance(played, run.setting.method):
             found = tradeoffs.phi(played.original, run, played.of_phi, CONFIDENCE)
@@ -148,7 +148,7 @@ def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def first_at_chance(played: DataSetRuns, method: PrivacyMethod) -> MembershipSetting | None:
-    """Return the setting with the least noise at which section 6 has attacks at chance; None if it was not run.
+    """Return the setting of least noise at which section 6 says that attacks are at chance; None if it was not run.
 
     Parameters
     ----------
@@ -161,21 +161,21 @@ def first_at_chance(played: DataSetRuns, method: PrivacyMethod) -> MembershipSet
 
 
 def _is_guessing(played: DataSetRuns, run: MembershipFindings) -> bool:
-    """Return whether a model's accuracy is no better than chance, within the margin."""
+    """Return whether the interval of a model's test accuracy lies below chance plus the margin."""
     return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
 def _is_spent(played: DataSetRuns, run: MembershipFindings) -> bool:
-    """Return whether neither attack nor model is better than chance, so that phi is 1 for every kind of privacy."""
+    """Return whether both the attack's AUC and the model's accuracy are at chance, where phi is 1 by definition."""
     area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
 def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
+    """Yield the claim that phi exceeds 1 for some epsilon (on COLLAB: for none), for local and for central DP.
 
-    Levels without attack success or accuracy are not informative (`_is_spent`). They are counted among those that hold
-    together.
+    The intervals of all noise levels hold simultaneously (Bonferroni). Levels at which attack and model are at chance
+    (`_is_spent`) are left out as uninformative, but counted in the Bonferroni correction.
     """
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         runs = played.of(method)
@@ -207,7 +207,7 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) -> float:
-    """Return the mean phi of the first runs after the original, less that of the others if there are any."""
+    """Return the mean phi of the first `ahead` runs after the original, minus that of the remaining runs, if any."""
     found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
 
@@ -222,7 +222,7 @@ _HIGHER_PHI = {
 
 
 def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that phi is higher, on average over levels, for the kind of privacy that the paper names."""
+    """Yield the claim that mean phi over noise levels is higher under local (or central) DP, as the paper says."""
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:
         return
@@ -239,10 +239,10 @@ def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
+    """Yield the claim that on Skewed Purchases test accuracy is higher under local than central DP at every level.
 
-    Levels at which both kinds of privacy leave a model that guesses are not informative. They are counted among those
-    levels.
+    The intervals of all levels hold simultaneously (Bonferroni). Levels at which both models are at chance are left out
+    as uninformative, but counted in the Bonferroni correction.
     """
     pairs = list(zip(played.local, played.central, strict=False))
     if played.data.study is not MembershipStudy.SKEWED or not pairs:
@@ -260,7 +260,7 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that models are surer of themselves at epsilon_i = 1 than at all other levels."""
+    """Yield the claim that confidence on Skewed Purchases is higher at epsilon_i = 1 than at all other levels."""
     found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
     if found is not None:
         yield _claim(
@@ -270,10 +270,11 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
-    """Return the excess of models' confidence at epsilon_i = 1 over that at the next most confident level.
+    """Return the models' confidence at epsilon_i = 1 minus the largest confidence at any other level.
 
-    Means over trials of the mean of the largest confidence in true records of targets; intervals of all differences
-    hold together (Bonferroni). None where that level or all others are not played.
+    The confidence of a model is its mean maximum class probability on the true records of the targets, averaged over
+    trials. The intervals of all differences hold simultaneously (Bonferroni). The result is None if epsilon_i = 1, or
+    every other level, was not run.
     """
     own = next((one for one in local if one.setting.level == 1.0), None)
     others = [one for one in local if one is not own]
@@ -284,7 +285,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
 
 
 def majority_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that test accuracy ends at the share of the largest class."""
+    """Yield the claim that under strong noise the test accuracy on COLLAB is the share of the largest class."""
     if played.data.study is not MembershipStudy.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):
@@ -320,12 +321,12 @@ def claims_of(played: Sequence[DataSetRuns]) -> list[PaperClaim]:
 
 
 def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return all claims as a table with its picture."""
+    """Return the reproduced item "claims": all claims as a table with a figure."""
     return claims_of_text([*claims_of(played), *UNTESTED], [one.data.title for one in played])
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return claims as a table with its picture.
+    """Return claims as a table with a figure.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
 """COLLAB: networks of coauthors around 5,000 researchers of three fields of physics.
 
 Yanardag & Vishwanathan 2015, "Deep graph kernels". The file is read in the form in which Zhang et al. 2018 (DGCNN)
-publish it: one text, all of whose words are whole numbers.
+publish it: a text file of integers.
 
     5000                    number of graphs
     45 0                    a graph: number of nodes, label
-    0 44 1 2 3 ...          a node: its tag, number of nodes that it is joined to, those nodes, from 0
+    0 44 1 2 3 ...          a node: its tag, its degree, and the indices of its neighbours, from 0
 """
 
 import warnings
@@ -29,9 +29,9 @@ _FORM = "accepted is the text of DGCNN without features of nodes"
 def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> LoadedDataset:
     """Return COLLAB's 5,000 graphs with their fields as labels (2,600, 775 and 1,625 graphs), in a few seconds.
 
-    They have 32 to 492 nodes and 12,288,916 edges together, 2,837 of them from a node to itself. No node is joined to
-    more than 491; the paper of Bernau et al. 2019 speaks of a largest degree of 2,000. All nodes have the same tag,
-    which says nothing and is left out. There is no official test split.
+    The graphs have 32 to 492 nodes and 12,288,916 edges together, 2,837 of which are self-loops. The largest degree is
+    491; Bernau et al. 2019 state 2,000. All nodes have the same tag, which is therefore left out. There is no official
+    test split.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> LoadedD
     Raises
     ------
     InputError
-        If the archive is missing or damaged, its text is of another form, or fewer than 2 nodes are to be kept.
+        If the archive is missing or damaged, its text has another format, or `graph_nodes` is less than 2.
     """
     path = locate_any(directory, "collab", (COLLAB_FILE,))
     # The text is let go before the graphs are made.
@@ -66,7 +66,7 @@ def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
 
 
 class _Reader:
-    """A single-pass reader of the numbers."""
+    """Reader that goes through the integers of the file once, from the beginning to the end."""
 
     def __init__(self, numbers: NDArray[np.int32], path: Path) -> None:
         # Single elements of a memory view are read several times faster than those of an array.
@@ -106,7 +106,7 @@ class _Reader:
         return matrix
 
     def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
-        """Return the start and the length of the list of each node's partners."""
+        """Return the start and the length of the neighbour list of each node of a graph, and move to the next graph."""
         starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
         for node in range(nodes):
             degree = self.view[self.at + 1]

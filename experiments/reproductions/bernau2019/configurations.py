@@ -23,10 +23,10 @@ EPOCHS_A_ROUND = 2
 
 
 def _seed_of(part: settings.ShadowTrials, size: settings.DataSetSize) -> int:
-    """Return the seed of a run; it differs between settings and parts, so that no two share coins or noise.
+    """Return the seed of a run, which follows from the run's name, so that no two runs share coins or noise.
 
-    It is the first seed of the run's name whose coins give every target shadow models both with it and without it: with
-    24 trials and 2,000 targets one seed of 170 does not.
+    Seeds are skipped if some target would be a member in too many or too few trials, so that it would lack shadow
+    models without it or with it. With 24 trials and 2,000 targets this is one seed in 170.
     """
     return _first_seed(part.name, size.records, size.trials)
 
@@ -41,14 +41,14 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the settings of the first part of every run, on every data set that may be used, by the run's name."""
+    """Return the configurations of part 0 of all settings, on all data sets that may be used, by the run's name."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.ShadowTrials(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
 
 
 def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the values of the configuration of a run, unchecked.
+    """Return the configuration of a run as unvalidated values.
 
     Parameters
     ----------
@@ -98,10 +98,11 @@ def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path
 
 
 def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
-    """Return the training settings of central DP, one step a round, and the rounds between evaluations: an epoch.
+    """Return the training settings of central DP with one step per round, and the number of rounds per epoch.
 
-    Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
-    with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
+    On average n of the 2n targets are members. The expected batch size is therefore 2b of all targets, so that each
+    member is sampled with the paper's probability b/n. Adam's steps do not depend on the divisor of the gradient sum.
+    Models are evaluated once per epoch.
     """
     batch = min(2 * recipe.central_batch, size.records // 4)
     training = {
@@ -115,7 +116,7 @@ def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[di
 
 
 def _without_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
-    """Return the training settings without central DP: a plain training in one place, a few epochs a round."""
+    """Return the training settings without central DP (up to two epochs a round), and the rounds per evaluation."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
         "strategy": "dp-fedavg",

@@ -32,7 +32,7 @@ _HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
-    """The comparison of a printed epsilon with ours for all epochs."""
+    """The comparison of a printed epsilon with the one that we compute for all stated epochs."""
 
     AS_PRINTED = "as printed"
     SMALLER = "printed is smaller"
@@ -40,9 +40,9 @@ class EpsilonVerdict(StrEnum):
 
 
 class PrintedGuarantee(NamedTuple):
-    """A printed epsilon of central DP beside ours.
+    """An epsilon of central DP as printed in Table 3 (`printed`) and as computed here (`ours`).
 
-    `fewest` and `most` are the epochs between which our accountant gives the printed number, to its last digit.
+    For numbers of epochs from `fewest` to `most`, our accountant gives the printed number, to its last digit.
     """
 
     study: MembershipStudy
@@ -56,14 +56,14 @@ class PrintedGuarantee(NamedTuple):
 
     @property
     def verdict(self) -> EpsilonVerdict:
-        """Whether both are equal to the printed digit, or which is larger."""
+        """Whether both epsilons agree to the last printed digit, and if not, which one is larger."""
         if round(self.ours, published.EPSILON_DECIMALS) == self.printed:
             return EpsilonVerdict.AS_PRINTED
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
 def _members_of(study: MembershipStudy, recipe: published.Hyperparameters) -> int:
-    """Return the number n of training records: stated by the paper, or for Skewed Purchases alone supposed."""
+    """Return the number n of training records as the paper states it; for Skewed Purchases an assumed number."""
     if recipe.members is None:
         assert study is MembershipStudy.SKEWED, study
         return SUPPOSED_MEMBERS
@@ -76,9 +76,10 @@ def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: f
 
 
 def _steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
-    """Return the largest number of steps with at most this epsilon; 0 if the accountant reports more without any.
+    """Return the largest (fractional) number of steps whose epsilon is at most the given one; 0 if there is none.
 
-    epsilon <= min over orders of steps D + ln(1/delta) / (alpha - 1), solved for the steps order by order.
+    The bound epsilon = min over orders alpha of (steps * D_alpha + ln(1/delta) / (alpha - 1)) is solved for the steps
+    at every order.
     """
     overhead = math.log(members) / (RDP_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)
@@ -91,7 +92,7 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
 
 
 def guarantees() -> Iterator[PrintedGuarantee]:
-    """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
+    """Yield every printed epsilon of central DP with our value, for epochs * n // batch steps and delta = 1/n."""
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
@@ -104,7 +105,7 @@ def guarantees() -> Iterator[PrintedGuarantee]:
 
 
 def table_3() -> ItemResult:
-    """Return epsilon of central DP in Table 3, computed again, with the epochs that would give the printed one."""
+    """Return the recomputed epsilons of central DP of Table 3, and the epochs that would explain the printed ones."""
     found = list(guarantees())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
@@ -167,7 +168,7 @@ _SAID = {
 
 
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
-    """Draw ratios of epsilon and, on the right, epochs that fit; columns of the table stand side by side at each z."""
+    """Draw, by z, printed over computed epsilon (left) and the epochs that give the printed epsilon (right)."""
     columns = list(published.TABLE_3)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
@@ -187,7 +188,7 @@ def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
 
 
 def table_2() -> ItemResult:
-    """Return Table 2: epsilon of local DP as the paper counts it, and the guarantee for one value."""
+    """Return Table 2: epsilon of local DP per record as the paper counts it, and for a single value of a record."""
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
     for study, row in published.TABLE_2.items():

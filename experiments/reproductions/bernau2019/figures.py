@@ -98,7 +98,7 @@ def figure_of(study: MembershipStudy, played: Sequence[DataSetRuns]) -> ItemResu
 
 
 def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
-    """Yield the measurements on one data set: accuracies, epochs, every attack, phi."""
+    """Yield the rows of one data set: accuracies, AUC of every attack, and phi of each run, epochs in the notes."""
     for run in played.runs:
         train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
@@ -138,7 +138,10 @@ def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = ""
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
-    """Return the positions of runs on the axis of epsilon: the original model right of all, forms slightly apart."""
+    """Return the horizontal position of each run (its epsilon); the original model is put right of all others.
+
+    Positions of the form `number` of a data set are shifted slightly, so that forms do not overlap.
+    """
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0
     return [1.05**number * (run.epsilon if np.isfinite(run.epsilon) else beyond) for run in runs]
@@ -147,7 +150,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
-    """Yield for each form of a data set its runs on one side, their positions, their style and the form's name."""
+    """Yield for each form of a data set the runs under one method, their positions, their style and the form's name."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
@@ -199,7 +202,7 @@ def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> N
 
 
 def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
-    """Name a panel over epsilon; all such panels of a side have the same axis, also where phi is not defined."""
+    """Set title and labels of a panel over epsilon, and the same horizontal axis as in all panels of the method."""
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
@@ -243,7 +246,7 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
 
 
 def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) -> None:
-    """Draw histograms of the largest confidence in a target's true record, by what the black-box attack calls it."""
+    """Draw histograms of the maximum class probability on targets, by the black-box attack's call: member or not."""
     level, letter = ((1.0, "l"), (0.1, "m"))[panel]
     title = f"({letter}) Confidence, epsilon_i {level:g}"
     run = next((one for one in local if one.setting.level == level), None)
@@ -326,7 +329,7 @@ _ADVERSARY_LOOKS = {
 
 
 def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return the AUC of each adversary by epsilon of central DP, on the same trials, and the differences."""
+    """Return the AUC of each adversary and their differences, by epsilon of central DP, on the same trials."""
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
     for number, (axes, one) in enumerate(zip(panels, played, strict=False)):

@@ -1,4 +1,4 @@
-"""Second looks at the claims of Bernau et al. 2019 that do not hold on our data."""
+"""Explanations, from further experiments, of claims of Bernau et al. 2019 that do not hold on our data."""
 
 from fl_audit.experiments.reproductions.claims import FailureCause, FollowUpAnalysis
 

@@ -3,8 +3,8 @@
 Zhang et al. 2018, "An end-to-end deep learning architecture for graph classification" (AAAI), as Bernau et al. 2019
 (section 4.3) use it on COLLAB: without the dropout layer.
 
-All layers with weights are two-dimensional convolutions and dense layers, which `StackedModel` runs in all trials at
-once, without a gradient for each example.
+All layers with weights are two-dimensional convolutions and dense layers, so that `StackedModel` can train all trials
+at once, without materialising per-sample gradients.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _BEHIND_ALL = -2.0  # the key of absent nodes; those of others are hyperbolic ta
 
 
 def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None = None) -> nn.Module:
-    """DGCNN on packed graphs (Bernau et al. 2019, section 4.3, on COLLAB): 256,675 parameters for 3 classes.
+    """Return DGCNN for packed graphs (Bernau et al. 2019, section 4.3); on COLLAB it has 256,675 parameters.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
     classes
         Number of classes that the network tells apart.
     sorted_nodes
-        k, number of nodes that sort pooling keeps, see `GraphNetwork`; 130 if None, or as many as a graph can have
-        where these are fewer. For another number, name a function of your own as the model, which calls this one.
+        k, number of nodes that sort pooling keeps, see `GraphNetwork`. None means 130, or the largest number of nodes
+        of a graph if that is smaller. To use another k in a configuration, name your own function that calls this one.
 
     Raises
     ------
@@ -59,16 +59,16 @@ class GraphNetwork(nn.Module):
     """DGCNN on packed graphs (`fl_audit.data.graph_records`).
 
     Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of A + I
-    (Zhang et al. 2018, Eq. 1). What they give stands side by side, 97 numbers for each node. Sort pooling puts the
-    nodes in falling order of the last of these, keeps the first k, and fills up with zeros. Then come a convolution
-    with 16 channels whose kernel and stride are the 97 numbers of a node, a maximum over pairs of nodes, a convolution
-    with 32 channels over 5 places, and 128 dense units, all rectified, and the classes.
+    (Zhang et al. 2018, Eq. 1). Their outputs are concatenated to 97 numbers for each node. Sort pooling sorts the nodes
+    by the last of these numbers in descending order, keeps the first k, and pads with zeros. Then follow a convolution
+    with 16 channels whose kernel and stride are the 97 numbers of a node, max pooling over pairs of nodes, a
+    convolution with 32 channels and kernel size 5, and 128 dense units, all with ReLU, and the output layer.
 
     The nodes of COLLAB have no labels. Their features here are a 1, which gives the first convolution a bias, and
     log(1 + degree) / log(492). (The authors' code has constant features, and biases that the degree divides.)
 
-    An absent node is 0 in all graph convolutions, which have no biases, and comes last in the order: it has no effect
-    at all. The order of the nodes has none either, unless nodes that differ have equal keys.
+    Padding nodes are 0 in all graph convolutions, which have no biases, and are sorted last, so that they have no
+    effect. The output does not depend on the order of the nodes either, unless different nodes have equal sort keys.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ class GraphNetwork(nn.Module):
         Number of classes.
     kept
         k, number of nodes that sort pooling keeps, at least 10. It is public and the same for all graphs. The authors
-        of DGCNN name a share of the graphs, .9 for COLLAB and .6 elsewhere, that have at most k nodes.
+        of DGCNN choose k such that a given share of the graphs has at most k nodes: 0.9 for COLLAB, 0.6 for others.
 
     Raises
     ------
     InputError
-        If fewer nodes are to be kept.
+        If `kept` is less than 10.
     """
 
     def __init__(self, classes: int, kept: int = SORTED_NODES) -> None:
@@ -113,7 +113,7 @@ class GraphNetwork(nn.Module):
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
-        """Return the values (m, 97, nodes) of the k first nodes, side by side: (m, 97, k)."""
+        """Return the values (m, 97, k) of the first k nodes after sorting the nodes of `rows` (m, 97, nodes)."""
         there = present.repeat(len(rows) // len(present), 1)
         keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]
@@ -122,10 +122,10 @@ class GraphNetwork(nn.Module):
 
 
 def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
-    """Return every node's values (m, width, nodes), averaged over itself and the nodes that it is joined to.
+    """Return the values (m, width, nodes), averaged at each node over the node and its neighbours.
 
-    `averaging` is D^-1 (A + I) of n graphs (n, nodes, nodes). Several trials may have the same graphs: then m is a
-    multiple of n, and trials stand one after the other.
+    `averaging` is D^-1 (A + I) of n graphs, shape (n, nodes, nodes). With t trials on the same graphs, m is t * n, and
+    the graphs of one trial are followed by those of the next.
     """
     graphs, (_, width, nodes) = len(averaging), values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)

@@ -18,12 +18,12 @@ _FEWEST_CLASSES = 2
 
 
 def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
-    """Return the images of the people who have most of them: features (1, height, width) in [0, 1].
+    """Return the images of the people with the most images: features (1, height, width) in [0, 1].
 
-    The person with most images is class 0, and so on; of people with equally many, the one who stands first in the file
-    comes first. So the classes of a smaller number are the first classes of a larger one. Bernau et al. 2019 (section
-    4.4) take 20, 50 and 100 people. The images of 64x64 that are at hand hold 62 people, those with 20 images or more:
-    1,906 images of 20 people and 2,773 of 50, as many as the paper has. There is no official test split.
+    Classes are ordered by falling number of images, and ties by the order in the file. Therefore the classes for a
+    smaller number of people are the first classes for a larger one. Bernau et al. 2019 (section 4.4) use 20, 50 and 100
+    people. The 64x64 images that are available contain the 62 people with at least 20 images: 1,906 images of 20 people
+    and 2,773 of 50, as many as in the paper. There is no official test split.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
 
 
 def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:
-    """Return grey images (n, height, width) in bytes, the person of each (n,) and how many people have names."""
+    """Return grey images as bytes (n, height, width), the person in each image (n,), and the number of people."""
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
         require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")

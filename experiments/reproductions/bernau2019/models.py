@@ -1,4 +1,4 @@
-"""A model that replaces one that is not available."""
+"""A substitute for the pretrained VGG-16 of the paper, whose weights are not available."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ _CHANNELS, _KERNEL, _STRIDE = 16, 8, 4
 def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:
     """Return a small convolutional network for grey images, in place of VGG-16 with weights learned from faces.
 
-    A convolution of 16 channels over 8x8 pixels in steps of 4, rectified, a maximum over 2x2, and one dense layer:
-    16,740 parameters on 64x64 pixels and 20 people. All of it is trained, where the paper trains the last layer alone.
+    It has a convolution with 16 channels, 8x8 kernel and stride 4, ReLU, 2x2 max pooling and one dense layer: 16,740
+    parameters for 64x64 pixels and 20 people. All layers are trained; the paper trains only the last one.
 
     Parameters
     ----------

@@ -40,13 +40,13 @@ _NO_FACES = (
 
 @dataclass(frozen=True)
 class MembershipItem(PaperItem):
-    """A table or figure, with the data sets whose runs it shows; without any it needs none."""
+    """A table or figure of the paper, and the data sets whose runs it shows (empty if it needs no runs)."""
 
     build: Callable[[Sequence[DataSetRuns]], ItemResult]
     studies: tuple[MembershipStudy, ...] = ()
 
     def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
-        """Return the data sets that the item shows."""
+        """Return those of the given data sets whose runs the item shows."""
         return tuple(one for one in data if one.study in self.studies)
 
 
@@ -70,7 +70,7 @@ _ITEMS = (
 
 
 def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults:
-    """Make items from runs that are carried out once for all of them."""
+    """Compute several tables and figures; runs that they share are carried out once."""
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     if any(one.study is MembershipStudy.LFW for one in found):
@@ -95,7 +95,7 @@ def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults
 
 
 def _made(item: MembershipItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
-    """Return an item with the duration of its runs."""
+    """Compute one table or figure from the runs, and add the duration of its runs."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
     parts = {ShadowTrials(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
@@ -120,7 +120,7 @@ def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent:
 
 
 def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
-    """Return a sentence on the agreement with the paper, and on untestable claims; empty if counts suffice."""
+    """Return sentences on how far the results agree with the paper; empty without runs and without Table 3."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""
@@ -148,7 +148,7 @@ def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipIt
 
 
 def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
-    """Yield the parts of the paper that could not be played at all."""
+    """Yield sentences on data sets and models of the paper that are not available."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."

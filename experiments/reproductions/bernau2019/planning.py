@@ -1,4 +1,4 @@
-"""Planning of the trials: some of every setting, then more where a claim needs them, within a budget of time."""
+"""Sequential allocation of trials: some for every setting, then more for undecided claims, within a time budget."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
@@ -34,10 +34,10 @@ Parts = dict[str, int]  # number of parts of each setting, by its name
 def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> list[DataSetRuns]:
     """Carry out the planned runs that are not finished yet, and read the results of all settings.
 
-    Every setting is played once. Then, in the full form, claims that are not decided are given the trials that they
-    seem to lack, cheapest first, until no more than `MOST_OPEN` are open: at the second look for half of the time that
-    is left, at the last for all of it. What was planned stands in `plan.json`, so that an interrupted reproduction goes
-    on with the same plan.
+    First one part of every setting is run. Then, in the full form, undecided claims get the estimated number of missing
+    trials, cheapest claim first, until at most `MOST_OPEN` claims are open. The last interim look may use all of the
+    remaining time, earlier ones half of it. The plans are stored in `plan.json`, so that an interrupted reproduction
+    continues with the same plan.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> 
     context
         Directory of the runs, amount of computing, and limit of time in minutes.
     adding
-        Whether trials are added: where all claims are asked for. Trials that were added before are read in any case.
+        Whether more trials are added for undecided claims. Trials that were added earlier are always used.
 
     Raises
     ------
@@ -72,10 +72,10 @@ def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> 
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return the number of parts of each setting that claims need, cheapest first, until few are open.
+    """Return the planned number of parts of each setting, by greedily deciding the cheapest open claims.
 
-    `before` are the parts that there are, `seconds` how long one of each setting takes, both by the setting's name;
-    `budget` is how many seconds may be spent, all cores together.
+    `before` has the existing number of parts and `seconds` the duration of one part, both by the name of the setting;
+    `budget` is the time limit in seconds, summed over all cores.
     """
     parts = dict(before)
     left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)
@@ -95,9 +95,9 @@ def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, 
 
 
 def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the number of parts that would decide a claim: by itself, or by refuting its premise if that is cheaper.
+    """Return the cheapest numbers of parts, by setting, that would decide a claim or refute a premise of it.
 
-    The result is empty if no number is known to decide it.
+    The result is empty if the claim is decided already, or no number is known to decide it.
     """
     ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
             if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip
@@ -109,10 +109,10 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 
 
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of parts with which the interval is narrow enough for the claim; empty if unknown.
+    """Return the cheapest numbers of parts that make the interval narrow enough for the claim; empty if unknown.
 
-    A run whose trials make the share s of the squared width is played m times as often: the sum of s / m is what is to
-    be left of it, and seconds are least where m goes with the root of s over seconds (Neyman).
+    A run contributes the share s of the interval's squared width, and s / m if its trials are multiplied by m. The
+    total time is smallest if m is proportional to sqrt(s / seconds) (Neyman allocation).
     """
     more = claim.trials_to_decide
     if more is None or not claim.runs:

@@ -27,12 +27,12 @@ PIXEL_EPSILONS = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
 def record_epsilons(study: MembershipStudy) -> tuple[float, ...]:
-    """Return epsilon_i of local DP, falling."""
+    """Return the values of epsilon_i for local DP on a data set, in descending order."""
     return PIXEL_EPSILONS if study is MembershipStudy.LFW else RECORD_EPSILONS
 
 
 class LocalEpsilon(NamedTuple):
-    """A row of Table 2: values in a record, and epsilon of a record at the largest and the smallest epsilon_i."""
+    """A row of Table 2: the number of values in a record, and its epsilon at the largest and smallest epsilon_i."""
 
     values: int
     largest: float
@@ -51,9 +51,9 @@ TABLE_2 = {
 
 
 class Hyperparameters(NamedTuple):
-    """The hyper-parameters of a column of Table 3; those of local DP are the original ones.
+    """The hyper-parameters of a column of Table 3; local DP uses those of the original model.
 
-    `members` is n, the number of training records of the target model, as in section 4; None where it is not stated.
+    `members` is n, the number of training records of the target model by section 4; None if it is not stated.
     """
 
     members: int | None
@@ -85,7 +85,7 @@ RECIPES: dict[tuple[MembershipStudy, int], Hyperparameters] = {
 
 
 class EpsilonColumn(NamedTuple):
-    """A column of Table 3: training accuracy without DP and with falling epsilon, and epsilon of central DP by z."""
+    """A column of Table 3: training accuracy without DP, then by falling epsilon; and epsilon of central DP by z."""
 
     local: tuple[float, ...]
     central: tuple[float, ...]

@@ -36,7 +36,7 @@ _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves 
 
 @dataclass(frozen=True)
 class AttackConfidences:
-    """The confidence of models in targets' true records, by the black-box attack's call: members, then others."""
+    """Models' maximum class probability on the targets, for targets called members (row 0) and others (row 1)."""
 
     counts: Integers  # targets by the largest confidence, in `BINS`, (2, bins)
     means: Floats  # the mean largest confidence, (2,); NaN where none is called so
@@ -44,7 +44,7 @@ class AttackConfidences:
 
 @dataclass(frozen=True, eq=False)
 class MembershipFindings:
-    """The results of the parts of one setting: a few numbers of each trial, so that memory hardly grows with trials."""
+    """The results of one setting over all of its parts, reduced to a few numbers per trial to save memory."""
 
     setting: settings.MembershipSetting  # the setting of the run
     config: RunConfig  # the configuration of its first part
@@ -63,12 +63,12 @@ class MembershipFindings:
 
     @property
     def trials(self) -> int:
-        """Number of target models, each attacked with all others of its part as its shadows."""
+        """Number of target models; each is attacked with all other models of its part as shadow models."""
         return len(self.train_accuracy)
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of a record as in the paper: counted over values, or by its accountant; infinite without DP."""
+        """Epsilon of a record: epsilon_i * values for local DP, by accountant for central DP, infinite without DP."""
         match self.setting.method:
             case PrivacyMethod.ORIGINAL:
                 return inf
@@ -82,7 +82,7 @@ class MembershipFindings:
 
 @dataclass(frozen=True)
 class DataSetRuns:
-    """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
+    """The runs on one data set: the original model, local DP and central DP, the latter two by falling epsilon."""
 
     data: settings.MembershipData
     original: MembershipFindings
@@ -101,25 +101,25 @@ class DataSetRuns:
 
     @property
     def attacks(self) -> tuple[str, ...]:
-        """The paper's attacks that were played."""
+        """The attacks of the paper that were run: black-box and possibly white-box."""
         return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_trials)
 
     @property
     def of_phi(self) -> str:
-        """The attack from which phi is computed, the white-box one as in the paper."""
+        """The attack from which phi is computed: white-box as in the paper if it was run, else black-box."""
         return self.attacks[-1]
 
     def of(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
-        """Return the runs under one kind of privacy."""
+        """Return the runs under local DP or under central DP."""
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
     def side(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
-        """Return the original run and those under one kind of privacy."""
+        """Return the run without DP, followed by the runs under local DP or under central DP."""
         return (self.original, *self.of(method))
 
 
 def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> DataSetRuns:
-    """Return the runs of one data set, those under either kind of privacy with falling epsilon.
+    """Return the runs on one data set, grouped by method and sorted by falling epsilon.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
-    """Return the findings of all parts of one setting, at least one, as one; all have the same number of trials."""
+    """Return the concatenated findings of all parts of one setting; the parts have equally many trials."""
     first = parts[0]
 
     def of_all(name: str) -> Any:
@@ -175,10 +175,10 @@ def _reduced(
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
 ) -> MembershipFindings:
-    """Return the results of a part from its attacks' scores by name, (trials, targets).
+    """Return the findings of a part, computed from the scores (trials, targets) of each attack by name.
 
-    `confidence` is the largest one of each trial's model in a class, for the true record of each target, (trials,
-    targets); `by_trial` are numbers of each trial, (trials,).
+    `confidence` is the maximum class probability of each trial's model on the true record of each target, (trials,
+    targets); `by_trial` holds further fields of the findings with one number per trial, (trials,).
     """
     curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
     called = None
@@ -206,10 +206,10 @@ def _reduced(
 
 
 def _areas(scores: Floats, is_in: Flags) -> Floats:
-    """Return the area under the ROC in each trial (trials,), from the rank sum of members; ties count half.
+    """Return the AUC in each trial, shape (trials,), by the Mann-Whitney rank sum; ties count half.
 
-    Scores are higher for a likelier member, and `is_in` is the membership, both (trials, targets); every trial has
-    members and others.
+    `scores` (higher for likely members) and the membership `is_in` have shape (trials, targets); every trial has
+    members and non-members.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
@@ -222,10 +222,10 @@ def play_parts(parts: Iterable[settings.ShadowTrials], context: ItemContext) -> 
     Parameters
     ----------
     parts
-        The runs.
+        The parts to run.
     context
-        The directory of the runs, the amount of computing, and the place of the clients: this process, or one for every
-        core, unless Ray is named.
+        Directory of the runs, full or quick form, and engine. Without Ray, runs go side by side in processes, one for
+        each core.
 
     Raises
     ------
@@ -290,11 +290,11 @@ def _areas_against_test(
 
 
 def _epochs_a_round(config: RunConfig) -> float:
-    """Return the mean number of uses of a record in a round."""
+    """Return the mean number of times that a record is used in a round, i.e. the epochs per round."""
     epochs = config.training.local_epochs
     return float(sampling_rate(config)) if epochs is None else float(epochs)
 
 
 def most_epochs(config: RunConfig) -> float:
-    """Return the number of epochs after which training ends at the latest."""
+    """Return the maximum number of epochs of a training."""
     return rounds_of(config) * _epochs_a_round(config)

@@ -1,4 +1,4 @@
-"""The runs behind the figures of Bernau et al. 2019: data sets and their stand-ins, kinds of privacy, sizes."""
+"""Settings of the runs for Bernau et al. 2019: data sets and their substitutes, local and central DP, sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ REPETITIONS = 5
 
 
 class PrivacyMethod(StrEnum):
-    """A kind of privacy."""
+    """No privacy (the original model), local DP or central DP."""
 
     ORIGINAL = "original"
     LOCAL = "LDP"
@@ -36,7 +36,7 @@ class PrivacyMethod(StrEnum):
 
 
 class Randomizer(StrEnum):
-    """The perturbation of records by their owner, by its name in a configuration."""
+    """The randomiser with which owners perturb records under local DP, by its name in a configuration."""
 
     BITS = "randomised-response"
     EDGES = "randomised-edges"
@@ -45,7 +45,7 @@ class Randomizer(StrEnum):
 
 @dataclass(frozen=True)
 class DataSetSize:
-    """The size of a data set in a form of the reproduction."""
+    """Numbers of records, epochs, trials and noise levels for a data set in the full or the quick form."""
 
     records: int  # targets, of which half are members on average
     epochs: int  # largest number of passes over the members without central DP
@@ -58,7 +58,7 @@ class DataSetSize:
 
 @dataclass(frozen=True)
 class MembershipData:
-    """A data set in one of its forms, with everything that is fixed for it."""
+    """A data set with its number of classes, model, sizes and hyper-parameters."""
 
     study: MembershipStudy  # the data set of the paper
     name: str  # its name in a configuration
@@ -74,19 +74,19 @@ class MembershipData:
 
     @property
     def recipe(self) -> published.Hyperparameters:
-        """The hyper-parameters of Table 3, with learning rates of our own where the model is another."""
+        """The hyper-parameters of Table 3, with other learning rates where model or data set is not the paper's."""
         recipe = RECIPES[self.study, self.column]
         return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
 
     @property
     def key(self) -> str:
-        """The first part of the names of its run directories."""
+        """Prefix of the names of the run directories of this data set."""
         name = self.name.rpartition(":")[2].replace("_", "-")
         return f"{self.study.lower().replace(' ', '-')}-{name}-{self.classes}"
 
     @property
     def local_randomizer(self) -> Randomizer:
-        """The perturbation of records under local DP."""
+        """The randomiser that perturbs this data set's records under local DP."""
         match self.study:
             case MembershipStudy.COLLAB:
                 return Randomizer.EDGES
@@ -98,7 +98,7 @@ class MembershipData:
                 assert_never(self.study)
 
     def size(self, extent: ComputeExtent) -> DataSetSize | None:
-        """Return the size of a form; None if it leaves the data set out."""
+        """Return the size in the full or the quick form; None if the form leaves the data set out."""
         return self.full if extent is ComputeExtent.FULL else self.quick
 
 
@@ -175,7 +175,7 @@ CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
 
 @dataclass(frozen=True)
 class MembershipSetting:
-    """One run: a data set under one kind of privacy at one level."""
+    """A data set with a method (none, local or central DP) and its noise level."""
 
     data: MembershipData  # the data set
     method: PrivacyMethod = PrivacyMethod.ORIGINAL  # the kind of privacy
@@ -202,7 +202,7 @@ class MembershipSetting:
 
     @property
     def position(self) -> int:
-        """Its place in the paper's lists: 0 for the original model, then 1 to 5 with falling epsilon."""
+        """Index in the paper's lists: 0 for the original model, then 1 to 5 by falling epsilon."""
         match self.method:
             case PrivacyMethod.ORIGINAL:
                 return 0
@@ -215,17 +215,17 @@ class MembershipSetting:
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether section 6 has attacks on it no better than chance."""
+        """Whether section 6 says that attacks on this setting are no better than chance."""
         local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
         return self.level in {PrivacyMethod.LOCAL: (local,), PrivacyMethod.CENTRAL: central}.get(self.method, ())
 
 
 @dataclass(frozen=True)
 class ShadowTrials:
-    """A run: some trials of a setting, which are the shadow models of each other and of no others.
+    """One part of a setting: a run whose trials serve as shadow models of each other, but not of other parts.
 
-    All parts have equally many trials, and thereby equally strong attacks: their trials are alike and can be counted
-    together, however many parts there are.
+    All parts have the same number of trials, and therefore equally strong attacks, so that trials of any number of
+    parts can be pooled.
     """
 
     setting: MembershipSetting  # the setting
@@ -238,12 +238,12 @@ class ShadowTrials:
 
     @property
     def label(self) -> str:
-        """Name in the display."""
+        """Name in progress displays."""
         return f"{self.setting.label}, part {self.number + 1}"
 
 
 def settings_of(data: MembershipData, extent: ComputeExtent) -> tuple[MembershipSetting, ...]:
-    """Return the runs on a data set: the original model, then local and central DP with falling epsilon.
+    """Return the settings on a data set: the original model, then local and central DP, each by falling epsilon.
 
     Parameters
     ----------

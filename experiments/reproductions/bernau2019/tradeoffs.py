@@ -21,7 +21,7 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 
 @dataclass(frozen=True)
 class Curve:
-    """The AUC of an attack on several runs, and the accuracy of their models: once as found, and in each resample."""
+    """AUC of an attack and test accuracy of several runs: the estimates, and their bootstrap resamples."""
 
     # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
     # each resample of trials.
@@ -29,9 +29,9 @@ class Curve:
     accuracy: Floats  # mean over trials of the test accuracy of each run, in the shape of `auc`
 
     def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
-        """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.
+        """Return a statistic of AUCs and accuracies with its percentile bootstrap interval.
 
-        The interval is NaN where the statistic is not defined in half of the resamples or more.
+        The interval is NaN if the statistic is undefined in more than half of the resamples.
 
         Parameters
         ----------
@@ -48,7 +48,7 @@ class Curve:
         return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-        """Return the share of a statistic's variance due to the trials of each run; empty if it is not known."""
+        """Return the share of each run in the statistic's bootstrap variance; empty if that is 0 or undefined."""
         variances = []
         for run in range(self.auc.shape[1]):
             values = []
@@ -62,12 +62,12 @@ class Curve:
 
 
 def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> Curve:
-    """Return the AUC of an attack and the test accuracy of several runs, with resamples of their trials.
+    """Return the AUC of an attack and the test accuracy of several runs, with bootstrap resamples of their trials.
 
     Parameters
     ----------
     runs
-        The runs; the trials of each are drawn again by themselves.
+        The runs; the trials of each run are resampled independently of the other runs.
     attack
         Name of the attack.
     random
@@ -75,8 +75,8 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
 
     Notes
     -----
-    The AUC of a resample lies sqrt(2) times as far from the mean as trials drawn again show, since the trials are each
-    other's shadows (`fl_audit.audits.membership.rates`).
+    Trials are shadow models of each other and therefore dependent, so the deviation of each resampled AUC from the mean
+    is multiplied by sqrt(2) (`fl_audit.audits.membership.rates`).
     """
     areas, accuracies = [], []
     for run in runs:
@@ -92,9 +92,9 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
 def phi(
     original: MembershipFindings, private: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 ) -> Interval:
-    """Return phi of a run with privacy against the original model, with its interval: the same for every call.
+    """Return phi of a run with privacy relative to the original model, with its bootstrap interval (a fixed seed).
 
-    The result is NaN where phi is not defined.
+    The result is NaN if phi is not defined.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def phi(
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
-    """Return phi of every run but the first, which is the original model.
+    """Return phi of every run relative to the first run, which is the original model.
 
     Parameters
     ----------
@@ -131,10 +131,10 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
 
 def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near: float) -> float:
-    """Return the excess of the AUC under local DP over that under central DP at the same test accuracy.
+    """Return the AUC under local DP minus the AUC under central DP at the same test accuracy.
 
-    The mean over the runs with local DP whose accuracy central DP reaches, between whose points the AUC is taken to run
-    straight; the original model belongs to both curves. NaN where there is no such run.
+    The difference is averaged over the runs with local DP whose accuracy lies in the range of central DP, where the AUC
+    of central DP is interpolated linearly; the original model belongs to that curve. It is NaN if there is no such run.
 
     Parameters
     ----------
@@ -143,9 +143,9 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     accuracy
         Test accuracy of the same runs in the order of `auc`; shape (runs,).
     split
-        Number of runs that stand before the first one with local DP.
+        Number of runs before the first one with local DP.
     near
-        An accuracy that lies so far beyond the smallest or the largest one that central DP reaches counts as that one.
+        Tolerance: an accuracy outside the range of central DP by at most this is replaced by the end of the range.
     """
     order = np.argsort(accuracy[:split], kind="stable")
     reached, area = accuracy[:split][order], auc[:split][order]
@@ -165,7 +165,7 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
     confidence
         Confidence of the interval, above 0 and below 1.
     shadows_of_each_other
-        Whether trials are each other's shadow models: the interval is then wider by the square root of 2
+        Whether trials are shadow models of each other; the interval is then wider by the square root of 2
         (`fl_audit.audits.membership.rates`).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
@@ -192,11 +192,10 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 def gain(
     runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE
 ) -> tuple[Interval, tuple[float, ...]]:
-    """Return the excess of one attack's AUC over another's, the mean over runs and trials.
+    """Return the mean difference of two attacks' AUC over runs, and the share of each run in its variance.
 
-    Both attacks see the same models, so that differences are taken trial by trial, and runs are independent: the
-    variance is the mean of theirs over their number, and its degrees of freedom are Welch's and Satterthwaite's. Beside
-    it stands how much of the variance is due to the trials of each run; empty where all is known.
+    Both attacks see the same models, so differences are paired by trial. Runs are independent; the interval uses the
+    Welch-Satterthwaite degrees of freedom. The shares are empty if the variance is 0.
 
     Parameters
     ----------

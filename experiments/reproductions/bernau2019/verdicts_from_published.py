@@ -1,4 +1,4 @@
-"""Claims of Bernau et al. 2019 by the rules of this version, from the published numbers: no run is needed."""
+"""Re-evaluation of the claims of Bernau et al. 2019 by the current rules, from our published numbers without runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -51,12 +51,12 @@ MOST_PHI = 2.0  # at which phi is cut off
 
 
 def rejudge(published: Published) -> Mapping[str, ItemResult]:
-    """Return the table of claims, judged again.
+    """Return the table of claims, re-evaluated from published results.
 
     Parameters
     ----------
     published
-        The published results of the paper.
+        The results of this paper's reproduction, as published in the documentation.
     """
     kept = [one for claim in published.claims for one in _kept(claim, published.claims)]
     played = [data for title, data in _BY_TITLE.items() if any(one.where.startswith(title) for one in kept)]
@@ -72,7 +72,7 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
-    """Yield a claim in the form of this version; nothing where the paper does not make it."""
+    """Yield a published claim, updated to the current rules; nothing if it is no longer attributed to the paper."""
     if claim.quantity.endswith(AT_LIKE_ACCURACY):
         sentence = trade_sentence(_BY_TITLE[claim.where])
         if sentence is not None:
@@ -85,7 +85,7 @@ def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[Pape
 
 
 def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperClaim]:
-    """Yield the claims about AUCs and phi that the rows of a figure hold."""
+    """Yield the claims about AUC and phi that can be evaluated from the published rows of a figure."""
     figure = _FIGURES.get(data.study)
     if figure is None or figure not in published.tables:
         return
@@ -117,7 +117,7 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
 
 
 def wider(row: ItemRow, confidence: float) -> Interval:
-    """Return a published number with its interval at another confidence, as one of Student's would be.
+    """Return a published number with its interval rescaled to another confidence, as for Student's t intervals.
 
     Parameters
     ----------
