@@ -1,1 +1,1 @@
-"""The tables and figures of published papers, computed again and set beside what was printed."""
+"""Reproductions of tables and figures of published papers, compared with the printed numbers."""

@@ -1,4 +1,4 @@
-"""A sentence of a paper as a range for one of our numbers, and the verdict of our runs on it."""
+"""Claims of papers: a sentence becomes a range for a measured number, and the interval gives the verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -29,7 +29,7 @@ class FailureCause(StrEnum):
 
 @dataclass(frozen=True)
 class FollowUpAnalysis:
-    """The result of a second look at claims that do not hold."""
+    """An explanation, from further experiments, why a claim does not hold on our data."""
 
     statement: str  # the claim's
     where: str  # beginning of the claim's `where`; empty for all
@@ -44,7 +44,7 @@ NOTHING = Interval(nan, nan, nan)
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A sentence of a paper, made into a range for one number of ours."""
+    """A sentence of a paper, expressed as a range in which a number of ours must lie."""
 
     section: str  # section of the paper
     statement: str  # the statement, in our words
@@ -75,7 +75,7 @@ class PaperClaim:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """The verdict: whether the whole interval lies in the range, or all of it outside, or neither."""
+        """HOLDS if the interval is within the range, FAILS if it is outside, OPEN if it overlaps; or UNTESTED."""
         low, high = self.found.low, self.found.high
         if self.untestable:
             return ClaimVerdict.UNTESTED
@@ -87,10 +87,10 @@ class PaperClaim:
 
     @property
     def trials_to_decide(self) -> int | None:
-        """Number of trials of each run that would decide an open claim if the number stayed the same.
+        """Number of trials per run with which an open claim would be decided, if the estimate does not change.
 
-        It is None where the claim is decided or cannot be, where the interval is not known, or the number lies on the
-        edge, to rounding: where it would take more than ten million.
+        It is None if the claim is not open, the interval is not known, or the number would exceed ten million because
+        the estimate lies on the edge of the range.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
@@ -118,7 +118,7 @@ class PaperClaim:
 
     @property
     def note(self) -> str:
-        """The verdict, the sentence, and the trials that would decide it."""
+        """The verdict, the statement, its range, and how many trials would decide it, as text."""
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
         more = self.trials_to_decide
@@ -127,7 +127,7 @@ class PaperClaim:
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the published values of the claim; infinite and missing numbers are None."""
+        """Return the claim as JSON values for publication; infinite and missing numbers are None."""
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
@@ -136,7 +136,7 @@ class PaperClaim:
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
-    """Return a claim from `PaperClaim.to_json`; an untestable claim stays so, with its reason.
+    """Return a claim from its JSON form (`PaperClaim.to_json`); an untestable claim keeps its reason.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def restored(stored: Mapping[str, Any]) -> PaperClaim:
 
 
 def _range_of(text: str) -> tuple[float, float]:
-    """Return the ends of a range as `PaperClaim.range_text` writes it."""
+    """Parse the text of `PaperClaim.range_text`, and return the ends of the range."""
     if text == "no range":
         return -inf, inf
     if text.startswith("at most "):
@@ -175,21 +175,20 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
     why
         Reason why the statement cannot be tested.
     where
-        Title of the data set, empty where the statement is about none.
+        Title of the data set; empty if the statement is not about a data set.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
 def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -> tuple[PaperClaim, ...]:
-    """Return claims with the results of second looks at those that do not hold.
+    """Return the claims, with explanations added to those that do not hold.
 
     Parameters
     ----------
     claims
         The claims of a paper with their first results.
     looks
-        The second looks, which are repeated measurements with more trials; the first one that belongs to a claim is
-        taken.
+        Explanations from further experiments; the first one that matches a claim is used.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -200,7 +199,7 @@ def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -
 
 
 def exact(value: float) -> Interval:
-    """Return a number that is known without error, as an interval."""
+    """Return an interval of width 0 for a number that is known exactly."""
     return Interval(value, value, value)
 
 
@@ -210,12 +209,12 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
 
 
 def difference(one: Interval, other: Interval) -> Interval:
-    """Return the first number less the second, of independent runs: half-widths add as roots of squares.
+    """Return the interval of the difference of two independent numbers, first minus second.
 
     Parameters
     ----------
     one, other
-        Both numbers come with intervals of the same confidence; ends that are infinite stay infinite.
+        Both have intervals of the same confidence, whose ends may be infinite.
 
     Notes
     -----
@@ -227,7 +226,7 @@ def difference(one: Interval, other: Interval) -> Interval:
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
-    """Return a sentence on how many claims hold, fail and are open; those that cannot be tested are counted apart."""
+    """Return a sentence that states how many claims hold, fail, are undecided and cannot be tested."""
     count = counted(claims)
     tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
     more = f"; {rest} more cannot be tested" if rest else ""

@@ -1,4 +1,4 @@
-"""The verdicts on the claims of a paper: a row and a mark for each of them."""
+"""The table and figure of a paper's claims, with the verdict on each."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -24,14 +24,14 @@ def claims_table(
     remarks: Sequence[str] = (),
     data: Sequence[str] = (),
 ) -> ItemResult:
-    """Return every claim of a paper with its number, its interval and its verdict.
+    """Return a table and a figure of claims: number, interval and verdict of each.
 
     Parameters
     ----------
     claims
         The claims, at least one that can be tested.
     looks
-        Results of second looks, repeated measurements with more trials, at claims that do not hold.
+        Explanations of claims that do not hold, from further experiments.
     remarks
         Further remarks on the claims, printed with the table.
     data

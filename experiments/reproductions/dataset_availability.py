@@ -1,4 +1,4 @@
-"""Availability of a paper's data sets, and data sets that replace missing ones."""
+"""Search for the available data sets of a paper, and for substitutes of missing ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from fl_audit.errors import InputError
 
 
 class CatalogueDataset(Protocol):
-    """A data set by its name in the catalogue, with more settings of `[data]`."""
+    """A data set, given by its name in the catalogue and further settings of section [data]."""
 
     @property
     def name(self) -> str: ...
@@ -25,17 +25,17 @@ S = TypeVar("S")
 def find_data(
     candidates: Mapping[S, Sequence[Sequence[D]]], data_dir: Path | None, wanted: Iterable[S] | None = None
 ) -> tuple[tuple[D, ...], tuple[str, ...]]:
-    """Return a paper's data sets that are available, in its order, and a line for each that is replaced or left out.
+    """Return the available data sets of a paper, and a line for each that is substituted or left out.
 
     Parameters
     ----------
     candidates
-        The data sets that may be used for each data set of the paper, best first. Each comes in one or several forms,
-        of which all available ones are taken; only the first is the paper's own.
+        For each data set of the paper a list of alternatives, best first: the paper's own, then substitutes. An
+        alternative consists of one or several forms, of which all available ones are used.
     data_dir
-        Directory of the data; None means the one that the environment names.
+        Directory of the data; None means the one in the environment variable FL_AUDIT_DATA.
     wanted
-        The data sets of the paper that are looked for; None means all of them.
+        The data sets of the paper to search for; None means all of them.
     """
     found: list[D] = []
     remarks: list[str] = []

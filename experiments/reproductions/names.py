@@ -1,4 +1,4 @@
-"""Names of the papers, tables and figures that can be reproduced, known before a paper is imported."""
+"""Names of the papers, tables and figures that can be reproduced, available without importing a paper's module."""
 
 from difflib import get_close_matches
 

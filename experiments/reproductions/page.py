@@ -1,4 +1,4 @@
-"""A single page with all reproductions, which needs no other file."""
+"""A self-contained HTML page with all tables and figures of a reproduction."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def render_page(
     paper
         The paper that is reproduced.
     made
-        The results of the items that were computed.
+        The results of the computed items.
     pictures
         Bytes of the PNG images, by the key of the item.
     """
@@ -59,7 +59,7 @@ def render_page(
 
 
 def _banner(made: Sequence[ItemResult]) -> Banner:
-    """Return the number of reproduced items, and the share of printed numbers outside our intervals."""
+    """Return the banner: the number of reproduced items, and how many printed numbers lie inside our intervals."""
     compared, outside = _held(made, "published")
     items = plural(len(made), "item")
     if not compared:
@@ -71,7 +71,7 @@ def _banner(made: Sequence[ItemResult]) -> Banner:
 
 
 def _opening(made: Sequence[ItemResult]) -> str:
-    """Return the agreements and differences: with the printed numbers first, then with theory."""
+    """Return the opening paragraph, which counts agreements with printed numbers and with theory."""
     compared, outside = _held(made, "published")
     theory, missed = _held([one for one in made if not one.finding], "theory")
     computed = [one.computed for one in made]
@@ -96,7 +96,7 @@ def _opening(made: Sequence[ItemResult]) -> str:
 
 
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
-    """Return the number of intervals with a number of a column beside them, and how many of those lie outside."""
+    """Return how many numbers of a column can be compared with our intervals, and how many of them lie outside."""
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 
@@ -109,7 +109,7 @@ def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
 
 
 def differences_html(result: ItemResult) -> str:
-    """Return the printed and theoretical numbers of an item outside our intervals, and its remarks."""
+    """Return HTML that lists printed and theoretical numbers outside our intervals, and the remarks of the item."""
     parts = ["<h3>Where ours differs, and why</h3>"]
     if compared := result.beside("published"):
         outside = result.outside("published")
@@ -138,7 +138,7 @@ def _rows(item: PaperItem, result: ItemResult) -> str:
 
 
 def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
-    """Return rows of an item as a table, and the number of further rows in its CSV file.
+    """Return rows of an item as an HTML table, followed by the number of further rows in its CSV file.
 
     Parameters
     ----------

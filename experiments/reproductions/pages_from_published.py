@@ -1,7 +1,7 @@
-"""Published pages by the rules of this version, without runs: the items that published numbers suffice for.
+"""Re-evaluation of published pages by the current rules without runs, as far as published numbers suffice.
 
-Runs take hours; the rules by which their numbers are read change more often. Each paper says what follows from the
-tables and claims that are published of it (`Paper.rejudge`). Sections of other items stay as they are.
+Runs take hours, while the rules by which results are evaluated change more often. The function `Paper.rejudge` of each
+paper returns the items that follow from its published tables and claims. Sections of other items do not change.
 """
 
 import re
@@ -26,7 +26,7 @@ _PLAYED_BEFORE = ("extent", "run_commits", "trials", "minutes", "commit", "made"
 
 
 def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tuple[list[Record], dict[Path, bytes]]:
-    """Return the records of a paper by the rules of this version, and the files that change.
+    """Return the records of a paper, re-evaluated by the current rules, and the files that change.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
     records
         Records of the paper's items as they are published.
     docs
-        Directory of the documentation, in which the page of the paper lies.
+        Directory of the documentation, which contains the page of the paper.
 
     Raises
     ------
     InputError
-        If the page has no section for an item that is published.
+        If the page has no section for a published item.
     """
     if paper.rejudge is None or not records:
         return list(records), {}
@@ -71,7 +71,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
 
 def _record(paper: Paper[Any], item: PaperItem, result: ItemResult, old: Record | None) -> dict[str, Any]:
-    """Return the record of an item, which keeps the origin of its runs and records the newer evaluation."""
+    """Return the new record of an item, with the origin of its runs, and date and commit of the re-evaluation."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
     played = {
         "extent": str(ComputeExtent.FULL),
@@ -109,7 +109,7 @@ def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
 
 
 def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
-    """Return the section of an item; one that keeps its image keeps the caption, too."""
+    """Return the section of an item; if the image is not redrawn, the old caption is kept."""
     if not is_redrawn and old is not None:
         caption = next(line for line in old.splitlines() if " [All rows](" in line)
         record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}
@@ -117,7 +117,7 @@ def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
-    """Return a record and its section, with its own claims as judged now."""
+    """Return a record and its section, with the claims of the item replaced by the re-evaluated ones."""
     by_place = {(one.where, one.quantity): one for one in judged}
     own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]
            if (claim["where"], claim["quantity"]) in by_place]  # fmt: skip

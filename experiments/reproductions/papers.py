@@ -1,4 +1,4 @@
-"""The description of a paper for the reproductions: its tables and figures, their results, and their makers."""
+"""Types for reproductions: a paper, its tables and figures (items), and their results."""
 
 import hashlib
 import json
@@ -66,7 +66,7 @@ def measured_row(
     found
         The number with its interval.
     **more
-        The published number and that of theory, if there are any.
+        The numbers `published` and `theory` of `ItemRow`, if there are any.
     """
     return ItemRow(setting, quantity, measured=found.value, low=found.low, high=found.high, repetitions=repetitions,
                    note=note, **more)  # fmt: skip
@@ -79,7 +79,7 @@ def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ItemRuns:
-    """The runs behind a table or figure."""
+    """Trials, minutes and software commits of the runs behind a table or figure."""
 
     trials: int = 0  # trials of all runs together
     minutes: float = 0.0  # of all runs, as if they had followed each other; NaN where one was not timed
@@ -103,7 +103,7 @@ class ItemResult:
     spent: ItemRuns = field(default_factory=ItemRuns)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
-        """Return the number of our intervals with a number of the column, "published" or "theory", beside them."""
+        """Return the number of rows with both an interval and a number in the column "published" or "theory"."""
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
     def outside(self, column: str) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """The number of printed values that are computed here and not measured, with a line for each that differs."""
+        """Number of printed values that are recomputed without measurement, and a line for each that differs."""
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.
@@ -130,13 +130,13 @@ class ItemResult:
 
 
 def _agrees(computed: float, printed: float) -> bool:
-    """Return whether a number rounds to a printed one."""
+    """Return whether a computed number equals the printed one when rounded to its printed decimals."""
     decimals = len(np.format_float_positional(printed, trim="-").partition(".")[2])
     return bool(abs(computed - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9))
 
 
 class ComputeExtent(StrEnum):
-    """The amount of computing: as much as in the paper, or a quick form with few repetitions and wide intervals."""
+    """The full form of a reproduction, sized as in the paper, or the quick form with few repetitions."""
 
     FULL = "full"
     QUICK = "quick"
@@ -148,7 +148,7 @@ MINUTES = 65.0
 
 @dataclass(frozen=True)
 class ItemContext:
-    """Everything besides the paper that the making of a table or figure may depend on."""
+    """The options of a reproduction: directories, full or quick form, engine, progress display and time budget."""
 
     directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment
@@ -163,7 +163,7 @@ class ItemContext:
 
     @property
     def runs(self) -> Path:
-        """Directory of the runs; the quick form has its own, because its runs are no part of the full form."""
+        """Directory of the runs; the quick form has another one, because its runs cannot be used in the full form."""
         return self.directory / ("runs" if self.extent is ComputeExtent.FULL else f"runs-{self.extent}")
 
 
@@ -195,13 +195,13 @@ class PaperResults:
 
 @dataclass(frozen=True)
 class Published:
-    """The published results of a paper."""
+    """The results of a paper's reproduction as published in the documentation."""
 
     claims: tuple[PaperClaim, ...]  # all claims, as they were judged
     tables: Mapping[str, pd.DataFrame]  # the rows of every item, by its key
 
     def rows(self, item: str) -> list[ItemRow]:
-        """Return the rows of an item."""
+        """Return the published rows of an item, given its key."""
         frame = self.tables[item]
         told = frame.assign(note=frame["note"].fillna(""), repetitions=frame["repetitions"].astype(int))
         return [ItemRow(**{str(name): value for name, value in row.items()}) for row in told.to_dict("records")]
@@ -223,7 +223,7 @@ class Paper(Generic[ItemT]):
     rejudge: Callable[["Published"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: ComputeExtent) -> str:
-        """Return a short digest of all settings, full or quick: numbers with another digest are no longer ours."""
+        """Return a hash of all settings; published numbers with another hash were made with other settings."""
         text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -233,4 +233,4 @@ class Paper(Generic[ItemT]):
 
 
 class NoDataError(InputError):
-    """A data set that an item needs is missing; the other items of the paper can still be made."""
+    """Raised if a data set that an item needs is missing; other items of the paper can still be made."""

@@ -1,4 +1,4 @@
-"""The style of the reproductions' figures: lines, markers and hatches differ, not colours alone."""
+"""The style of the reproductions' figures: curves differ in line, marker and hatch, and not only in colour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ def draw_measured(
         The values with their intervals, as many as there are positions in `x`; the upper end of an open interval is
         infinite.
     joined
-        Whether a line joins them.
+        Whether the values are joined by a line.
     """
     value, bottom, top = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
     value = np.where(np.isfinite(value), value, np.nan)
@@ -108,7 +108,7 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
     axes
         The axes.
     values
-        The samples, one for each box. Of outliers that would cover each other one is drawn.
+        The samples, one for each box. Of overlapping outliers only one is drawn.
     places
         Horizontal positions of the boxes, as many as there are samples in `values`.
     look
@@ -172,7 +172,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:
-    """Leave a panel empty except for its title and the reason.
+    """Show a title and a reason in a panel that has no data.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Pages of the documentation from finished reproductions: every table and figure, with the printed one next to ours.
+"""Documentation pages from finished reproductions: every table and figure, with printed and reproduced numbers.
 
     python -m fl_audit.experiments.reproductions.publish RUNS
     python -m fl_audit.experiments.reproductions.publish --rejudge
 
-RUNS holds what `fl-audit reproduce PAPER --out RUNS/...` wrote, of one paper or several. `--rejudge` needs no runs: it
-judges the claims on the pages again by the rules of this version, from the numbers that are published.
+RUNS is a directory with the output of `fl-audit reproduce PAPER --out RUNS/...` for one paper or several. `--rejudge`
+needs no runs: it re-evaluates the claims on the pages by the current rules, from the published numbers.
 """
 
 import argparse
@@ -39,10 +39,10 @@ _QUICK = (
 
 
 def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
-    """Write a page for every paper of which something is finished, and the table of all claims.
+    """Write a page for every paper with a finished item, and the table of all claims.
 
-    Pages of papers without anything finished stay as they are, with their claims. If both forms of an item exist, the
-    full form is taken.
+    Pages and claims of papers without a finished item do not change. If both forms of an item exist, the full form is
+    used.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If there is nothing finished, what is finished was made with other settings than this version has, or the pages
-        would take more than `MOST_BYTES`. Then nothing is written.
+        If there is no finished item, a finished item was made with other settings than those of this version, or the
+        pages would take more than `MOST_BYTES`. Nothing is written in these cases.
     """
     found = _records(runs)
     require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
@@ -76,7 +76,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
-    """Write the pages again by the rules of this version, from the numbers on them: no run is read.
+    """Rewrite the pages by the current rules, from their published numbers; no run is read.
 
     Parameters
     ----------
@@ -91,7 +91,8 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If nothing is published there, or the pages would take more than `MOST_BYTES`. Then nothing is written.
+        If the directory has no published results, or the pages would take more than `MOST_BYTES`. Nothing is written in
+        these cases.
     """
     made, files = _made(docs), dict[Path, bytes]()
     require(bool(made), f"{docs} holds no {MADE}: accepted is where pages were published")
@@ -104,7 +105,7 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
-    """Write files, the records of all items, and the table of claims."""
+    """Write the given files, the JSON file with the records of all items, and the CSV table of claims."""
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -114,7 +115,7 @@ def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a line for each published table or figure of another schema or other settings than this version has."""
+    """Return a line for each published item whose schema or settings differ from those of this version."""
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))
@@ -122,7 +123,7 @@ def stale_pages(docs: Path = DOCS) -> list[str]:
 
 
 def _stale(record: Record) -> str:
-    """Return why a record is of another version; empty if it is not."""
+    """Return why a record does not belong to this version; an empty string if it does."""
     if record["schema"] != SCHEMA:
         return f"schema {record['schema']}, here it is {SCHEMA}"
     paper = next((one for one in PAPERS if one.key == record["paper"]), None)
@@ -132,13 +133,13 @@ def _stale(record: Record) -> str:
 
 
 def _records(runs: Path) -> dict[Path, Record]:
-    """Return the records of all finished items below a directory."""
+    """Return the records of all finished items below a directory, by the path of their JSON file."""
     paths = [path.with_suffix(".json") for path in sorted(runs.glob("**/*.svg"))]
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
 def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
-    """Return the records of a paper in the order of its items, of each the full form if there is one."""
+    """Return one record for each item of a paper, in order; the full form is preferred to the quick one."""
     own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
     own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
@@ -156,7 +157,7 @@ def _files(docs: Path) -> list[Path]:
 
 
 def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
-    """Return the page of a paper with the picture and the rows of each of its items, as the contents of files."""
+    """Return the page of a paper, and the image and rows of each item, as a dictionary from path to content."""
     files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]
     if any(record["extent"] == ComputeExtent.QUICK for _, record in own):
@@ -194,7 +195,7 @@ def _claims_csv(records: Iterable[Record]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Publish the finished items."""
+    """Write the documentation pages as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="?", help="where finished reproductions lie")
     parser.add_argument("--rejudge", action="store_true", help="judge the published numbers again, without runs")

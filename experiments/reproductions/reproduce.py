@@ -1,4 +1,4 @@
-"""Reproduction of the items that a name stands for: CSV files, images and one page."""
+"""Reproduction of a single table or figure, or of a whole paper: CSV files, images and one page."""
 
 import json
 import re
@@ -28,7 +28,7 @@ PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # th
 
 
 def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
-    """Return the paper that a name belongs to, and the items that the name stands for: a single one, or all.
+    """Return the paper and the items for a name, which is that of a paper (all items) or of a single item.
 
     Raises
     ------
@@ -41,11 +41,11 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
 
 
 def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults, Path]:
-    """Compute a table or figure of a paper, or all of them, and compare it with the printed one.
+    """Compute one or all tables and figures of a paper, and compare them with the printed ones.
 
-    The directory of the context receives: for every item a CSV file, a PNG, an SVG and its published record as JSON;
-    NAME.html; and the runs under `runs/` (for the quick form `runs-quick/`). Finished runs in it are not computed
-    again, and interrupted ones are continued.
+    For every item a CSV file, a PNG, an SVG and a record as JSON are written to the directory of the context, together
+    with a page NAME.html. Runs are stored under `runs/` (quick form: `runs-quick/`), where finished runs are used and
+    interrupted ones continued.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
     Returns
     -------
     tuple
-        The paper, what was made of it, and the path of the HTML page.
+        The paper, the results, and the path of the HTML page.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
 
 
 def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
-    """Draw and render everything first, then write the files, and return the path of the page."""
+    """Render all files in memory, then write them, and return the path of the page."""
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
         record = _record_of(context, paper, made, item, result)

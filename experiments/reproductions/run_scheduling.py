@@ -1,4 +1,4 @@
-"""Runs that tables and figures share: planned by settings, carried out unless finished, with their durations."""
+"""Planning and execution of the runs that tables and figures share, and records of their durations."""
 
 import multiprocessing
 import os
@@ -28,7 +28,7 @@ _MOST_PROCESSES = 8
 
 
 class NamedSetting(Protocol):
-    """A setting of a paper, by the name of its run directory and its name in the display."""
+    """A setting of a paper, with the name of its run directory and its name in progress displays."""
 
     @property
     def name(self) -> str: ...
@@ -42,7 +42,7 @@ Setting = TypeVar("Setting", bound=NamedSetting)
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run: its configuration, its directory, and its name in the display."""
+    """A run that may be finished, begun or not: its configuration, its directory and its name in progress displays."""
 
     config: RunConfig
     path: Path
@@ -62,7 +62,7 @@ class PlannedRun:
 
     @property
     def trial_rounds(self) -> int:
-        """The size of the run in units of progress."""
+        """Number of trials times number of rounds, the unit of progress displays."""
         return self.config.audit.trials * rounds_of(self.config)
 
     def carry_out(
@@ -99,17 +99,16 @@ def planned_runs(
     values_of: Callable[[Setting, ComputeExtent, Path | None], dict[str, Any]],
     context: ItemContext,
 ) -> dict[Setting, PlannedRun]:
-    """Return the run of each setting, once where it occurs several times.
+    """Return the planned run of each distinct setting.
 
     Parameters
     ----------
     settings
-        The settings of the paper, in which one may occur several times.
+        The settings of the paper, possibly with duplicates.
     values_of
-        Function from a setting, the extent and the data directory to the values of the configuration, which are not
-        checked yet.
+        Function that returns the unvalidated configuration for a setting, the extent and the data directory.
     context
-        Directory of the runs, and amount of computing.
+        Directories, and full or quick form.
 
     Raises
     ------
@@ -121,15 +120,15 @@ def planned_runs(
 
 
 def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
-    """Carry runs out side by side, one on every core, or one after the other where they use all cores.
+    """Carry out runs in parallel, one per core; or one after the other with Ray, where a run uses all cores.
 
     Parameters
     ----------
     runs
         The runs, none of which is finished.
     context
-        The place of the clients: each run in a process of its own, unless Ray is named or there is one core or run
-        alone.
+        Engine and progress display. Runs go in separate processes, unless the engine is Ray, or there is only one core
+        or one run.
 
     Raises
     ------
@@ -149,7 +148,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
 
 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
-    """Carry out as many runs at a time as there are cores, each in a process, since small models use one core."""
+    """Carry out runs in a pool of processes, one per core, because small models use only one core."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:
@@ -163,17 +162,17 @@ def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Calla
 
 
 def cores() -> int:
-    """Return the number of runs that may be carried out at the same time; each needs a gigabyte or two."""
+    """Return the number of parallel runs: one per core, with a limit because each needs 1 to 2 GB of memory."""
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
 def _seconds_file(run: Path) -> Path:
-    """Return the file beside a run directory with the duration of the run."""
+    """Return the path of the file, next to the run directory, that records the duration of the run."""
     return run.with_name(f"{run.name}.seconds.json")
 
 
 def seconds_of(run: Path) -> float:
-    """Return the seconds of a finished run: as recorded, else those of its training; NaN if none are known."""
+    """Return the recorded duration of a finished run in seconds, or else its training time; NaN if neither is known."""
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])
@@ -185,7 +184,7 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
-    """Return the total costs of finished run directories, given with their numbers of trials."""
+    """Return the total trials, minutes and commits of finished runs, given as run directory: number of trials."""
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
@@ -195,7 +194,7 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
 
 
 def together(parts: Iterable[ItemRuns]) -> ItemRuns:
-    """Return the total costs of several disjoint sets of runs."""
+    """Return the total trials, minutes and commits of several disjoint sets of runs."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return ItemRuns(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -1,4 +1,4 @@
-"""The sections of published pages: an item's image, its origin, the differences; and its rows, which the site shows."""
+"""The sections of published pages: image, origin and differences of an item, and the table of its rows."""
 
 import re
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ Record = Mapping[str, Any]
 
 
 def smaller(svg: str) -> str:
-    """Return the same image in fewer characters, for a file of its own: each style once, no indents, no unused names.
+    """Return a minified version of an SVG image by matplotlib: shared styles, no indentation, no unused ids.
 
-    The image is one that matplotlib writes. Within a page its styles would affect other images.
+    The image must be in a separate file, because its style sheet would affect other images within the same page.
     """
     bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     used = set(re.findall(r"#([\w-]+)", bare))
@@ -37,7 +37,7 @@ def smaller(svg: str) -> str:
 
 
 def section_of(record: Record) -> str:
-    """Return the part of the page about an item: its image, its origin, the differences; its rows stand in a file.
+    """Return the Markdown section of an item: image, origin and differences, with a link to the CSV file of its rows.
 
     Parameters
     ----------
@@ -58,9 +58,10 @@ def section_of(record: Record) -> str:
 
 
 def rows_of(file: Path) -> str:
-    """Return the rows of an item as a table that a reader unfolds, from its CSV file.
+    """Return the rows of an item's CSV file as a collapsible HTML table.
 
-    All rows of claims are shown; of other items the first ones with a number in print or by theory, if there are any.
+    All rows of claims are shown. Of other items, the first rows with a printed or theoretical number are shown, or the
+    first rows if there are none.
 
     Parameters
     ----------
@@ -87,12 +88,12 @@ def _origin(record: Record) -> str:
 
 
 def _escaped(record: Record) -> str:
-    """Return the caption for a page; a caption from a page is escaped already."""
+    """Return the caption with HTML characters escaped, unless it is escaped already because it comes from a page."""
     return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
 
 
 def _one_block(html: str) -> str:
-    """Return HTML without empty lines, at which Markdown would split it, and without parts that only a report needs."""
+    """Return HTML without empty lines, which would end the block in Markdown, and without attributes for reports."""
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())

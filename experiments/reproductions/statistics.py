@@ -17,12 +17,12 @@ RESAMPLES = 400
 
 
 def resampling(name: str) -> np.random.Generator:
-    """Return the generator of all random draws of one item, resamples and simulated trials: the same for every call."""
+    """Return a random generator whose seed is a name, for reproducible bootstrap resamples and simulated trials."""
     return np.random.default_rng(list(name.encode()))
 
 
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
-    """Return a statistic with its percentile interval by resampling trials, since trials are independent.
+    """Return a statistic with its percentile bootstrap interval over trials, which are independent.
 
     Parameters
     ----------
@@ -56,16 +56,16 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
 
 
 def predicted_advantage(mu: Floats) -> float:
-    """Return the mean of 2 Phi(mu_w / 2) - 1 over trials, (trials,): exact where mu is fixed, else an approximation.
+    """Return the mean of 2 Phi(mu_w / 2) - 1 over trials w, for `mu` of shape (trials,).
 
-    Under global scaling mu_w depends on the course of training, and thereby on the log-odds, so the formula is not
-    exact.
+    The formula is exact if mu_w is fixed. With noise scaled to the global sensitivity, mu_w depends on the training and
+    thereby on the log-odds, so it is an approximation.
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
-    """Return the mean belief in the truth: E sigmoid(L) with L ~ N(mu^2/2, mu^2), averaged over quantiles of L.
+    """Return the mean belief in the truth, E sigmoid(L) with L ~ N(mu^2/2, mu^2), by averaging over quantiles of L.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def mean_belief(mu: float, points: int = 2001) -> float:
 
 
 def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> Interval:
-    """Return the difference of two means, first minus second, with its t interval by Welch's degrees of freedom.
+    """Return the difference of two means, first minus second, with Welch's t interval.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share.
+    """Return the Clopper-Pearson interval of a binomial proportion.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mean_of_shares(shares: Floats) -> Interval:
-    """Return the mean of shares of repetitions, and its t interval; where all agree, that of coins that fell alike.
+    """Return the mean of shares in [0, 1], shape (repetitions,), at least two, with its t interval.
 
-    A t interval would have no width where all repetitions agree. Shares are in [0, 1], (repetitions,), at least two.
+    If all shares are equal, the t interval would have width 0; then the Clopper-Pearson interval is used instead.
     """
     found = t_interval(shares)
     low, high = found.low, found.high
@@ -121,7 +121,7 @@ def mean_of_shares(shares: Floats) -> Interval:
 
 
 def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[Interval]) -> Interval:
-    """Return a statistic of several numbers, and of the lower and the upper ends of their intervals.
+    """Return a statistic of several intervals, applied to their values, to their lower and to their upper ends.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Queries of attackers to the models of a run: the units, the number of queries, and the guessed attribute."""
+"""Checks and choices for attackers' queries: units, number of queries, the guessed attribute, its prior."""
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from fl_audit.server.results import FinalQueries
 
 
 def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
-    """Fill in the guessed attribute, and refuse attacks whose queries are impossible.
+    """Return the configuration with the guessed attribute filled in, after checking that the attacks are possible.
 
-    Raises `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or
-    there is no way to vary the records.
+    Raises `InputError` if an attack on records is named but the targets are not records, the attribute does not exist,
+    or records of this kind cannot be varied for repeated queries.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
 
 
 def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
-    """Return the prior probability of each candidate of the reconstruction audit; empty where all are equal.
+    """Return the prior probability of each candidate of the reconstruction audit; empty if all are equal.
 
-    Raises `InputError` if there are not as many weights as values.
+    Raises `InputError` if the number of weights differs from the number of values of the attribute.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
     source
         The data set of the run.
     split
-        Records in D, outside D and for the test. Those that are in no trial give the frequency of each value of an
-        attribute.
+        Records in D, outside D and for the test. Without weights, the prior of an attribute's values is their frequency
+        among records that are in no trial.
     """
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
@@ -79,7 +79,7 @@ def _of_nobody(split: Split) -> Records:
 
 
 def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalQueries:
-    """Return the queries on the targets that the final models answer in addition to those on the records themselves.
+    """Return the additional queries that the final models answer: varied copies of the targets, attribute values.
 
     Parameters
     ----------

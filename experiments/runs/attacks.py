@@ -1,4 +1,4 @@
-"""Membership attacks on the models of a finished run: scores of every trial and target."""
+"""Membership attacks on the models of a finished run, which give a score for every trial and target."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +66,7 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
 
 def _guesses(plan: AuditPlan, store: RunStore, membership: TargetMembership) -> dict[str, Integers]:
-    """Return the attribute of every target, and the guesses with and without the distribution of losses, as columns."""
+    """Return columns of the attribute attack: true values, guesses from the prior alone, and guesses of two attacks."""
     federation = load_federation(plan.public)
     attribute = attribute_of(plan.config, federation)
     assert attribute is not None, "the attack is named"
@@ -126,7 +126,7 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
 
 
 def _records(federation: LoadedFederation) -> tuple[Floats, Floats]:
-    """Return the features and, as one column a class, the labels of the targets, and those of the population sample."""
+    """Return two matrices of flattened features with one-hot labels: of the targets, and of the population sample."""
     both = (federation.differing, federation.population)
     flat = [one.features.flatten(1).double().cpu().numpy() for one in both]
     classes = [np.eye(federation.classes)[one.labels.cpu().numpy()] for one in both]

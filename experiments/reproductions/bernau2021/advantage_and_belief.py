@@ -34,13 +34,13 @@ _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
 def table_2(played: InsiderRuns) -> ItemResult:
-    """Return Table 2."""
+    """Return Table 2 from runs: the advantage, and the share of beliefs above rho_beta, at rho_beta = 0.9."""
     data, runs = played.data, played.runs
     return table_2_of([row for setting in main_settings(data) for row in identified(runs[setting])], data)
 
 
 def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResult:
-    """Return Table 2 of its rows.
+    """Return Table 2 from its rows.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
 
 
 def unrounded_text(advantage: float) -> str:
-    """Return a remark on the advantage behind a rounded entry of Table 2."""
+    """Return a remark that states an advantage of Table 2 before rounding, which is not printed in the paper."""
     return f" ({advantage:g} before rounding, not in print)"
 
 
@@ -107,21 +107,21 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
 
 
 def _predicted_exceedance(mu: Floats, belief: float) -> float:
-    """Return the mean over trials of P(belief in the truth > `belief`), of mu (trials,) and a belief in (0, 1).
+    """Return P(belief in the truth > `belief`), averaged over trials; `mu` has shape (trials,), `belief` is in (0, 1).
 
-    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in trial w, and the prior to be 1/2.
+    The log-odds of the truth in trial w are assumed to be N(mu_w^2/2, mu_w^2), and the prior 1/2.
     """
     positive = mu[mu > 0]
     return float(np.sum(ndtr(positive / 2 - logit(belief) / positive)) / len(mu))
 
 
 def _z_against(advantage: float, expected: float, trials: int) -> float:
-    """Return the excess of an advantage over the expected one, both in [-1, 1], in standard errors over `trials`."""
+    """Return the z-score of a measured advantage against the expected one, both in [-1, 1]."""
     return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 
 
 def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the difference of two advantages in [-1, 1] in its standard errors, from their numbers of trials."""
+    """Return the z-score of the difference of two measured advantages, both in [-1, 1]."""
     variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
@@ -142,7 +142,7 @@ def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow
 
 
 def figure_6(played: InsiderRuns) -> ItemResult:
-    """Return the distributions of the final belief in the truth, and of the test accuracy."""
+    """Return Figure 6: the distributions of the final belief in the truth, and of the test accuracy."""
     data, runs, figure = played.data, played.runs, new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}

@@ -1,8 +1,8 @@
-"""Table 1 of Bernau et al. 2021: the growth of the adversary's work with records and rounds, next to our timings.
+"""Table 1 of Bernau et al. 2021: complexity of the adversary's computations in records and rounds, with our timings.
 
-Of each of the three parts the processor time is taken at several sizes, on made-up records of the size of Purchase-100,
-and its exponent is the slope of a straight line through the logarithms of time and size. A time has an additive part
-that does not grow, so that an exponent comes out smaller than the table's where the sizes are small.
+The CPU time of each of the three computations is measured at several sizes, on random records of the size of
+Purchase-100. The exponent is the slope of a linear regression of log time on log size. A time also has a constant part,
+so at small sizes the measured exponent is smaller than the table's.
 """
 
 import time
@@ -41,7 +41,7 @@ def _records(count: int, name: str = "D") -> Records:
 
 
 def _seconds(prepare: Prepared, size: int) -> float:
-    """Return the shortest processor time of one piece of work."""
+    """Return the minimum CPU seconds of the work at a size, over several repetitions."""
     work, found = prepare(size), []
     for _ in range(_TIMES):
         began = time.process_time()
@@ -56,7 +56,10 @@ def _dataset_sensitivity(size: int) -> Callable[[], object]:
 
 
 def _beliefs(size: int, rounds: int) -> Callable[[], object]:
-    """Return the sum of clipped gradients of D in every round; a belief needs that of D' too, which takes as long."""
+    """Return a function that computes the sum of clipped gradients of D in every round.
+
+    A belief also needs the sum of D', which takes as long and does not change the exponent.
+    """
     held = _records(size)
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))
     model = StackedModel(network, (_FEATURES,))
@@ -66,7 +69,7 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
 
 def _advantage(_: int) -> Callable[[], object]:
-    """Return the advantage of one training, from whether its trial was won; it does not use the records."""
+    """Return a function that computes the advantage from a single trial; it does not use records."""
     return lambda: empirical_advantage(np.ones(1, dtype=np.bool_), CONFIDENCE)
 
 
@@ -79,7 +82,7 @@ _PARTS: tuple[tuple[str, str, float, str, Prepared, Sequence[int]], ...] = (
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
-    """Return the exponent by which a time grows with a size, with the t interval of the slope.
+    """Return the exponent of the power law of time over size, with the t interval of the log-log slope.
 
     Parameters
     ----------
@@ -94,7 +97,7 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
 
 
 def table_1() -> ItemResult:
-    """Return the exponents of Table 1, and ours."""
+    """Return Table 1: the printed complexities and the measured exponents."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

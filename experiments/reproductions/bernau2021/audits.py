@@ -48,18 +48,18 @@ _MEMBERSHIP_LOOKS = {
 
 
 def audit_of_epsilon(played: InsiderRuns) -> ItemResult:
-    """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
+    """Return the figure of one data set from its runs: epsilon' by three estimators, and all advantages."""
     (data,), settings = played.data, audit_settings(played.data)
     return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)
 
 
 def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: InsiderData) -> ItemResult:
-    """Return the four panels of one data set from its rows.
+    """Return the figure of one data set, with four panels, from its rows.
 
     Parameters
     ----------
     rows
-        The rows of every setting, keyed by the name of their quantity, as `audit_rows` returns them.
+        For every setting its rows by quantity, as `audit_rows` returns them.
     data
         The data set whose panels are drawn.
     """
@@ -88,7 +88,7 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
 
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
-    """Return the numbers of one run on epsilon and on both adversaries, by quantity."""
+    """Return the rows of one run by quantity: the empirical epsilons and the advantages of both adversaries."""
     return {row.quantity: row for row in (*_epsilon_rows(found), *_advantage_rows(found))}
 
 
@@ -97,12 +97,12 @@ def _number(value: Any, missing: float = nan) -> float:
 
 
 def _median_of_largest(mu: float, trials: int) -> float:
-    """Return the median of the largest of `trials` log-odds of the truth, each N(mu^2/2, mu^2), with mu at least 0."""
+    """Return the median of the maximum of `trials` i.i.d. log-odds N(mu^2/2, mu^2), but at least 0."""
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / trials))))
 
 
 def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
-    """Yield the three empirical epsilons of a run; a missing value or upper end is infinite."""
+    """Yield the rows of the three empirical epsilons of a run; a missing value or upper end counts as infinite."""
     setting, trials, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, printed: Mapping[float, float], theory: float, note: str) -> ItemRow:
@@ -131,7 +131,7 @@ def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
 
 
 def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
-    """Yield the advantages of the insider and of Yeom's membership adversary."""
+    """Yield the rows of the advantages of the insider and of the membership adversary of Yeom et al."""
     setting, insider, config = found.setting, found.summary["insider"], found.config
     main = setting.belief == MAIN_BELIEF
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else nan

@@ -1,4 +1,4 @@
-"""Claims in the text of Bernau et al. 2021, each tested by closed forms or our runs with an interval."""
+"""Claims in the text of Bernau et al. 2021, each tested by a closed form or by an interval from our runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -83,7 +83,7 @@ def closed_forms() -> Iterator[PaperClaim]:
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
-    """Yield the claims that follow from the noise of the figures at rho_beta .9, whatever the data are."""
+    """Yield the claims at rho_beta = 0.9 that follow from the noise of the figures, independently of the data."""
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
     apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
              for delta, guarantee in guarantees]  # fmt: skip
@@ -97,7 +97,10 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
 
 
 def _sequential_over_renyi() -> float:
-    """Return the least excess of 30 epsilons of Eq. (1), with delta / 30 each, over the accountant's epsilon."""
+    """Return the epsilon of sequential composition over that of Rényi composition, for 30 rounds.
+
+    Sequential composition adds 30 epsilons of Eq. (1), each at delta / 30. The result is the minimum over both deltas.
+    """
     ratios, rounds = [], settings.ROUNDS
     for delta in (0.01, 0.001):
         guarantee = calibrated(0.9, delta)
@@ -115,7 +118,7 @@ def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floa
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claim that dissimilar neighbours have larger sensitivities, with few outliers (section 6.1)."""
+    """Yield the claims that dissimilar neighbours have larger sensitivities, and few outliers (section 6.1)."""
     at = partial(InsiderSetting, data, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
     if most is None or least is None:
@@ -132,7 +135,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claim that local sensitivities lie below the global one (section 6.2, Figure 5)."""
+    """Yield the claims that local sensitivities are smaller than the global sensitivity (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
@@ -146,7 +149,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claim that beliefs stay within the limits of section 6.2."""
+    """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
     for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
         mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
@@ -156,7 +159,7 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def exceedance(where: str, counted: Interval, delta: float, trials: int) -> PaperClaim:
-    """Return the claim that beliefs exceed rho_beta with probability at most delta, tested by the counted share.
+    """Return the claim that beliefs exceed rho_beta with probability at most delta, tested on a share of trials.
 
     Parameters
     ----------
@@ -174,23 +177,23 @@ def exceedance(where: str, counted: Interval, delta: float, trials: int) -> Pape
 
 
 def _largest_exceedance(mu: float, belief: float) -> float:
-    """Return the largest P(belief in the truth > `belief`), however the rounds' mu depend on earlier releases.
+    """Return the worst-case P(belief in the truth > `belief`) if the mu_i of rounds may depend on earlier releases.
 
-    mu, above 0, is the root of the largest sum over rounds of mu_i^2; the belief is above .5. The log-odds of the truth
-    are a Brownian motion with drift 1/2 at the time sum mu_i^2, which is mu^2 at most: what they exceed at an end that
-    was chosen on the way, they exceed somewhere before mu^2 (reflection principle).
+    mu^2 > 0 is the upper bound of the sum over rounds of mu_i^2, and `belief` is above 0.5. The log-odds of the truth
+    are a Brownian motion with drift 1/2 at time sum mu_i^2 <= mu^2. An adaptive choice of mu_i chooses the stopping
+    time, so the worst case is the probability that the maximum up to time mu^2 exceeds the threshold (reflection
+    principle).
     """
     passed = float(logit(belief))
     return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
 
 
 def _insider_advantage(found: InsiderFindings) -> Interval:
-    """Return the advantage of the insider from its beliefs: the mean of |2b - 1| over beliefs b in the truth or not.
+    """Return the advantage of the insider, estimated as the mean of |2b - 1| over its beliefs b.
 
-    The log-odds are the exact likelihood ratio, so that a federation with belief b is won with probability max(b, 1 -
-    b): the same mean as that of wins less losses, without the chance of their coins. Where noise follows the local
-    sensitivity and every round differs, the distribution of the log-odds is the same in every trial, and the advantage
-    known.
+    Beliefs are calibrated, since log-odds are exact: with belief b the insider guesses right with probability
+    max(b, 1 - b). The estimate therefore has the same mean as the share of wins minus losses, and less variance. With
+    noise scaled to the local sensitivity, which is nowhere at its floor, the advantage is known exactly.
     """
     if found.setting.is_local and found.floored_share == 0:
         return exact(statistics.predicted_advantage(found.mu_of_trials))
@@ -198,7 +201,7 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims on how the advantage depends on the noise (section 6.2, Table 2)."""
+    """Yield the claims on the advantage under noise by local and by global sensitivity (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
     for relation in settings.RELATION_LETTERS:
@@ -218,19 +221,19 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderFindings) -> str:
-    """Return the name of a run's insider advantage, which shows whether it is a closed form or a measurement."""
+    """Return what to call the insider's advantage in a run: exact (a closed form) or measured."""
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
 def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -> PaperClaim:
-    """Return the claim that the share of trials that the adversary wins agrees with rho_alpha.
+    """Return the claim that the advantage by the number of won trials equals rho_alpha.
 
     Parameters
     ----------
     setting
         A setting whose noise is scaled by the local sensitivity.
     counted
-        Advantage by the number of trials that the adversary won at this setting, with its interval.
+        Advantage from the number of trials that the adversary won at this setting, with its interval.
     trials
         Number of trials that were run at this setting.
     """
@@ -251,7 +254,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims on the distances of the three empirical epsilons from the truth (section 6.3)."""
+    """Yield the claims on the distances of the three empirical epsilons from the claimed one (section 6.3)."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
@@ -276,7 +279,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _distance(found: Interval, truth: float) -> Interval:
-    """Return the distance of a number from the truth, with the ends that its interval allows."""
+    """Return the absolute distance of a number from the truth, with the range of distances over its interval."""
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
@@ -316,13 +319,13 @@ UNTESTED = (
 
 
 def claims_item(played: InsiderRuns) -> ItemResult:
-    """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested."""
+    """Return the reproduced item "claims": all claims, from closed forms and from runs, and the untestable ones."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
     return claims_of_text(tested, [one.title for one in played.data])
 
 
 def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return claims about runs as a table with its picture, closed forms and what cannot be tested beside them.
+    """Return a table with a figure: the given claims about runs, closed forms, and claims that cannot be tested.
 
     Parameters
     ----------

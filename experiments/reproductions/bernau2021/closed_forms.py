@@ -1,7 +1,7 @@
 """Parts of Bernau et al. 2021 that need no runs: Table 3, and one Gaussian query (Figures 1 to 3).
 
 The query has f(D) = (0, ..., 0) and f(D') = (1, ..., 1), and noise by Eq. (1). Every curve is a closed form. The
-numbers beside them are counted in simulated trials on the same query.
+empirical numbers come from simulated trials on the same query.
 """
 
 import math
@@ -54,7 +54,7 @@ _LOOKS_OF_TABLE_3 = {0.01: ("-", "#12426e"), 0.001: ("--", "#b35806")}  # by del
 
 @dataclass(frozen=True)
 class NoisyQuery:
-    """The query of Figures 1 to 3 under noise N(0, sigma^2 I)."""
+    """The Gaussian mechanism of Figures 1 to 3, with noise N(0, sigma^2 I)."""
 
     epsilon: float  # epsilon in Eq. (1), which with the sensitivity sqrt(dimensions) yields sigma
     delta: float  # delta in Eq. (1)
@@ -62,7 +62,7 @@ class NoisyQuery:
 
     @property
     def mu(self) -> float:
-        """The sensitivity over sigma; it does not depend on the number of dimensions."""
+        """Sensitivity divided by sigma, which is independent of the number of dimensions."""
         return self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
 
     @property
@@ -72,7 +72,7 @@ class NoisyQuery:
 
     @property
     def exceeded(self) -> float:
-        """The probability that the log-odds of the truth exceed epsilon."""
+        """Probability that the log-odds of the truth exceed epsilon."""
         return float(ndtr(self.mu / 2 - self.epsilon / self.mu))
 
     @property
@@ -112,7 +112,7 @@ def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIA
 
 
 def figure_1() -> ItemResult:
-    """Return the decision boundary and the beliefs of the one-dimensional example."""
+    """Return Figure 1: the decision boundary and the posterior beliefs in the one-dimensional example."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
     trials = _simulate(query, resampling("figure 1"))
     others = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
@@ -147,7 +147,7 @@ def figure_1() -> ItemResult:
 
 
 def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
-    """Return the excess of the mean belief in the truth over theory, in standard errors."""
+    """Return the z-score of the mean belief in the truth against its theoretical value."""
     beliefs = expit(trials.towards_truth)
     error = float(beliefs.std(ddof=1)) / math.sqrt(beliefs.size)
     return (float(beliefs.mean()) - mean_belief(query.mu)) / error
@@ -178,7 +178,7 @@ def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
 
 
 def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
-    """Draw the share of trials with D among those with similar answers: it equals the belief if that is calibrated."""
+    """Draw a calibration plot: the share of trials with D by answer, which equals the belief if that is calibrated."""
     edges = np.linspace(-1.75, 2.75, 19)
     place = np.digitize(trials.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2
@@ -187,7 +187,7 @@ def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
 
 
 def figure_2() -> ItemResult:
-    """Return the regions of error at two levels of privacy."""
+    """Return Figure 2: the regions in which the adversary errs, at two values of epsilon."""
     figure = new_figure(3.9)
     panels = figure.subplots(1, 2, sharey=True)
     rows = []
@@ -238,7 +238,7 @@ def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 
 
 def figure_3() -> ItemResult:
-    """Return rho_beta and rho_alpha over epsilon for several delta."""
+    """Return Figure 3: rho_beta and rho_alpha as functions of epsilon, for several delta."""
     figure = new_figure(4.7)
     left, right = figure.subplots(1, 2)
     grid = np.linspace(0.01, EPSILONS[-1], 200)
@@ -284,7 +284,7 @@ def _belief_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 
 
 def table_3() -> ItemResult:
-    """Return Table 3: its closed forms, and the guarantee of the noise that is calibrated to them."""
+    """Return Table 3: its closed forms, and the guarantee of the noise calibrated to each rho_beta and delta."""
     rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows_of_column(study, column)]
     figure = new_figure(4.1)
     left, right = figure.subplots(1, 2)
@@ -321,7 +321,7 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return the guarantee of the noise with which the paper's accountant keeps a belief over all rounds.
+    """Return the guarantee of the noise that bounds the belief after all rounds, by the paper's accountant.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Reasons why our numbers may differ from the printed ones, and results of second looks at claims that do not hold.
+"""Reasons why our numbers may differ from the printed ones, and explanations of claims that do not hold.
 
-Where paper and authors' public code disagree, our choice is stated: each explanation once, under a key by which the
-items refer to it. The authors' code is SAP-samples/security-research-identifiability-in-dpdl.
+Each explanation has a key, by which tables and figures refer to it. Where the paper and the authors' public code
+(SAP-samples/security-research-identifiability-in-dpdl) disagree, the explanation states our choice.
 """
 
 from collections.abc import Iterable
@@ -123,14 +123,14 @@ SLIPS: dict[str, str] = {
 
 
 def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
-    """Return the explanations of some keys, followed by that of the stand-in data set if one is used.
+    """Return the explanations with the given keys, and the one about the substitute data set if that is used.
 
     Parameters
     ----------
     keys
         The keys of the explanations.
     stands_in
-        Whether a stand-in was used, a freely available data set in the place of the paper's own.
+        Whether a freely available data set was used as a substitute for the paper's own.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

@@ -1,4 +1,4 @@
-"""Items of Bernau et al. 2021 by the rules of this version, from the published numbers: no run is needed."""
+"""Re-evaluation of items of Bernau et al. 2021 by the current rules, from our published numbers without runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,12 +27,12 @@ _AUDITS = ("fig7", "fig8", "fig9")
 
 
 def rejudge(published: Published) -> Mapping[str, ItemResult]:
-    """Return the items that published numbers suffice for; an item with an empty figure keeps its image.
+    """Return the items that can be recomputed from published numbers; an empty figure means to keep the old image.
 
     Parameters
     ----------
     published
-        The published results of the paper.
+        The results of this paper's reproduction, as published in the documentation.
     """
     groups = [one for forms in settings.CANDIDATES.values() for (one,) in forms]
     rows = published.rows("table2")
@@ -51,7 +51,7 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
 
 
 def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResult:
-    """Return an audit of epsilon, with the advantages of Table 2 as they are in print."""
+    """Return the figure of an audit of epsilon from its published rows and the printed advantages of Table 2."""
     rows = published.rows(item)
     one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))
     made: dict[InsiderSetting, dict[str, ItemRow]] = {}
@@ -72,7 +72,7 @@ def _claims(published: Published, data: list[InsiderData], own: Mapping[str, Ins
 
 
 def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:
-    """Return a claim in the form of this version, its number from Table 2 where that has it as counted."""
+    """Return a published claim by the current rules; claims on counted trials take their number from Table 2."""
     if claim.statement == NO_MORE_THAN_DELTA:
         row = rows[claim.where, EXCEEDED]
         return exceedance(claim.where, row.found, own[claim.where].data.delta, row.repetitions)

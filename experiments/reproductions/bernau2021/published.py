@@ -1,7 +1,7 @@
 """Numbers published in Bernau et al. 2021, PVLDB 14(13), with which ours are compared.
 
-`TABLE_2` is as printed, with two digits; `TABLE_2_UNROUNDED` has the advantages from which it was rounded. Numbers that
-the paper shows only in figures were read off them; their last digit is uncertain.
+`TABLE_2` is as printed, with two digits; `TABLE_2_UNROUNDED` has the same advantages before rounding. Numbers that the
+paper shows only in figures were read off the figures; their last digit is uncertain.
 """
 
 from itertools import product
@@ -13,7 +13,7 @@ from fl_audit.mechanisms.effective_noise import NoiseScaling
 
 
 class PublishedAdvantage(NamedTuple):
-    """An entry of Table 2: the advantage, and delta', the share of beliefs above rho_beta."""
+    """A cell of Table 2: the advantage, and delta', the share of beliefs above rho_beta."""
 
     advantage: float
     exceeded: float
@@ -40,7 +40,7 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return about how many repetitions a published number has; at rho_beta other than 0.9 it was 242 to 493."""
+    """Return about how many repetitions a published number has (between 242 and 493 if rho_beta is not 0.9)."""
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 

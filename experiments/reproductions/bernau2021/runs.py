@@ -1,4 +1,4 @@
-"""The audit runs that tables and figures share: each is carried out once, its neighbour searched for, and read."""
+"""The audit runs that tables and figures share: choice of the neighbour, execution, and reading of results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -47,7 +47,7 @@ class InsiderFindings:
 
     @property
     def claimed_mu(self) -> float:
-        """Gaussian-DP parameter of the noise: sqrt(k) / z."""
+        """Gaussian-DP parameter mu of all rounds together: sqrt(k) / z for k rounds and noise multiplier z."""
         guarantee = self.summary["guarantee"]
         return float(np.sqrt(guarantee["rounds"]) / guarantee["noise_multiplier"])
 
@@ -64,15 +64,13 @@ class InsiderFindings:
 
     @property
     def expected_advantage(self) -> float:
-        """The insider's advantage by the distribution of the log-odds: exact under local noise, else an
-        approximation.
-        """
+        """The insider's theoretical advantage: exact for noise by local sensitivity, otherwise approximate."""
         local = self.setting.is_local
         return gaussian_advantage(self.claimed_mu) if local else predicted_advantage(self.mu_of_trials)
 
     @property
     def floored_share(self) -> float:
-        """Share of rounds in which the differing record changed so little that the noise was kept at its floor."""
+        """Share of rounds whose local sensitivity is below the floor, so that the noise is at its minimum."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     def _by_trial(self, column: str) -> Floats:
@@ -82,26 +80,26 @@ class InsiderFindings:
 
 @dataclass(frozen=True)
 class InsiderRuns:
-    """Data sets with the results of all runs."""
+    """The available data sets, and the findings of all runs on them by setting."""
 
     data: Sequence[InsiderData]
     runs: Mapping[InsiderSetting, InsiderFindings]
 
     @property
     def stands_in(self) -> bool:
-        """Whether one of the data sets stands in for the paper's."""
+        """Whether one of the data sets is a substitute for a data set of the paper."""
         return any(one.stands_in for one in self.data)
 
 
 def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderFindings]:
-    """Carry out the unfinished runs, and read the results of all.
+    """Carry out the unfinished runs, and return the findings of all runs by setting.
 
     Parameters
     ----------
     settings
         The settings to run; a setting that occurs several times is run once.
     context
-        The directory of the runs, the amount of computing, and the place of the clients.
+        Directory of the runs, full or quick form, and engine.
 
     Raises
     ------
@@ -129,10 +127,10 @@ RANKS = 3  # number of most and of least dissimilar neighbours that one search k
 
 
 def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
-    """Return the difference of D and D': read from a begun run with the same neighbour, otherwise searched for.
+    """Return the difference of D and D', read from a run that has the same neighbour, otherwise searched for.
 
-    Each is searched for only once: a search over all pairs of images takes minutes. Of other configurations with their
-    run directories, `begun`, those that were not begun are ignored.
+    `begun` holds configurations and directories of other runs; those that have not begun are ignored. Reading saves a
+    search over all pairs of images, which takes minutes.
     """
     search, rank = asked = _question(config)
     for other, run in begun:
@@ -143,7 +141,7 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
 
 
 def labels_of(found: InsiderFindings) -> tuple[int, ...]:
-    """Return the label of the differing record of D, and that of its replacement if it has one."""
+    """Return the label of the differing record of D, followed by the label of its replacement, if it has one."""
     data, pair = found.config.data, found.pair
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     label = int(split.inside.labels[pair.index])
@@ -153,7 +151,7 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
 
 
 class _NeighbourOrder(NamedTuple):
-    """The values that decide the order of neighbours; `farthest` is whether the most dissimilar one comes first."""
+    """Cache key of the ranking of neighbours; `farthest` is true if the most dissimilar neighbour has rank 1."""
 
     data: DataSpec
     records: int
@@ -165,7 +163,7 @@ class _NeighbourOrder(NamedTuple):
 
 
 def _question(config: RunConfig) -> tuple[_NeighbourOrder, int]:
-    """Return everything that the choice of the neighbour depends on, with the rank last."""
+    """Return the cache key of the ranking of neighbours in a configuration, and the rank of the chosen neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
     search = _NeighbourOrder(

@@ -38,7 +38,7 @@ class InsiderStudy(StrEnum):
 
 @dataclass(frozen=True)
 class InsiderData:
-    """A data set with everything that the paper fixes for it."""
+    """A data set with the settings that the paper states for it: sizes, model, delta, dissimilarity measure."""
 
     study: InsiderStudy  # the paper's data set that it is, or stands in for
     name: str  # name in the catalogue of data sets
@@ -63,12 +63,12 @@ class InsiderData:
 
     @property
     def short_title(self) -> str:
-        """The title, broken into two lines where it is long."""
+        """The title, with a line break if it names a substituted data set."""
         return self.title.replace(" for ", "\nfor ")
 
     @property
     def stands_in(self) -> bool:
-        """Whether it stands in for the paper's data set."""
+        """Whether this is a substitute for the paper's data set."""
         return self.title != self.study
 
 
@@ -95,7 +95,7 @@ CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
 
 @dataclass(frozen=True)
 class InsiderSetting:
-    """One audit run."""
+    """The setting of one audit run: data set, noise scaling, adjacency, rho_beta and neighbour."""
 
     data: InsiderData  # the data set, with all that the paper fixes for it
     scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
@@ -112,23 +112,23 @@ class InsiderSetting:
 
     @property
     def letters(self) -> str:
-        """The paper's letters of its noise and of its relation."""
+        """The paper's abbreviations of noise scaling and adjacency, such as "LS B"."""
         return f"{SCALING_LETTERS[self.scaling]} {RELATION_LETTERS[self.relation]}"
 
     @property
     def label(self) -> str:
-        """Name in tables: data set, the paper's letters, rho_beta."""
+        """Name in tables: data set, noise scaling, adjacency and rho_beta."""
         which = "" if self.is_standard_neighbour else f", {self.neighbour} {self.rank}"
         return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 
     @property
     def is_local(self) -> bool:
-        """Whether noise follows the local sensitivity, so that log-odds have the same distribution in every trial."""
+        """Whether noise is scaled to the local sensitivity; log-odds then have the same distribution in all trials."""
         return self.scaling is NoiseScaling.LOCAL
 
     @property
     def is_standard_neighbour(self) -> bool:
-        """Whether D' is the most dissimilar neighbour, as it is everywhere except in Figure 4."""
+        """Whether D' is the most dissimilar neighbour, as in all tables and figures but Figure 4."""
         return self.neighbour == "most-dissimilar" and self.rank == 1
 
     @property
@@ -138,9 +138,10 @@ class InsiderSetting:
 
 
 def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
-    """Return the number of trials; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
+    """Return the number of trials; the full form follows the paper with 1000 at rho_beta = 0.9, otherwise 250.
 
-    For the other neighbours of Figure 4, for which the paper states no number, it is 100: 3,000 sensitivities of each.
+    The additional neighbours of Figure 4, for which the paper states no number, have 100 trials, i.e. 3,000
+    sensitivities each.
     """
     match extent:
         case ComputeExtent.FULL:
@@ -155,13 +156,13 @@ def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the settings of every run, on every data set that may be used, by the name of the run."""
+    """Return the configurations of all runs on all data sets that may be used, by the name of the run."""
     data = [one for group in CANDIDATES.values() for (one,) in group]
     return {one.name: values_of(one, extent, None) for one in all_settings(data)}
 
 
 def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | None) -> dict[str, Any]:
-    """Return the values of the configuration of a setting, unchecked.
+    """Return the configuration of a setting as unvalidated values.
 
     Parameters
     ----------
@@ -169,9 +170,9 @@ def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | N
         The setting of the paper.
     extent
         Whether the reproduction is the full or the quick form. The quick form has fewer trials and fewer test records,
-        and another measure of dissimilarity where a search by the paper's takes minutes. Nothing else differs.
+        and a faster measure of dissimilarity where a search by the paper's measure takes minutes.
     data_dir
-        Data directory; None means that of the environment.
+        Data directory; None means the one in the environment variable FL_AUDIT_DATA.
     """
     data = setting.data
     quick = extent is ComputeExtent.QUICK
@@ -213,19 +214,19 @@ def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | N
 
 
 def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings at rho_beta = 0.9: local and global, bounded and unbounded (Table 2, Figures 5 and 6)."""
+    """Return the settings of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings, both adjacencies."""
     each = product(data, SCALINGS, RELATIONS)
     return tuple(InsiderSetting(one, scaling, relation) for one, scaling, relation in each)
 
 
 def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Figures 7 to 9: bounded, local and global, every rho_beta."""
+    """Return the settings of Figures 7 to 9: bounded DP, local and global noise, all values of rho_beta."""
     each = ((one, scaling, belief) for one in data for scaling in SCALINGS for belief in one.beliefs)
     return tuple(InsiderSetting(one, scaling, Adjacency.REPLACE_RECORD, belief) for one, scaling, belief in each)
 
 
 def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Figure 4: the three most and least dissimilar neighbours on MNIST, elsewhere one each."""
+    """Return the settings of Figure 4: the most and the least dissimilar neighbours, on MNIST three of each."""
     return tuple(
         InsiderSetting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
         for one in data
@@ -241,10 +242,10 @@ def all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
 
 
 def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str, int], ...]:
-    """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar.
+    """Return the neighbours in one panel of Figure 4 as (kind, rank), from the most to the least dissimilar.
 
-    The values in the paper's figure exceed C on MNIST, so they must be those of replaced records. For removed records
-    the two extremes are added.
+    The sensitivities in the paper's figure exceed C on MNIST, so the paper must have replaced records. For removed
+    records we add the most and the least dissimilar neighbour.
 
     Parameters
     ----------

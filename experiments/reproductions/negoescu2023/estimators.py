@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of Negoescu et al. 2023: the estimators of Epsilon* by the number of losses, against the truth."""
+"""Figures 4 and 5 of Negoescu et al. 2023: estimators of Epsilon* compared with the truth, by number of losses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ _LOST = (
 
 @dataclass(frozen=True)
 class SimulationPair:
-    """Two simulations: one with the paper's ten repetitions, and one with more."""
+    """Results of two simulations, one with the paper's ten repetitions and one with more."""
 
     settings: SimulationSettings  # settings of the first simulation
     many: SimulationSettings  # settings of the second simulation
@@ -80,9 +80,9 @@ class SimulationPair:
 
 
 def _simulated(extent: ComputeExtent, separations: int | None = None) -> SimulationPair:
-    """Simulate the given number of first separations; None simulates all of them.
+    """Run both simulations for the first `separations` separations of the distributions; None means all.
 
-    It is always the first ones, since the random stream of a separation depends on its place.
+    The random stream of a separation depends on its index, so results are the same with fewer separations.
     """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
@@ -95,7 +95,7 @@ _BIASED = (
 
 
 def figure_4(context: ItemContext) -> ItemResult:
-    """Return mean and standard deviation of the estimators over the number of losses, without a leak."""
+    """Return Figure 4: mean and standard deviation of the estimators by number of losses, for equal distributions."""
     found = _simulated(context.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
@@ -118,9 +118,7 @@ def figure_4(context: ItemContext) -> ItemResult:
 
 
 def figure_5(context: ItemContext) -> ItemResult:
-    """Return mean and standard deviation of the estimators beside the truth, over the separation of the
-    distributions.
-    """
+    """Return Figure 5: mean and standard deviation of the estimators, and the truth, by separation."""
     found = _simulated(context.extent)
     sizes = found.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
@@ -151,7 +149,7 @@ def figure_5(context: ItemContext) -> ItemResult:
 
 
 def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
-    """Yield the statements of section 8.1 without a leak, over the larger number of repetitions."""
+    """Yield the claims of section 8.1 on equal distributions, tested with the larger number of repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
@@ -167,10 +165,9 @@ def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
 
 
 def _claims_of_figure_5(found: SimulationPair) -> Iterator[PaperClaim]:
-    """Yield the statements of section 8.1 on separate distributions, over the larger number of repetitions.
+    """Yield the claims of section 8.1 on separated distributions, tested with the larger number of repetitions.
 
-    Repetitions of different separations are independent samples, so their means are taken together, one repetition of
-    each.
+    Samples of different separations are independent. Repetition r of all separations is averaged into one value.
     """
     of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
@@ -194,7 +191,7 @@ def _claims_of_figure_5(found: SimulationPair) -> Iterator[PaperClaim]:
 
 
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
-    """Return the errors against the truth of each cell, (repetitions,)."""
+    """Return the errors (estimate minus truth) of each separation, size and estimator, shape (repetitions,)."""
     return {
         key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64) for key, cell in cells(estimates).items()
     }
@@ -211,7 +208,7 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
 
 
 def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
-    """Return the means, then the standard deviations, over the paper's number of repetitions."""
+    """Return rows of means, then of standard deviations, over the paper's ten repetitions."""
     means, spreads = [], []
     for (separation, size, name), cell in cells(found.ten).items():
         if name not in _LOOKS:
@@ -232,7 +229,7 @@ def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
 
 
 def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
-    """Return bias, standard deviation and root mean squared error over the larger number of repetitions."""
+    """Return rows of bias, standard deviation and RMSE over the larger number of repetitions."""
     rows, errors = [], summary(found.more)
     for (separation, size, name), apart in _columns(found.more).items():
         if name not in _LOOKS:
@@ -250,7 +247,7 @@ def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
 
 
 def _rows_of_sizes(found: SimulationPair) -> list[ItemRow]:
-    """Return root mean squared errors over all separations together, by the number of losses."""
+    """Return rows of the RMSE over all separations, by number of losses and estimator."""
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
             repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")
@@ -299,7 +296,7 @@ def _remarks_of_figure_5(found: SimulationPair) -> tuple[str, ...]:
 
 
 def _remarks_on_bias(found: SimulationPair) -> tuple[str, ...]:
-    """Return remarks on errors that larger samples do not cure: the bias due to the fit, and that due to the cut."""
+    """Return remarks on errors that remain with larger samples: biases due to the normal fit and due to the cut."""
     size = max(found.settings.sizes)
     wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
     apart = [separation for separation in found.settings.separations if separation > 0]
@@ -331,7 +328,7 @@ def _nearer_in_both(found: SimulationPair, column: str) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and the others."""
+    """Return in words in how many cells the parametric form is closer to the truth than the empirical one."""
     errors = summary(estimates, truth)
     pairs = {
         key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))

@@ -1,4 +1,4 @@
-"""Figure 3 of Negoescu et al. 2023: the thresholds at which the log ratios of Epsilon* are large, and noisy."""
+"""Figure 3 of Negoescu et al. 2023: size and noise of the log ratios in Epsilon*, as functions of the threshold."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,13 +53,13 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> L
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> LogRatioCurves:
-    """Return the quantities of the two normal distributions at thresholds, shape (..., thresholds)."""
+    """Return the log ratios of the two normal distributions at the given thresholds, shape (..., thresholds)."""
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
 def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, LogRatioCurves]:
-    """Return all thresholds that samples of both distributions offer, (samples, thresholds), and the curves at them."""
+    """Draw samples of both distributions; return their thresholds (samples, thresholds) and the log ratios there."""
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
@@ -68,7 +68,7 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
 
 
 def figure_3(context: ItemContext) -> ItemResult:
-    """Return both quantities over the FPR, from the distributions and from samples of them."""
+    """Return Figure 3: both log ratios over the FPR, exact and estimated from samples."""
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
     exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
     thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
@@ -136,7 +136,7 @@ def _setting(losses: int) -> str:
 
 
 def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
-    """Return remarks on the noise and on the signal; `rates` are the smaller ones where the quantities are largest."""
+    """Return remarks on noise and signal; `rates` has min(FPR, FNR) at the maximum of each log ratio."""
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
     excess = [row.measured - row.theory for row in rows[:2]]

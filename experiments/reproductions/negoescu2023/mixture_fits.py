@@ -38,7 +38,7 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
+    """Return the settings whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
     baselines = study.baselines(data_dir)
     wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
     alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
@@ -46,7 +46,7 @@ def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poin
 
 
 def figure_6(context: ItemContext) -> ItemResult:
-    """Return p-values of two-sample Kolmogorov-Smirnov tests over the number of components."""
+    """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components."""
     study = available_study(EpsilonStarTask.ADULT, context)
     points = _chosen_points(study, context.data_dir)
     directory = context.runs / study.key
@@ -80,7 +80,7 @@ def figure_6(context: ItemContext) -> ItemResult:
 
 
 def label_of(one: Point) -> str:
-    """Return a short name of a point."""
+    """Return a short name of a setting: its epsilon, or its number of epochs without privacy."""
     given = dict(one.settings)
     return (
         f"epsilon = {given['privacy.epsilon']:g}"
@@ -90,7 +90,7 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
-    """Return a row for every check of the models of a point: model, components, number of scores and p-value."""
+    """Return a row for every test of a setting's models: model, components, number of scores and p-value."""
     rows = []
     for trial, scores in enumerate(_training_scores(run)):
         random = np.random.default_rng([trial, *one.name.encode()])
@@ -106,7 +106,7 @@ def _training_scores(run: Path) -> list[Floats]:
     """Return the transformed losses on the training set, one array for each model of a finished run.
 
     Losses are normalised by the range of training and population losses together, as for Epsilon*. The training set is
-    D in every trial, also in trials that were trained on D', which lacks one record.
+    D in every trial, although some trials were trained on D', which lacks one record of D.
     """
     public, _ = read_public(run)
     federation = load_federation(public)
@@ -142,7 +142,7 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the statements of section 8.2 on p-values, with t intervals over the models of a point, trial by trial."""
+    """Yield the claims of section 8.2 on p-values, with intervals over trials (the last one over models)."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
@@ -161,10 +161,10 @@ ONE_SUFFICES = "share of private models with one component"
 
 
 def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return quantity, number and range of the claim that one component suffices for private models at most sizes.
+    """Return fields of the claim that one component suffices for private models at most sample sizes.
 
-    It is a sentence about models, each of which has a share of sizes at which one component suffices: where all models
-    agree the interval is that of as many coins.
+    The number is the mean over models of the share of sizes at which one component is not rejected; for its interval
+    see `mean_of_shares`.
 
     Parameters
     ----------
@@ -175,13 +175,13 @@ def of_one_component(shares: Floats) -> dict[str, Any]:
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:
-    """Return the share of p-values above the level of each model, (models,)."""
+    """Return for each model the share of its p-values above the significance level, shape (models,)."""
     above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 
 
 def _by_trial(checks: pd.DataFrame) -> Floats:
-    """Return the share of p-values above the level in each trial, (trials,)."""
+    """Return for each trial the share of p-values above the significance level, shape (trials,)."""
     above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""The figures of Negoescu et al. 2023, and the claims of its text."""
+"""The reproduction of Negoescu et al. 2023: its figures, and the claims of its text."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +28,7 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 @dataclass(frozen=True)
 class _Figure(PaperItem):
-    """A figure, made on its own; files under `ItemContext.runs` hold the results that several figures need."""
+    """A figure, computed independently; results that figures share are stored in files under `ItemContext.runs`."""
 
     build: Callable[[ItemContext], ItemResult]  # raises `NoDataError` if a data set is missing
 
@@ -45,7 +45,7 @@ _FIGURES = (
 
 
 def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
-    """Make items, each on its own, the claims from all figures; and add a warning to the quick form."""
+    """Compute figures independently of each other, and the item "claims" from all figures."""
     made: dict[str, ItemResult] = {}
     left_out: list[str] = []
     for figure in (one for one in _FIGURES if one in items or _CLAIMS in items):
@@ -77,7 +77,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
 
 
 def _settings(extent: ComputeExtent) -> Iterator[Any]:
-    """Yield all settings of the sweeps and the simulations."""
+    """Yield all settings of the sweeps and the simulations, for the digest that detects changed settings."""
     for studies in CANDIDATES.values():
         for study in studies:
             own = study.in_form(extent)

@@ -48,7 +48,7 @@ OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that w
 
 @dataclass(frozen=True)
 class PrivacyUtilityStudy:
-    """A study with its trained models."""
+    """A study with Epsilon* and utility of its trained models."""
 
     study: EpsilonStarStudy  # the study
     baselines: dict[int, Floats]  # Epsilon* of the models without privacy, shape (repetitions,), by their epochs
@@ -57,7 +57,7 @@ class PrivacyUtilityStudy:
 
 
 def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
-    """Return a column of rows of `models_table` by setting, each (repetitions,) in the order of repetitions."""
+    """Return a column of `models_table` for each setting, shape (repetitions,), in the order of repetitions."""
     return {
         str(name): own.sort_values("trial")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
     }
@@ -71,7 +71,7 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarS
     task
         The classification task of the paper.
     context
-        The reproduction; of it the directory of the data sets and the engine are used.
+        Context of the reproduction, of which the data directory, the form and the engine are used.
 
     Raises
     ------
@@ -90,7 +90,10 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarS
 
 
 def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
-    """Return the landscape of a task, that of Adult compared with that of the many-class task if that is finished."""
+    """Return the figure of privacy and utility of a task.
+
+    The figure of Adult is compared with the figure of the many-class task, if that is finished.
+    """
     study = available_study(task, context)
     if study.stands_in:
         context.announce(f"{task} is not there: {study.title}")
@@ -123,7 +126,7 @@ figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure
 
 
 def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemContext) -> PrivacyUtilityStudy:
-    """Return the models of a study, divided into baselines and private models."""
+    """Return the models of a study, split into baselines and private models."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
     baselines = {epochs: values.to_numpy(dtype=np.float64) for epochs, values in star.items()}
@@ -162,11 +165,11 @@ def _point_rows(sweep: Sweep, found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
 
 
 def _claims(found: PrivacyUtilityStudy) -> Iterator[PaperClaim]:
-    """Yield the statements of section 4.2 on one task, with intervals over the repetitions.
+    """Yield the claims of section 4.2 on one task, with intervals over the repetitions.
 
-    Repetition w has the same initial weights and the same random samples in every point, so points are compared
-    repetition by repetition. The paper speaks of points, each the mean of five models: so do these numbers, and
-    intervals of all points hold together (Bonferroni).
+    Repetition w has the same initial weights and the same random samples in every setting, so differences between
+    settings are paired by repetition. As in the paper, a setting counts as the mean of its models; intervals of all
+    settings hold simultaneously (Bonferroni).
     """
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
     claim = partial(PaperClaim, trials=study.repetitions)
@@ -198,7 +201,7 @@ EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private
 
 
 def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
-    """Yield the statements of section 4.2 on utility, and on Epsilon* against it."""
+    """Yield the claims of section 4.2 on utility, and on the trade-off between Epsilon* and utility."""
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(found.models[~found.models["private"]], column)
@@ -235,13 +238,13 @@ def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]")
 
 
 def _largest(settings: Mapping[str, Floats]) -> Interval:
-    """Return the largest mean of several settings; t intervals of all of them hold together (Bonferroni)."""
+    """Return the largest mean over settings, from simultaneous t intervals of all settings (Bonferroni)."""
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
     return statistics.end_by_end(max, [statistics.t_interval(values, confidence) for values in settings.values()])
 
 
 def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
-    """Yield Epsilon* by chance, and of private models by their epsilon."""
+    """Yield the row of Epsilon* expected by chance, and rows of the private models' Epsilon* by their epsilon."""
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
@@ -251,7 +254,7 @@ def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:
-    """Return Epsilon* by chance, if members and population have the same normal distribution and the study's sizes."""
+    """Return Epsilon* expected by chance: two samples of the study's sizes from the same normal distribution."""
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
@@ -266,7 +269,7 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
 
 
 def _contrast(many: PrivacyUtilityStudy, adult: PrivacyUtilityStudy) -> PaperClaim:
-    """Return the claim on the distance between the two tasks, at their longest training."""
+    """Return the claim that Epsilon* of Adult is below that of the many-class task, each at most epochs."""
     longest = max(many.baselines), max(adult.baselines)
     apart = statistics.welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",

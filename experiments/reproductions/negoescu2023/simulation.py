@@ -1,11 +1,10 @@
-"""The simulation of Negoescu et al. 2023, appendix B: estimators of Epsilon* on Gamma losses, against the truth.
+"""The simulation of Negoescu et al. 2023, appendix B: estimators of Epsilon* on Gamma losses, compared with the truth.
 
-Of the paper's settings, its published text keeps the transformation of the losses, the cut of the empirical form
-(0.001), the ten repetitions, and a number 5 that seems to be that of the separations. It has lost the Gamma
-distributions, the sample sizes, delta and the other cut. Here members have losses Gamma(2, 1) and the population
-Gamma(2 + separation, 1), and every number is a parameter. As in the paper, the truth and the parametric form have a cut
-that is much smaller than the empirical form can use. Therefore the truth and the parametric form are also computed
-within the empirical form's cut.
+The paper's published text states the transformation of the losses, the cut of the empirical form (0.001), the ten
+repetitions, and a number 5, which seems to be the number of separations. The Gamma distributions, the sample sizes,
+delta and the other cut are missing in it. Here members have losses Gamma(2, 1) and the population Gamma(2 + separation,
+1), and all numbers are parameters. As in the paper, the truth and the parametric form use a much smaller cut than is
+possible for the empirical form. Therefore both are also computed with the empirical form's cut.
 """
 
 import math
@@ -44,9 +43,7 @@ class SimulationSettings:
 
 
 def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
-    """Return Epsilon* of the two Gamma distributions within the cut, by a search on a fine grid that is refined
-    locally.
-    """
+    """Return Epsilon* of the two Gamma distributions within the cut, by a grid search with local refinement."""
     distributions = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(distribution.ppf(settings.cut)) for distribution in distributions)
     high = min(float(distribution.isf(settings.cut)) for distribution in distributions)
@@ -64,9 +61,9 @@ def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float
 
 
 def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
-    """Return all estimates: a row of `COLUMNS` for each separation, size, estimator and repetition.
+    """Return a table of all estimates, with one row for each separation, size, estimator and repetition.
 
-    The column `truth` is Epsilon* of the distributions within `cut`, and `narrow_truth` is that within `empirical_cut`.
+    The column `truth` is Epsilon* of the distributions with `cut`, and `narrow_truth` the same with `empirical_cut`.
 
     Parameters
     ----------
@@ -107,13 +104,13 @@ class SimulationErrors:
 
 
 def cells(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
-    """Return the rows of each separation, size and estimator."""
+    """Return the table's rows, grouped by separation, size and estimator."""
     groups = table.groupby(["separation", "size", "estimator"])
     return {cast(Cell, key): group for key, group in groups}
 
 
 def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, SimulationErrors]:
-    """Return the errors of every separation, size and estimator.
+    """Return bias, standard deviation and RMSE for every separation, size and estimator.
 
     Parameters
     ----------

@@ -1,11 +1,10 @@
-"""The trained models of Negoescu et al. 2023, section 4.1, as points of two sweeps.
+"""The trained models of Negoescu et al. 2023, section 4.1, as settings of two sweeps.
 
 Settings that the paper states are kept: the splits; stochastic gradient descent with momentum 0.9 and learning rate
 0.01; baselines without privacy that differ in their epochs; private models at epsilon 1, 3, 10 and 100 by an RDP
-accountant, with several clipping norms and batch sizes; and five repetitions on fixed data. Settings that the paper
-does not state, or its published text has lost, are chosen here: delta, the epochs of private training, the batch size
-of baselines and the layers of the network for Adult. Every record is clipped by itself; the paper also tries 1 and 32
-microbatches.
+accountant, with several clipping norms and batch sizes; and five repetitions on fixed data. Settings that are missing
+in the paper's published text are chosen here: delta, the epochs of private training, the batch size of baselines and
+the layers of the network for Adult. Gradients are clipped per record; the paper also tries 1 and 32 microbatches.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ class EpsilonStarTask(StrEnum):
 
 @dataclass(frozen=True)
 class EpsilonStarStudy:
-    """A task on a data set."""
+    """A classification task with the data set, the network and the grid of training settings."""
 
     task: EpsilonStarTask  # the paper's task that it is, or stands in for
     title: str  # name as shown, which says so if the data set stands in for another
@@ -50,12 +49,12 @@ class EpsilonStarStudy:
 
     @property
     def stands_in(self) -> bool:
-        """Whether its data set stands in for one that is not available."""
+        """Whether the data set is a substitute for one that is not available."""
         return "in place of" in self.title
 
     @property
     def key(self) -> str:
-        """Name of the directory of its models."""
+        """Name of the directory with the models of this study."""
         return f"landscape-{self.data}"
 
     @property
@@ -71,7 +70,7 @@ class EpsilonStarStudy:
         )
 
     def in_form(self, extent: ComputeExtent) -> "EpsilonStarStudy":
-        """Return the study in full, or in minutes: with fewer records and settings, but the same kinds of points."""
+        """Return the study in its full form, or in a quick form (minutes) with fewer records and settings."""
         if extent is ComputeExtent.FULL:
             return self
         few = replace(
@@ -93,11 +92,11 @@ class EpsilonStarStudy:
                 assert_never(self.task)
 
     def baselines(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the points without privacy, in ascending order of their epochs."""
+        """Return the sweep points without privacy, in ascending order of their epochs."""
         return baselines(self.values(data_dir), [Axis("training.epochs", self.baseline_epochs)])
 
     def private(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the points with differential privacy."""
+        """Return the sweep points with differential privacy."""
         axes = (
             Axis("privacy.epsilon", self.epsilons),
             Axis("privacy.clipping-norm", self.clipping_norms),
@@ -106,7 +105,7 @@ class EpsilonStarStudy:
         return grid(self.values(data_dir), axes)
 
     def points(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return every point."""
+        """Return all sweep points: baselines, then private ones."""
         return self.baselines(data_dir) + self.private(data_dir)
 
     def values(self, data_dir: Path | None) -> dict[str, Any]:

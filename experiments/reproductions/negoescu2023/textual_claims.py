@@ -1,4 +1,4 @@
-"""Claims in the text of Negoescu et al. 2023 besides its figures, and second looks at those that do not hold."""
+"""Claims in the text of Negoescu et al. 2023 besides its figures, and explanations of those that do not hold."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from fl_audit.released_model.empirical_star import definition_ratios
 
 
 def theorem_2() -> PaperClaim:
-    """Return the mean Epsilon* of two kinds of models minus that of their mixture, at least 0 by Theorem 2.
+    """Return the claim of Theorem 2 on an example: models have a mean Epsilon* of at least that of their mixture.
 
-    Half of the models have no leak; the losses of the others are N(0, 1) for members and N(1, 1) for others.
+    Half of the models leak nothing; the others have losses N(0, 1) for members and N(1, 1) for non-members.
     """
     fpr = np.logspace(-12, 0, 4001)[:-1]
     fpr = np.concatenate([fpr, 1 - fpr[::-1]])
@@ -72,7 +72,7 @@ _SECOND_LOOKS = (
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return claims as a table with its picture.
+    """Return claims as a table with a figure.
 
     Parameters
     ----------

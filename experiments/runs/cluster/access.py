@@ -1,9 +1,9 @@
-"""Access to Ray as a run starts or joins it: only the run gets into a Ray that it has started.
+"""Start of an embedded Ray, or connection to a cluster, with access control: an embedded Ray serves only its run.
 
-Ray's ports listen on all interfaces of a machine, and whoever may speak to them runs code as the user. Ray's token
-authentication closes them: the token of an embedded Ray is drawn for one block, and stands nowhere but in the
-environment of the processes of that block. Ray's sockets and logs, which Ray makes writable for every account, lie in a
-directory that no other account can enter.
+Ray's ports listen on all network interfaces, and anyone who can connect can run code as the user. Therefore Ray's token
+authentication is used: the token of an embedded Ray is drawn at random, and exists only in the environment variables of
+its processes. Ray's sockets and logs, which Ray makes writable for everybody, are put into a directory that only this
+user can enter.
 """
 
 import logging
@@ -61,7 +61,7 @@ class MachineVersions(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether that machine and this process are compatible: the third number of Python does not matter."""
+        """Whether the versions are compatible with this process; the micro version of Python does not matter."""
         own = _own_versions()
         return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
 
@@ -71,14 +71,14 @@ def _own_versions() -> MachineVersions:
 
 
 def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, MachineVersions]:
-    """Return the versions on machines, by Ray's names of them; lost machines are left out.
+    """Return the versions on each machine by Ray's node id; machines that do not answer are left out.
 
     Parameters
     ----------
     nodes
-        Ray's names of the machines.
+        Ray's node ids of the machines.
     is_over
-        Function that returns whether the answers are not needed any more.
+        Function that returns true as soon as the answers are no longer needed.
     """
     asked = {node: [_ask(node, *one) for one in _VERSIONS] for node in nodes}
     every = [one for answers in asked.values() for one in answers]
@@ -90,7 +90,7 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
 
 def require_alike(address: str) -> None:
-    """Refuse a cluster, by the address that the user named, with a machine that has another Python or Flower."""
+    """Raise `InputError` if a node of the joined cluster has another version of Python or Flower than this process."""
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
     others = [f"node {used[node]} has {one}" for node, one in versions_of(used).items() if not one.is_ours]
@@ -130,7 +130,7 @@ _EARLY = {"RAY_preload_python_modules": "fl_audit.experiments.runs.cluster.worke
 
 @dataclass(frozen=True)
 class RayOptions:
-    """The Ray on which the clients run."""
+    """Options of the Ray on which the clients run."""
 
     # Address of a running cluster; None starts a Ray on this machine for the length of the run.
     address: str | None = None
@@ -170,21 +170,21 @@ class RayOptions:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use; where the system does not state it, all cores."""
+    """Return the number of cores that this process may use; all cores if the system does not tell."""
     process = psutil.Process()
     return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
 
 def new_token() -> dict[str, str]:
-    """Return environment variables with which Ray admits only processes that have the same ones."""
+    """Return environment variables with a random token, so that Ray admits only processes that have the same token."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def private_directory() -> Path:
-    """Make a directory for Ray's sockets and logs that only this user may enter, and return it.
+    """Create a directory for Ray's sockets and logs that only this user may enter, and return its path.
 
-    Ray adds some 70 characters to it, and a path of a socket has at most 103 on some systems. So it is in the directory
-    of temporary files only if that is short enough.
+    Ray appends some 70 characters to the path, and the path of a socket is limited to 103 characters on some systems.
+    The system's temporary directory is therefore used only if its path is short.
     """
     places = (os.environ.get(_PLACE, ""), tempfile.gettempdir(), "/tmp")
     short = [place for place in places if len(place) <= _LONGEST_PLACE and os.access(place, os.W_OK)]
@@ -192,11 +192,11 @@ def private_directory() -> Path:
 
 
 def close_a_ray_to_come() -> Path | None:
-    """Restrict a Ray that this process starts later by itself to its own processes.
+    """Set environment variables so that a Ray which this process starts later admits only its own processes.
 
-    It asks for a token that only they know, unless the user has chosen how Ray authenticates. Its sockets and logs are
-    in a directory of this user alone, which is returned. Nothing is changed where the user names a cluster that already
-    runs: None is returned then.
+    That Ray requires a random token, unless the user has configured its authentication. Its sockets and logs are put
+    into a private directory, which is returned. The result is None if the user names a running cluster, where nothing
+    is changed, or if this process belongs to such a Ray itself.
     """
     if "RAY_ADDRESS" in os.environ:
         return None
@@ -212,10 +212,10 @@ def close_a_ray_to_come() -> Path | None:
 
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
-    """Run a block with Ray: one of its own, no process of which outlives the block, or the cluster at an address.
+    """Run the block with Ray: with an embedded Ray that ends with the block, or with the cluster at an address.
 
-    Flower takes a Ray that is there. One that it started itself would have a runtime environment, for which every run
-    pays: workers that Ray starts before anybody asks are without it, so nobody could use them.
+    Flower uses a running Ray. If Flower started Ray itself, it would set a runtime environment; the workers that Ray
+    starts in advance do not have it and could not be used, which would slow down every run.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def ray_ahead(options: RayOptions) -> Iterator[None]:
-    """Have a Ray ready for the first run in the block: it starts while the program still gets ready.
+    """Start Ray ahead of the first run in the block, while the program is still importing modules.
 
     Raises `FederationError` if no Ray can be started here.
     """
@@ -267,7 +267,7 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def _no_helpers() -> Iterator[None]:
-    """Have Ray start without the processes for people and autoscaling, which take seconds and listen on ports."""
+    """Make Ray start without dashboard, autoscaler and log monitor, which take seconds to start and listen on ports."""
     nothing = lambda *_, **__: None  # noqa: E731
     unserved = lambda *_, **__: (None, None)  # noqa: E731
     places: tuple[tuple[Any, str, Any], ...] = (
@@ -286,7 +286,7 @@ def _no_helpers() -> Iterator[None]:
 
 
 def _read_environment_anew() -> None:
-    """Let this process forget whether and by which token Ray authenticates: Ray reads its environment only once."""
+    """Make Ray read its authentication settings from the environment again; by itself it reads them only once."""
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
@@ -302,7 +302,7 @@ def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
 
 
 def _join(options: RayOptions) -> None:
-    """Join the cluster at an address, and warn if the cluster admits any user."""
+    """Connect to the cluster at an address, and warn if the cluster requires no token."""
     assert options.address is not None
     _read_environment_anew()
     if not _asks_for_token(options.address):
@@ -315,7 +315,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster wants a token; `InputError` if it does and this process names none or a wrong one."""
+    """Return whether a cluster requires a token; `InputError` if this process has none or a wrong one."""
     if _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
@@ -329,7 +329,7 @@ def _asks_for_token(address: str) -> bool:
 
 
 def _lets_in(address: str, token: str | None) -> bool:
-    """Return whether a cluster answers a request with a token, or with none."""
+    """Return whether a cluster accepts a request with the given token; None sends the request without a token."""
     metadata = None if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.insecure_channel(address) as channel:
         try:
@@ -340,10 +340,10 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def cluster_at(address: str | None) -> str | None:
-    """Return HOST:PORT of the cluster that a user names, after it has answered and admitted this process.
+    """Return HOST:PORT of the cluster that a user names, after checking that it answers and admits this process.
 
-    It is called before anything is written: Ray itself would try for minutes, and a wrong token would be noticed only
-    when the run has begun.
+    The check is made before any file is written: Ray itself would retry for minutes, and a wrong token would show only
+    after the run has begun.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Transport of large arrays beside their messages, because Ray copies the inside of a message twice more.
+"""Transport of large arrays separately from their messages, because Ray would copy arrays inside a message twice more.
 
-Models that many clients are sent lie in Ray's object store once, and go to each node once, not once for each client.
-Those that one client alone is sent, or sends, travel with its call.
+A model that is sent to many clients is put into Ray's object store once, and transferred to each node once. Arrays that
+belong to a single client are sent with its call.
 """
 
 import copy
@@ -26,16 +26,16 @@ TakenOut = tuple[list[Message], list[Hole], list[Array]]
 
 
 def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable[[Sequence[Any], Sequence[Any]], None]]:
-    """Return a function that takes large arrays out of messages, and one that puts their bytes back.
+    """Return a function that removes large arrays from messages, and another one that puts their bytes back.
 
-    Both are local functions, so that Ray sends them whole to machines that do not have this module.
+    Both are local functions, so that cloudpickle sends them by value to machines that do not have this module.
     """
 
     def take_out(messages: Sequence[Message]) -> TakenOut:
-        """Return copies of messages that share what the originals share.
+        """Return copies of messages without large arrays; copies share the contents that the originals share.
 
-        Empty arrays and messages have to be sent in one piece, so that the empty arrays are those of the messages when
-        they arrive.
+        The messages and the list of empty arrays must be pickled together, so that after unpickling the list still
+        refers to the arrays inside the messages.
         """
         records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
         contents = dict[int, RecordDict]()
@@ -71,7 +71,7 @@ def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable
         return lights, holes, list(large.values())
 
     def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
-        """Fill the arrays that were left empty.
+        """Put the bytes back into the emptied arrays.
 
         Parameters
         ----------
@@ -91,16 +91,15 @@ take_out, put_back = large_arrays_of()
 
 
 class StoreViews:
-    """Views of Ray's object store in the place of bytes, as long as all of them together are not many.
+    """Fills arrays with zero-copy views of Ray's object store, up to a limit of bytes, and with copies beyond it.
 
-    The driver reads most contributions once, and then lets them go: a copy would only take time. What a view shows
-    stays in the store until nobody has the view any more, so beyond a limit the bytes are copied, and the store is free
-    for what is still to come.
+    The driver reads most contributions only once, so copying them would be a waste. But viewed objects stay in the
+    store until the views are released; the limit keeps room in the store for further objects.
 
     Parameters
     ----------
     limit
-        Bytes that may be looked at in the store at the same time.
+        Largest number of bytes in the store that are viewed at the same time.
     """
 
     def __init__(self, limit: int) -> None:
@@ -108,12 +107,12 @@ class StoreViews:
         self._lock = threading.Lock()
 
     def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
-        """Fill the arrays that were left empty, with views where there is room for them.
+        """Put the bytes back into the emptied arrays: as views of the object store up to the limit, else as copies.
 
         Parameters
         ----------
         holes
-            The empty arrays, each with the place of its bytes.
+            The empty arrays, each with the position of its bytes in `large`.
         large
             The bytes, as arrays in the object store.
         """
@@ -136,7 +135,7 @@ class StoreViews:
 
 
 class SharedArray:
-    """The bytes of an array that several messages hold; they are put into the object store when they are first sent."""
+    """An array that several messages share; its bytes are put into the object store when they are first needed."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -144,7 +143,7 @@ class SharedArray:
         self._reference: Any = None
 
     def reference(self) -> Any:
-        """Return Ray's reference to the bytes."""
+        """Return Ray's reference to the bytes, which are put into the object store at the first call."""
         with self._lock:
             if self._reference is None:
                 self._reference = ray.put(bytes_of(self.array))
@@ -152,12 +151,12 @@ class SharedArray:
 
 
 def bytes_of(array: Array) -> Any:
-    """Return the bytes of an array as numpy's, which Ray sends without a copy."""
+    """Return the bytes of an array as a NumPy array of bytes, which Ray sends without a copy."""
     return np.frombuffer(array.data, np.uint8)
 
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
-    """Return the large arrays that are in more than one of some messages, by the identity of the bytes of each."""
+    """Return the large arrays that more than one message contains, by the `id` of their bytes."""
     records = {id(one): one for message in messages for one in _array_records(message)}
     counts = Counter(id(one) for message in messages for one in _array_records(message))
     arrays, times = dict[int, Array](), Counter[int]()

@@ -1,7 +1,7 @@
-"""Flower's simulation runtime on the client pool; this is the only module that touches the runtime's internals.
+"""Flower's simulation runtime on the client pool; only this module uses internals of the runtime.
 
-Flower's runtime starts Ray, registers the nodes and runs the server's app. Messages go to the client pool directly:
-the runtime would look through all of them for each, and would make a call of Ray of each.
+Flower's runtime starts Ray, registers the nodes and runs the ServerApp. Messages go directly to the client pool,
+because the runtime would search all messages for each one, and make a separate Ray call for each.
 """
 
 import threading
@@ -39,14 +39,14 @@ _SECONDS_TO_BUILD = 300.0
 
 
 class PoolBackend(raybackend.RayBackend):
-    """Flower's Ray backend with another pool of processes, to which the grid of the run sends messages itself.
+    """Flower's Ray backend with our client pool, to which the grid of the run sends messages directly.
 
     Parameters
     ----------
     backend_config
         Configuration as Flower's backend takes it.
     built
-        Function that receives the pool, or the reason why there is none.
+        Function that is called with the pool, or with the exception that prevented it.
     """
 
     def __init__(self, backend_config: BackendConfig, built: Callable[[ClientPool | Exception], None]) -> None:
@@ -60,11 +60,11 @@ class PoolBackend(raybackend.RayBackend):
 
     @property
     def num_workers(self) -> int:
-        """Number of messages that Flower passes on at the same time; none is ever in its store."""
+        """Number of Flower's worker threads; it does not matter, because they never get a message."""
         return 1
 
     def is_worker_idle(self) -> bool:
-        """Return True, because Flower never asks."""
+        """Return True; the method is required by the interface, but never called."""
         return True
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
@@ -79,7 +79,7 @@ class PoolBackend(raybackend.RayBackend):
         self._built(self.clients)
 
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
-        """Raise an error, because Flower has no messages to pass on."""
+        """Raise `AssertionError`: messages never reach this method, because they go to the pool directly."""
         raise AssertionError("messages go to the pool directly")
 
     def terminate(self) -> None:
@@ -90,7 +90,7 @@ class PoolBackend(raybackend.RayBackend):
 
 
 class PatchedRuntime:
-    """The parts of Flower's runtime that the client pool replaces.
+    """Replacements for functions of Flower's runtime, which connect it with the client pool.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class PatchedRuntime:
         self._found: ClientPool | Exception | None = None
 
     def build(self, config: BackendConfig) -> PoolBackend:
-        """Build the backend."""
+        """Return the backend for a configuration, in place of Flower's function that builds one."""
         return PoolBackend(config, self._note)
 
     def _note(self, found: ClientPool | Exception) -> None:
@@ -138,10 +138,10 @@ class PatchedRuntime:
         return {node: partition for partition, node in enumerate(self._nodes or ())}
 
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
-        """Record the nodes, and pass no messages on, because Flower's store has none.
+        """Record the nodes and wait for the end of the run; replaces Flower's loop that passes on messages.
 
-        Flower's own command registers the nodes before it imports the module that replaces the pool; they become known
-        here.
+        No messages are in Flower's store. Flower's own command registers the nodes before it imports this module, so in
+        that case they become known only here.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class PatchedRuntime:
 
     @property
     def failure(self) -> FederationError | None:
-        """The reason why there is no pool; None if there is one, or it is not known yet."""
+        """The error that prevented the pool from being built; None if it was built, or is not built yet."""
         return FederationError(str(self._found)) if isinstance(self._found, Exception) else None
 
     def clients(self) -> ClientPool:
@@ -172,7 +172,7 @@ class PatchedRuntime:
         Raises
         ------
         FederationError
-            If there is none.
+            If the pool could not be built, or not in time.
         """
         self._is_built.wait(_SECONDS_TO_BUILD)
         if isinstance(self._found, ClientPool):
@@ -195,7 +195,7 @@ class PatchedRuntime:
         return self._grids[-1]
 
     def end_calls(self) -> None:
-        """End all calls at once."""
+        """Close the pool, which ends all calls immediately."""
         if isinstance(self._found, ClientPool):
             self._found.close()
 
@@ -263,7 +263,7 @@ class PoolGrid(DelegatingGrid):
             self._calls.use_all_nodes()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return their replies, all or those that are there in time.
+        """Send messages and return the replies that arrive within the timeout.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class PoolGrid(DelegatingGrid):
         return found
 
     def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
-        """Record the outcomes of messages."""
+        """Store the replies to messages, given as pairs of message id and outcome; errors become error replies."""
         with self._changed:
             messages = [self._messages.pop(identity) for identity, _ in outcomes]
         replies = dict[str, Message]()
@@ -299,7 +299,7 @@ class PoolGrid(DelegatingGrid):
 
 
 class _Contexts(dict[int, Context]):
-    """The state of nodes between calls, made when a node is first called."""
+    """The Flower context (state between calls) of each node, created when the node is first called."""
 
     def __init__(self, pool: PatchedRuntime, server: Context) -> None:
         super().__init__()
@@ -320,7 +320,7 @@ _IN_PLACE = list[PatchedRuntime]()
 
 
 def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGrid":
-    """Return the grid with which a server reaches the clients: that of the pool, if it is in use.
+    """Return the grid for a server: a `PoolGrid` if the client pool is in use, else Flower's own grid.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGr
 
 @contextmanager
 def pool_in_place(retries: int) -> Iterator[PatchedRuntime]:
-    """Have Flower's runtime use the client pool inside the block."""
+    """Patch Flower's runtime to use the client pool inside the block."""
     replaced = tuple(getattr(module, name) for module, name in _REPLACED)
     try:
         yield put_pool_in_place(retries)
@@ -344,7 +344,7 @@ def pool_in_place(retries: int) -> Iterator[PatchedRuntime]:
 
 
 def put_pool_in_place(retries: int = 2) -> PatchedRuntime:
-    """Have Flower's runtime use the client pool from now on in this process.
+    """Patch Flower's runtime to use the client pool in this process from now on.
 
     Parameters
     ----------

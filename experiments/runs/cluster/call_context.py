@@ -1,7 +1,7 @@
-"""The context of client calls: the federation, the modules of the user, and the shards of the called clients.
+"""The context of client calls: the federation, the user's modules, and the shards of the called clients.
 
-Federation and modules lie in Ray's object store, once, and are fetched by the processes that need them. Shards travel
-with the first calls of their clients in a process. No machine but the driver's needs the data or the modules.
+Federation and modules are put into Ray's object store once, and fetched by the processes that need them. A shard is
+sent with the first call of its client in a process. Only the driver's machine needs the data files and the modules.
 """
 
 import pickle
@@ -29,9 +29,10 @@ _TARGETS, _INSIDERS = 1, 2
 
 
 def compartment_of(message: Message, context: Context) -> int:
-    """Return the group whose clients may share a process with a client; insiders and holders of bits are kept apart.
+    """Return the compartment of a client; only clients of the same compartment may share a process.
 
-    Objects of a finished call can survive in its process, where a later call finds them.
+    Clients that know secret bits are separated from insiders, because objects of a finished call may survive in its
+    process, where a later call could find them.
     """
     if (text := _federation_of_message(message)) is None:
         return ORDINARY
@@ -46,7 +47,7 @@ Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
 
 
 def parts_of(message: Message, context: Context) -> list[Piece]:
-    """Return the pieces that a process needs for a call, in the order of unpacking.
+    """Return the pieces of context that a process needs for a call, in the order of unpacking.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
 
 
 def weight_of(message: Message, context: Context) -> int:
-    """Return the approximate work of a call: the records of the called client, at least 1.
+    """Return a measure of the work of a call: the number of records of the called client, at least 1.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def weight_of(message: Message, context: Context) -> int:
 
 @dataclass(frozen=True)
 class PackedContext:
-    """The context of some calls that their process does not have yet."""
+    """The parts of the context of some calls that their process has not received yet."""
 
     references: list[Any]  # references to functions that load shared context, in the order of their calls
     # A pickle of functions that bring what these clients alone need, and the arrays of these functions; or nothing.
@@ -97,21 +98,21 @@ class PackedContext:
 
 
 class CallContext:
-    """Packs the context of calls: shared parts are in the object store once, shards are sent with the calls."""
+    """Packs the context of calls: shared parts for the object store (once), and shards to send with the calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
     def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> PackedContext:
-        """Return the context that a process needs for calls.
+        """Return the context that a process needs for calls and does not have yet.
 
         Parameters
         ----------
         calls
             Message and context of each call.
         has
-            Keys of the parts of the context that the process has from earlier calls.
+            Keys of the pieces that the process has received with earlier calls.
         """
         needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
         own = [packed() for key, packed in needed.items() if _is_own(key)]
@@ -135,7 +136,7 @@ def _is_own(key: Hashable) -> bool:
 
 
 def _federation_of_message(message: Message) -> str | None:
-    """Return the public federation in a message, as JSON; None if the message is of another app."""
+    """Return the JSON text of the public federation in a message; None if the message belongs to another app."""
     config = message.content.get(MessageRecord.CONFIG) if message.has_content() else None
     return str(config[Key.FEDERATION]) if isinstance(config, ConfigRecord) and Key.FEDERATION in config else None
 
@@ -151,7 +152,7 @@ def _federation(text: str) -> LoadedFederation:
 
 @lru_cache(maxsize=4)
 def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the holders of targets of a federation, and its attackers."""
+    """Return the clients of a federation that know secret bits (holders of targets, canaries), and the insiders."""
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)
     attacks = audit_of(federation.public).knows_records(federation.public)

@@ -1,9 +1,9 @@
-"""Scheduling of client calls that share calls of Ray: the next calls of each process, and the repetition of lost calls.
+"""Scheduling of client calls, several of which share a Ray call: work sharing among processes, and retries.
 
-A process that has nothing to do takes its part of the calls that wait, by the records of their clients, and first those
-whose shards it has. Calls that it has not begun in time go back to the other processes, so that none is idle while
-clients wait. Every call has its own reply, failure and retries. Calls whose process died while they shared it are made
-again alone, which shows the call that ends processes, so that no other call fails because of it.
+An idle process takes its share of the waiting calls, measured by the records of their clients, and prefers clients
+whose shards it has already. Calls that it has not begun in time are returned to the queue, so that no process is idle
+while calls wait. Every call has its own reply, failure and retries. If a process dies, each of its calls is repeated
+alone; so the call that kills processes is found, and other calls do not fail because of it.
 """
 
 import threading
@@ -40,7 +40,7 @@ _DIED = "its process died, or ended itself at the time limit"
 
 @dataclass(eq=False)
 class _Call:
-    """A call that waits or is under way."""
+    """A client call that is waiting or in progress."""
 
     identity: str  # of its message
     message: Message
@@ -56,7 +56,7 @@ class _Call:
 
 @dataclass(eq=False)
 class _CallQueue:
-    """The waiting calls of a compartment, and the number of threads that serve them."""
+    """The queue of waiting calls of a compartment, and the number of threads that serve it."""
 
     calls: list[_Call] = field(default_factory=list)
     threads: int = 0
@@ -65,30 +65,30 @@ class _CallQueue:
     paces: dict[str, float] = field(default_factory=dict)
 
     def seconds_of(self, call: _Call) -> float:
-        """Return the expected duration of a call, by earlier calls of its type."""
+        """Return the expected duration of a call in seconds, from earlier calls of the same message type."""
         pace = self.paces.get(call.message.metadata.message_type)
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record the seconds per unit of work of calls that were made together, by which later calls are planned."""
+        """Record the seconds per unit of work of finished calls, for estimates of later calls."""
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
 
 class CallScheduler:
-    """Makes client calls on the processes of a pool.
+    """Scheduler of client calls on the processes of a pool.
 
     Parameters
     ----------
     pool
         Pool of client processes.
     retries
-        Number of times that a call is repeated whose process has died on a node that has not.
+        Number of times that a call is repeated if its process died while the node is alive.
     contexts
-        The state of nodes between calls, which the context after a call replaces.
+        The Flower context of each node, which is replaced after each call.
     settle
-        Function that receives the outcomes of some messages, by their identities, in a thread that it should not hold
-        up.
+        Function that receives outcomes as pairs of message id and outcome. It is called in a thread of the scheduler
+        and should return quickly.
     """
 
     def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:
@@ -105,7 +105,7 @@ class CallScheduler:
         Parameters
         ----------
         messages
-            The messages, by their identities.
+            The messages, by their ids.
         """
         # They are kept here, lest the last thread that has them lets them go while Ray is being shut down.
         self._shared, lines = shared_arrays(list(messages.values())), dict[int, list[_Call]]()
@@ -122,7 +122,7 @@ class CallScheduler:
         self.use_all_nodes()
 
     def use_all_nodes(self) -> None:
-        """Let all possible processes take calls, including those of nodes that have joined."""
+        """Start as many threads as processes can take calls, including processes on nodes that have joined."""
         with self._changed:
             for compartment, line in self._lines.items():
                 wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
@@ -131,7 +131,7 @@ class CallScheduler:
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
     def _serve(self, compartment: int, line: _CallQueue) -> None:
-        """Make the calls of a compartment, one part after the other, until the pool is closed."""
+        """Thread that takes calls of a compartment from the queue and makes them, until the pool is closed."""
         while True:
             with self._changed:
                 while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
@@ -147,7 +147,7 @@ class CallScheduler:
                 return
 
     def _make_part(self, compartment: int, line: _CallQueue) -> None:
-        """Have an idle process make its part of the waiting calls, and handle lost calls."""
+        """Make a share of the waiting calls in an idle process, and repeat calls that are lost."""
         process = self._pool.take(compartment)
         with self._changed:
             calls = self._part(line, process)
@@ -159,14 +159,14 @@ class CallScheduler:
             line.idle += bool(calls)
 
     def _end(self, line: _CallQueue, error: Exception) -> None:
-        """Settle all calls of a line, because there are no processes any more."""
+        """Report an error for all waiting calls of a queue, because no process can make them."""
         with self._changed:
             left, line.calls = line.calls, []
             line.threads, line.idle = line.threads - 1, line.idle - 1
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
-        """Take the next calls of a process out of a line."""
+        """Remove the next calls for a process from the queue, and return them."""
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)
@@ -184,9 +184,9 @@ class CallScheduler:
         return taken
 
     def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
-        """Yield the calls of a line in the order in which a process takes them: those of its own clients first.
+        """Yield the waiting calls in the order in which a process takes them: clients that it has called before first.
 
-        Calls of other clients are taken from the end, because their processes take theirs from the beginning.
+        Clients of other processes follow from the end of the queue, because those processes begin at the front.
         """
         for call in line.calls:
             if self._homes.get(call.node, process) is process:
@@ -196,7 +196,7 @@ class CallScheduler:
                 yield call
 
     def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
-        """Have a process make calls, and return those that were lost, with the message of `LostCallsError` or None."""
+        """Make calls in a process; return the lost calls and the text of `LostCallsError`, or no calls and None."""
         left = calls
         try:
             load, has = self._load(left, process)
@@ -218,7 +218,7 @@ class CallScheduler:
         return [], None
 
     def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[ProcessCalls, frozenset[Hashable]]:
-        """Return calls in the form for sending, and the context that the process then has."""
+        """Return the calls packed for sending, and the keys of the context that the process receives with them."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
             [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
@@ -229,7 +229,7 @@ class CallScheduler:
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
     def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
-        """Settle the first of some calls, and return the others."""
+        """Report the outcomes of the finished calls, and return the calls that are not finished."""
         outcomes = list[tuple[str, Outcome]]()
         for call, answer in zip(calls, made, strict=False):
             if answer.failure is None:
@@ -247,7 +247,7 @@ class CallScheduler:
             self._changed.notify_all()
 
     def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Repeat lost calls, except one that was lost alone too often; return whether the process is gone."""
+        """Repeat lost calls, or fail one that was lost alone too often; return whether the process died."""
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:
             if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):

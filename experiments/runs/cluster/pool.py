@@ -1,8 +1,8 @@
-"""Client processes on Ray: where they start, and how the loss of one, or of its node, is noticed.
+"""The pool of client processes on Ray: their placement, and detection of lost processes and nodes.
 
-Flower's own pool keeps an actor that has died, and fails every later call on it. Here a dead process leaves the pool,
-and a node that is lost costs its unfinished calls and nothing else. Processes are placed by this pool, so it always
-knows which node a call runs on. Clients of different compartments never share a process.
+Flower's own pool keeps dead actors, so that every later call on them fails. Here a dead process is removed from the
+pool, and the loss of a node affects only the unfinished calls on it. The pool chooses the node of every process, so it
+always knows on which node a call runs. Clients of different compartments never share a process.
 """
 
 import os
@@ -47,12 +47,12 @@ _ENDED = "the run is being ended"
 
 
 class CallError(RuntimeError):
-    """A failed client call: the client's exception, or the node where its process died."""
+    """A failed client call; the text is that of the client's exception, or names the node on which its process died."""
 
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Raise a `CallError` of one line where Ray's object store, or the disk to which it spills, is full."""
+    """Raise a one-line `CallError` if Ray's object store, or the disk to which it spills, is full."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:
@@ -70,7 +70,7 @@ class Node:
 
 @dataclass(eq=False)
 class ClientProcess:
-    """A process in which clients are called."""
+    """A Ray actor in which clients are called."""
 
     handle: Any  # ray's handle of it
     node: Node
@@ -79,25 +79,25 @@ class ClientProcess:
 
 
 class LostCallsError(Exception):
-    """Some calls have no result: their process or its node is gone, or Ray failed for a reason in words."""
+    """Raised if calls have no result: their process or its node is lost, or Ray failed with an error message."""
 
     @property
     def words(self) -> str:
-        """The reason of Ray's failure; empty where the process is gone."""
+        """The error message of Ray; empty if the process or its node was lost."""
         return str(self)
 
 
 class ClientPool:
-    """Processes that run client calls, started where and when they are needed.
+    """A pool of processes that run client calls; processes are started when they are needed.
 
     Parameters
     ----------
     app
         The client app.
     read_ahead
-        Function that is told the calls that follow in its thread, or None; a process receives it through Ray.
+        Function that a process calls to announce the next calls in its thread, or None; it is sent through Ray.
     share
-        The share of a node that one client takes: `num_cpus` and `num_gpus`.
+        The resources that one client takes: `num_cpus` and `num_gpus`.
 
     Raises
     ------
@@ -125,21 +125,21 @@ class ClientPool:
 
     @property
     def capacity(self) -> int:
-        """Number of ordinary calls that run at the same time."""
+        """Largest number of simultaneous calls of ordinary clients (neither insiders nor holders of secret bits)."""
         return sum(node.slots for node in self._nodes.values())
 
     @property
     def is_closed(self) -> bool:
-        """Whether all its processes were ended."""
+        """Whether the pool was closed, so that it starts no more calls."""
         return self._closed.is_set()
 
     def take(self, compartment: int) -> ClientProcess:
-        """Wait for a process that is idle, or for room to start one.
+        """Return an idle process of a compartment, or start one; wait until either is possible.
 
         Parameters
         ----------
         compartment
-            The clients that may share the process.
+            Compartment of the clients that are called in the process.
 
         Raises
         ------
@@ -171,17 +171,18 @@ class ClientPool:
                 self._changed.notify_all()
 
     def call(self, process: ClientProcess, load: ProcessCalls) -> CallReplies:
-        """Make calls in a process, one after the other, and return the results of the first of them.
+        """Make calls in a process, one after the other, and return the results of those that have finished.
 
-        The method ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`.
-        In the last case some calls may still be under way, for which `rest` waits, and later ones are not made.
+        The method returns after the last call, after a failed call, or when the process has worked for
+        `SECONDS_OF_A_CALL`. In the last case some calls may still be in progress, for which `rest` waits; the remaining
+        calls are not made.
 
         Raises
         ------
         CallError
             If there is no room for the calls, or the pool was closed.
         LostCallsError
-            If the process, or its node, is gone, or what was sent or came back could not be read.
+            If the process or its node is lost, or the calls or their results could not be unpickled.
 
         Parameters
         ----------
@@ -201,9 +202,10 @@ class ClientPool:
         return self._outcome(process, begun)
 
     def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
-        """Wait for the calls that are under way in a process, and return their results.
+        """Wait for the calls that are in progress in a process, and return their results.
 
-        After `SECONDS_OF_A_CALL` only the first of several calls may still be under way.
+        If several calls are in progress, the method waits for at most `SECONDS_OF_A_CALL`; after that only the call
+        that is being made may still be in progress, and the others are not made.
 
         Raises the same errors as `call`.
 
@@ -212,12 +214,12 @@ class ClientPool:
         process
             The process that works on the calls.
         under_way
-            Number of calls that are under way.
+            Number of calls that are in progress.
         """
         return self._outcome(process, process.handle.rest.remote(SECONDS_OF_A_CALL if under_way > 1 else None))
 
     def has_lost(self, process: ClientProcess, is_last_chance: bool) -> bool:
-        """Take a dead process out of the pool, and return whether its node is gone as well.
+        """Remove a dead process from the pool, and return whether its node is lost as well.
 
         Parameters
         ----------
@@ -268,7 +270,7 @@ class ClientPool:
                 self._changed.notify_all()
 
     def _room(self, compartment: int) -> Node | None:
-        """Return the emptiest node of those with fewest failures that has room for a process; None if none has."""
+        """Return the node for a new process: fewest lost processes, then fewest processes; None if no node has room."""
         own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
         if compartment == ORDINARY:
             found = [node for node in self._nodes.values() if own[node.identity] < node.slots]
@@ -286,7 +288,7 @@ class ClientPool:
         )
 
     def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
-        """Wait for calls, unless their node is gone."""
+        """Wait for the results of calls, until they arrive, their node is lost or the pool is closed."""
         try:
             while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
                 if self._closed.is_set():
@@ -307,7 +309,7 @@ class ClientPool:
             raise LostCallsError from None
 
     def _forget(self, process: ClientProcess) -> None:
-        """Take a process out of the pool, so that nothing is sent to it again."""
+        """Kill a process and remove it from the pool; its node counts one more failure."""
         with suppress(Exception):
             ray.kill(process.handle)
         with self._changed:
@@ -317,7 +319,7 @@ class ClientPool:
             self._changed.notify_all()
 
     def _is_alive(self, node: Node, is_last_chance: bool) -> bool:
-        """Return whether the node of a dead process is alive; if much depends on it, Ray is given time."""
+        """Return whether the node of a dead process is alive; at the last chance, give Ray time to notice its loss."""
         if is_last_chance and len(self._nodes) > 1:
             with self._changed:
                 gone = lambda: self._closed.is_set() or node.identity not in self._nodes  # noqa: E731
@@ -325,7 +327,7 @@ class ClientPool:
         return node.identity in self._nodes
 
     def _watch_nodes(self) -> None:
-        """Record nodes that join or are lost, until the pool is closed."""
+        """Poll Ray for nodes that have joined or are lost, until the pool is closed."""
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             try:
                 found = self._living()
@@ -345,7 +347,7 @@ class ClientPool:
                     self._changed.notify_all()
 
     def _meet(self, node: Node) -> None:
-        """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
+        """Admit a node that has joined, if its versions of Python and Flower are compatible with this process."""
         for found in versions_of([node.identity], self._closed.is_set).values():
             unused = "" if found.is_ours else f" and is not used: it has {found}"
             verbosity.tell(f"node {node.address} has joined{unused}")
@@ -371,13 +373,13 @@ class ClientPool:
 
 
 def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
-    """Return the number of clients for which the resources of a node suffice."""
+    """Return the number of simultaneous client calls for which the resources of a node suffice."""
     needed = {"CPU": share["num_cpus"], "GPU": share.get("num_gpus", 0.0)}
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
 
 
 def _viewed_bytes() -> int:
-    """Return how many bytes of an object store this process may look at in the place of copies, in the smallest one."""
+    """Return how many bytes this process may view in the object store: a share of the smallest store of all nodes."""
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     stores = [row["Resources"].get("object_store_memory", 0.0) for row in rows if row["Alive"]]
     return int(_VIEWED_SHARE * min(stores, default=0.0))

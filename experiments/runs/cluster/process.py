@@ -1,9 +1,9 @@
-"""A client's process on Ray, which makes the calls of several clients in one call of Ray.
+"""The Ray actor of a client process, which makes the calls of several clients in one Ray call.
 
-A long call does not delay the calls after it. After a while the process returns its finished results with the number of
-calls that are still under way, and leaves the other calls to other processes. Under way are the current call and those
-that were announced together with it, since the contributions of all of them may be computed already. If these calls are
-still under way after as much time again, the process leaves all but the first of them to other processes as well.
+A long client call does not delay the calls after it: after a time limit, the process returns the finished results and
+the number of calls in progress, and other processes make the remaining calls. Calls in progress are the current one and
+those that were announced together with it, whose contributions may be computed already. If they are not finished after
+the same time again, all of them but the current one are left to other processes as well.
 """
 
 import pickle
@@ -33,7 +33,7 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """The results of the first of some calls, in order, and the number of the next ones that are under way."""
+    """The results of the finished calls, in order, and how many of the next calls are in progress."""
 
     made: list[CallReply]
     under_way: int
@@ -42,7 +42,7 @@ class CallReplies(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessCalls:
-    """Calls to a process, with their context."""
+    """Client calls to be made in a process, with the context that it needs."""
 
     messages: list[Message]  # without their large arrays
     holes: list[Any]  # empty arrays in them, see `Hole`
@@ -55,7 +55,7 @@ class ProcessCalls:
 
 
 def process_class() -> Any:
-    """Return the class of a client's process, which is local so that Ray sends it whole; see `PortableValue`."""
+    """Return the actor class of client processes, a local class that is pickled by value (see `PortableValue`)."""
     take_out, put_back = large_arrays_of()
 
     def written(*values: Any) -> bytes:
@@ -78,7 +78,7 @@ def process_class() -> Any:
             self._worker: Any = None
 
         def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-            """Make calls, and return the results of those that ended in time, and the number of those under way."""
+            """Make calls; return the results of those that ended in time, and the number of calls in progress."""
             messages, holes, contexts = pickle.loads(calls)
             try:
                 shared = iter(large)
@@ -103,7 +103,7 @@ def process_class() -> Any:
                 return self._taken()
 
         def rest(self, seconds: float | None) -> Any:
-            """Wait for the calls that are under way, and then for the first alone, and return their results."""
+            """Wait up to `seconds` for the calls in progress, and return results; None waits until all have ended."""
             with self._changed:
                 self._changed.wait_for(self._is_idle, seconds)
                 self._waiting = []
@@ -135,7 +135,7 @@ def process_class() -> Any:
                 raise ConnectionAbortedError(str(error)) from error
 
         def _serve(self) -> None:
-            """Make the waiting calls, for ever."""
+            """Make the waiting calls in an endless loop, in the worker thread."""
             size = 0
             while True:
                 with self._changed:

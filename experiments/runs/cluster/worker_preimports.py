@@ -1,8 +1,8 @@
-"""Imports of a client's process that Ray starts before anybody asks for one, while its program still gets ready.
+"""Imports in worker processes that Ray starts in advance, while the driver is still getting ready.
 
-Modules are some hundred thousand objects that stay. Python's collector would look through them again and again while
-they are made, which takes a tenth of the time, and later whenever it runs. So it waits until they are there, and leaves
-them alone from then on.
+Modules consist of some hundred thousand long-lived objects. The garbage collector would scan them again and again
+during the imports, which takes a tenth of the time, and at every later collection. It is therefore disabled during the
+imports, and the objects are then frozen (`gc.freeze`).
 """
 
 import gc
