@@ -1,4 +1,4 @@
-"""Tables and consoles that keep data and file names from acting on the terminal."""
+"""Tables and consoles that escape control characters, so that data and file names cannot control the terminal."""
 
 from collections.abc import Container, Iterable, Sequence
 
@@ -10,16 +10,16 @@ from fl_audit.experiments.verbosity import plain
 
 
 class EscapingConsole(Console):
-    """A console of rich that writes control characters in its output as escapes."""
+    """A console of the library rich that escapes control characters in its output."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the segments of the output."""
+        """Return the output segments of rich, with control characters escaped."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console for standard output, or for standard error, without markup in brackets."""
+    """Return a console for standard output or standard error that does not interpret square brackets as rich markup."""
     return EscapingConsole(stderr=stderr, markup=False)
 
 
@@ -30,7 +30,7 @@ def print_table(
     numbers: Container[int] = (),
     notes: Iterable[str] = (),
 ) -> None:
-    """Print a table, and notes below it.
+    """Print a table, with notes below it.
 
     Parameters
     ----------

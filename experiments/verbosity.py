@@ -1,4 +1,4 @@
-"""Verbosity of a program besides its results: chosen once by its starter, and used by all messages."""
+"""Verbosity of messages other than results: chosen once at the start of the program, and used by all messages."""
 
 import codecs
 import io
@@ -25,14 +25,15 @@ _listeners: list[Listener] = []
 
 
 def choose(quiet: bool, level: str | None) -> None:
-    """Choose the verbosity of this process.
+    """Set the verbosity of this process.
 
     Parameters
     ----------
     quiet
         Whether only results and errors are printed.
     level
-        Lowest of `LEVELS` at which log messages of this program and of Flower go to standard error; None logs nothing.
+        Minimum level, one of `LEVELS`, of log messages by this program and Flower that go to standard error; None logs
+        nothing.
     """
     _chosen.update(quiet=quiet, log=level is not None)
     for handler in LOG.handlers[:]:
@@ -46,18 +47,18 @@ def choose(quiet: bool, level: str | None) -> None:
 
 
 def is_quiet() -> bool:
-    """Return whether nothing but results and errors is printed."""
+    """Return whether only results and errors are printed."""
     return _chosen["quiet"]
 
 
 @contextmanager
 def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
-    """Choose the verbosity for a block; the earlier choice is restored after it.
+    """Set the verbosity for a `with` block, and restore the previous one afterwards.
 
     Parameters
     ----------
     listener
-        Function that receives messages instead of standard error; None for no such function.
+        Callback that receives the messages instead of standard error; None prints them.
     quiet
         Whether no messages are printed at all.
     """
@@ -73,12 +74,12 @@ def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
 
 
 def is_heard() -> bool:
-    """Return whether a function receives messages instead of standard error."""
+    """Return whether a callback receives the messages instead of standard error."""
     return bool(_listeners)
 
 
 def say(line: str) -> None:
-    """Pass a line to the listening function, or print it on standard error."""
+    """Pass a line to the callback if there is one, otherwise print it on standard error."""
     if _listeners:
         _listeners[-1](line)
     else:
@@ -86,14 +87,14 @@ def say(line: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Print a message for the user on standard error while a run goes on."""
+    """Print a message for the user on standard error during a run."""
     LOG.warning(line)
     if not is_quiet():
         say(line if is_heard() else f"fl-audit: {line}")
 
 
 def printable(text: str) -> str:
-    """Return a text without characters that would act on a terminal, such as control characters in the name of a file.
+    """Return a text with all control characters escaped, so that e.g. a file name cannot control the terminal.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def printable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text with its control characters as escapes, except for ends of lines and tabs.
+    """Return a text with its control characters escaped, except for line breaks and tabs.
 
     Examples
     --------
@@ -119,10 +120,9 @@ def _is_plain(one: str) -> bool:
 
 
 class EscapingStream(io.TextIOBase):
-    """A text stream whose control characters, except for ends of lines and tabs, are written as escapes.
+    """A text stream that escapes control characters, except for line breaks and tabs.
 
-    Column names, labels and names of files come from other people, and a terminal would obey control characters in
-    them.
+    Column names, labels and file names come from other people, and the terminal would obey control characters in them.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -130,7 +130,7 @@ class EscapingStream(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text, and return its length."""
+        """Write a text with its control characters escaped, and return the length of the text."""
         self._stream.write(plain(text))
         return len(text)
 
@@ -151,7 +151,7 @@ class EscapingStream(io.TextIOBase):
 
 
 def protect_terminal() -> None:
-    """Keep all later output from acting on the terminal, and make it printable in any encoding."""
+    """Escape control characters in all later output of this process, and characters that the encoding lacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None or isinstance(stream, EscapingStream):
@@ -163,12 +163,12 @@ def protect_terminal() -> None:
 
 
 def _readable(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement of characters that an encoding lacks: a plain space or dash, or an escape."""
+    """Return the replacement for characters that the encoding lacks: an ordinary space or hyphen, or an escape."""
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
     return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end
 
 
 def settle_flower() -> None:
-    """Keep Flower's log off the terminal, unless logs are wanted: the run raises or shows what matters of it."""
+    """Keep Flower's log off the terminal unless logs are requested; the run itself raises or shows what is relevant."""
     _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)

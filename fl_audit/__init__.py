@@ -1,6 +1,6 @@
 """fl_audit: audit differentially private federated learning.
 
-The names below are those that most people need; each is loaded at its first use.
+The names below are those that most users need. Each is imported at its first use.
 
 Examples
 --------
@@ -81,7 +81,7 @@ _HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for nam
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name at its first use, because importing torch alone would cost every command seconds."""
+    """Import a public name at its first use; importing torch at once would delay every command by seconds."""
     if name == "__version__":
         # It looks on the disk for what is installed, and takes as long to import as all else here.
         from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""The difference between two neighbouring federations: the unit, the relation, and the pair itself."""
+"""Neighbouring federations D and D': the unit of privacy, the relation between neighbours, and the pair itself."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,14 +14,14 @@ class Unit(StrEnum):
 
 
 class Relation(StrEnum):
-    """The change of the unit between the two federations."""
+    """The relation between D and D': the unit is added or removed, or it is replaced."""
 
     ADD_REMOVE = "add-remove"
     REPLACE = "replace"
 
 
 class Adjacency(StrEnum):
-    """Unit and relation together, by the name that configurations and reports use."""
+    """The unit of privacy together with the relation between neighbours, as named in configurations and reports."""
 
     ADD_REMOVE_RECORD = "add-remove-record"
     REPLACE_RECORD = "replace-record"
@@ -32,18 +32,18 @@ class Adjacency(StrEnum):
 
     @property
     def unit(self) -> Unit:
-        """The unit whose data make the difference."""
+        """The unit of privacy."""
         return Unit(self.rpartition("-")[2])
 
     @property
     def relation(self) -> Relation:
-        """The change of the unit."""
+        """Whether the unit is added or removed, or replaced."""
         return Relation(self.rpartition("-")[0])
 
     def sensitivity_of_sum(self, norm: float) -> float:
-        """Return the largest L2 change of a sum of contributions, each at most `norm` long, between neighbours.
+        """Return the L2 sensitivity of a sum of contributions that are clipped to `norm`.
 
-        It is the norm where a unit is added or removed, and twice the norm where one is replaced.
+        It is `norm` where a unit is added or removed, and twice `norm` where a unit is replaced.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Adjacency(StrEnum):
 
     @property
     def sensitivity_words(self) -> str:
-        """The sensitivity of such a sum in words, for a noise multiplier over the sensitivity."""
+        """The sensitivity of a sum of clipped contributions in words, as a multiple of the clipping norm."""
         match self.relation:
             case Relation.ADD_REMOVE:
                 return "the clipping norm"
@@ -72,7 +72,7 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record that is in no data set: it is made for an audit, and sent to every party instead of being made again."""
+    """A record that was generated for an audit and is in no data set; every party receives it, and none generates it."""
 
     features: str  # float32 in little-endian order, row by row, in the letters of base 64
     label: int  # its class, from 0
@@ -80,7 +80,7 @@ class CraftedRecord:
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """The unit by which D and D' differ."""
+    """The pair D, D': the unit in which they differ, and its replacement if the relation is replacement."""
 
     index: int  # position in D of the differing record x, or number of the differing user or client
     # Position in the outside pool of the record x' that takes its place, number of the user outside D who takes the

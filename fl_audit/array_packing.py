@@ -1,7 +1,7 @@
-"""Arrays as bytes of numpy's .npy format: written with one copy, and read without copies.
+"""Serialisation of arrays as bytes of numpy's .npy format, with one copy for writing and none for reading.
 
-Rounds of large models consist mostly of messages, and every copy of stacked models takes as long as a good part of a
-layer.
+Messages are most of the cost of a round with a large model, and copying the stacked models of all trials once takes a
+considerable part of the time of one layer.
 """
 
 import threading
@@ -26,7 +26,7 @@ _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
 class PackedFields(NamedTuple):
-    """The fields of a message's array: `flwr.app.Array(*pack(values))`."""
+    """The keyword arguments of the array in a Flower message, as in `flwr.app.Array(*pack(values))`."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,17 +35,20 @@ class PackedFields(NamedTuple):
 
 
 class PackedArray(Protocol):
-    """An array in the form in which a message carries it: bytes, and the type of their serialisation."""
+    """A serialised array as Flower messages carry it: its bytes and the name of the serialisation format."""
 
     stype: str
     data: bytes
 
     def numpy(self) -> NDArray[Any]:
-        """Return a copy of its values."""
+        """Return the values as a new numpy array."""
 
 
 def pack(values: NDArray[Any]) -> PackedFields:
-    """Return the message fields of an array without objects, of any shape; the bytes are those of `numpy.save`."""
+    """Return the fields of `flwr.app.Array` for an array of any shape; the bytes are those of `numpy.save`.
+
+    The dtype must not be object.
+    """
     values = np.asarray(values, order="C")
     name, header = _header(values.dtype, values.shape)
     data = b"".join((header, values.reshape(-1).view(np.uint8).data))
@@ -53,9 +56,10 @@ def pack(values: NDArray[Any]) -> PackedFields:
 
 
 def unpack(array: PackedArray) -> NDArray[Any]:
-    """Return the values of a message's array as a read-only view, which keeps the array alive.
+    """Return the values of a message's array as a read-only view of its bytes, which stay in memory with the view.
 
-    Arrays that `pack` does not write are copied; `ValueError` or `TypeError` report that the bytes are no array.
+    Arrays in a layout that `pack` does not write are copied. `ValueError` or `TypeError` is raised if the bytes are no
+    array.
     """
     # Bytes that came by Ray may be a view of its object store, which has no methods of bytes.
     if array.stype != _KIND or bytes(array.data[: len(_MAGIC)]) != _MAGIC:
@@ -70,7 +74,7 @@ def unpack(array: PackedArray) -> NDArray[Any]:
 
 
 def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
-    """Return the values in memory of torch's own, whose alignment is always the same.
+    """Return the values as a tensor in memory that torch allocates, which always has the same alignment.
 
     The last bits of matrix products depend on the alignment.
     """
@@ -83,7 +87,7 @@ def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
 
 @lru_cache(maxsize=64)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
-    """Return name and header of an array stored by rows, cached because headers are few and slow to write."""
+    """Return magic string and header of a .npy file for a C-ordered array; cached, because headers repeat."""
     header = BytesIO()
     fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(header, fields)
@@ -92,6 +96,6 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
 
 @lru_cache(maxsize=64)
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, order and type in a header, cached because headers are few and slow to parse."""
+    """Return shape, order and dtype from a .npy header; cached, because headers repeat and parsing them is slow."""
     shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))
     return shape, by_columns, dtype

@@ -1,4 +1,4 @@
-"""The kinds of arrays in the library, one name each."""
+"""Type aliases for the numpy arrays that the library uses."""
 
 import math
 from typing import Any
@@ -13,12 +13,12 @@ Flags = NDArray[np.bool_]
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number as JSON can hold it: None for infinity and NaN."""
+    """Return the number, or None if it is infinite or NaN, which JSON cannot represent."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def in_one_axis(values: ArrayLike) -> NDArray[Any]:
-    """Return an array of shape (n, 1) or (1, n), as models return it, in shape (n,); other arrays are unchanged.
+    """Return an array of shape (n, 1) or (1, n), such as the output of a model, as shape (n,); others are unchanged.
 
     Parameters
     ----------

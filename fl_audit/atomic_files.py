@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic file writes, JSON files, and seals against changed result files."""
 
 import errno
 import hashlib
@@ -16,23 +16,23 @@ from fl_audit.errors import InputError, require
 
 @contextmanager
 def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
-    """Give a temporary name beside `path` to write to, and move the file into place when the block succeeds.
+    """Yield a temporary file name beside `path`, and rename the file to `path` if the `with` block succeeds.
 
-    A reader never finds a partial file, and an interrupted writer leaves none behind.
+    Readers never see a partial file, and an interrupted writer leaves no temporary file behind.
 
     Parameters
     ----------
     path
-        The file to write; its directory is made where it is missing. The temporary name has the same ending.
+        The file to write; its directory is created if missing. The temporary name has the same suffix.
     private
-        Whether nobody but the owner may read it; otherwise the file mode creation mask of the user decides.
+        Whether only the owner may read the file; otherwise the umask applies.
 
     Raises
     ------
     InputError
-        If a pipe, a socket or a device is there, which is not for us to replace.
+        If `path` is a pipe, a socket or a device, which must not be replaced.
     OSError
-        If the system refuses to write, as on a full disk; it names `path`.
+        If the operating system refuses to write, e.g. because the disk is full; the error names `path`.
     """
     require_ordinary(str(path), path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, private: bool = False) -> None:
-    """Write a text in UTF-8, whole or not at all.
+    """Write a text file in UTF-8 atomically.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
-    """Write bytes, whole or not at all.
+    """Write bytes to a file atomically.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write JSON without infinite numbers, whole or not at all.
+    """Write a value as a JSON file atomically; infinite numbers and NaN are refused.
 
     Parameters
     ----------
@@ -104,26 +104,27 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as the text of a JSON file, which holds no infinite number."""
+    """Return a value as the text of a JSON file; infinite numbers and NaN are refused."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def require_ordinary(said: str, path: Path) -> None:
-    """Refuse a pipe, a socket, a device or a loop of links, which would block a program or be replaced by it.
+    """Raise `InputError` for a pipe, a socket, a device or a loop of symbolic links.
 
-    A missing path is not refused here, and a pipe that a shell has opened, such as `<(command)`, is accepted.
+    A program would block on such a path, or would replace it. A missing path is accepted, and so is a pipe that the
+    shell has opened, such as `<(command)`.
 
     Parameters
     ----------
     said
-        Beginning of the message.
+        Beginning of the error message.
     path
-        Path that a user named.
+        Path that the user gave.
 
     Raises
     ------
     InputError
-        If the path is one of these, or its name is longer than the system takes.
+        If the path is one of these, or its name is too long for the operating system.
     """
     try:
         mode = path.stat().st_mode
@@ -145,14 +146,14 @@ _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a d
 
 
 def remove_halves(directory: Path) -> None:
-    """Remove partial files of killed writers from a directory and below it."""
+    """Remove the temporary files of killed writers from a directory and its subdirectories."""
     for path in directory.rglob("*"):
         if is_half(path) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def is_half(path: Path) -> bool:
-    """Return whether a file is a killed writer's partial file, by its name."""
+    """Return whether a file name is that of a temporary file, as a killed writer leaves it."""
     return path.match(".*.part*")
 
 
@@ -160,7 +161,7 @@ SCHEMA = 1  # of `summary.json`
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of a run; `InputError` if it is missing or damaged."""
+    """Return the value in a JSON file of a run; raises `InputError` if it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -178,10 +179,10 @@ SEALS = "seals.json"
 
 
 def require_sealed(directory: Path) -> None:
-    """Refuse a run with a configuration, provenance or summary that differs from what the run wrote.
+    """Raise `InputError` if configuration, provenance or summary of a run no longer have the recorded checksums.
 
-    This finds edits and damage, but not forgery by somebody who rewrites the seals. A run without seals, of an earlier
-    version, is accepted. Raises `InputError` if such a file was changed, or the seals are damaged.
+    This finds edits and damage, but not forgery by somebody who also rewrites the checksums. A run of an earlier
+    version, which has no checksums, is accepted. `InputError` is raised also if the checksum file is damaged.
     """
     path = directory / SEALS
     if not path.exists():
@@ -197,7 +198,7 @@ def require_sealed(directory: Path) -> None:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Read every number of a finished run, by finding; `InputError` if there is none, or its summary is damaged."""
+    """Return the summary of a finished run, keyed by finding; raises `InputError` if it is missing or damaged."""
     path = directory / "summary.json"
     require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
     found = read_json(path)

@@ -1,4 +1,4 @@
-"""The plan of a run, made from its configuration: the claim and the federation."""
+"""The plan of a run, made from its configuration: the guarantee and the federation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ _DATA_OPTIONS = (
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """A resolved configuration."""
+    """The plan of a run: resolved configuration, guarantee, and public federation."""
 
     config: RunConfig  # the user's configuration, defaults filled in
     guarantee: Guarantee | None  # the guarantee; None where nothing is claimed
@@ -65,17 +65,17 @@ class AuditPlan:
 
 
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
-    """Calibrate the noise to the guarantee and lay out the federation.
+    """Return the plan of a configuration: load the data, calibrate the noise, choose the neighbour.
 
-    Raises `InputError` if the guarantee cannot be kept or the audit cannot be played.
+    Raises `InputError` if the guarantee cannot be achieved, or the audit is not possible.
 
     Parameters
     ----------
     config
         The configuration of the run.
     pair
-        Difference of D and D', if it was found before; None searches it, and crafts a record where the configuration
-        asks for one.
+        Difference of D and D', if it is known already; None searches for it, or crafts a record if the configuration
+        says so.
     """
     if config.audit.insider:
         # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
@@ -112,7 +112,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
 
 
 def _require_own(config: RunConfig) -> None:
-    """Refuse attacks and sections of the user's own that cannot be imported, because a run needs them at its end."""
+    """Raise `InputError` if user-defined attacks or report sections cannot be imported, before the run starts."""
     for attack in config.audit.attacks or ():
         if not isinstance(attack, Attack):
             import_function(attack, "attack")
@@ -125,7 +125,7 @@ def _require_own(config: RunConfig) -> None:
 
 
 def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
-    """Return the guarantee of a mechanism's rounds, by the accountant of a configuration; None without a claim.
+    """Return the guarantee of all rounds of a mechanism by the configured accountant; None without noise.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 
 
 def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
-    """Return the claims: one, or one for every kind of client, all by one accountant."""
+    """Return the claims to account: one, or one for each group of clients with different releases."""
     privacy, each = (
         config.privacy,
         mechanism.events_of_each(mechanism_of_config.rounds_of(config), mechanism_of_config.threat_model_of(config)),
@@ -171,7 +171,7 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Fill in the trials of a batch, about a second of work a round, and the number of trials with kept releases."""
+    """Fill in the number of trials per batch (about a second of work per round) and of trials with kept releases."""
     run, source = config.run, load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
@@ -183,7 +183,7 @@ def _sized(config: RunConfig) -> RunConfig:
 
 
 def _examples_a_round(config: RunConfig) -> float:
-    """Return the number of record passes in a round, of all clients together."""
+    """Return the expected number of per-record gradients in a round, over all clients."""
     training, share = (
         config.training,
         mechanism_of_config.denominator_of(config) / mechanism_of_config.clients_of(config),
@@ -244,7 +244,7 @@ def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: 
 
 
 def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], Integers]) -> int:
-    """Return the number of records outside D that replace those of the differing unit in D'."""
+    """Return the number of records outside D that replace the records of the differing unit in D'."""
     match unit:
         case Unit.RECORD:
             return 1
@@ -258,7 +258,7 @@ def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], 
 
 
 def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism whose turns, if units take turns, begin with that of the differing unit."""
+    """Return the mechanism; if units take turns, the group of the differing unit comes first."""
     participation = mechanism.participation
     if participation.members(0, 1) is None:
         return mechanism
@@ -286,7 +286,7 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
 
 
 def _randomizer(config: RunConfig) -> LocalRandomizer | None:
-    """Return the randomisation of records by owners, None if there is none."""
+    """Return the local randomizer of a configuration, or None if records are not randomised."""
     privacy = config.privacy
     if privacy.local_randomizer is None:
         return None
@@ -309,7 +309,7 @@ _ASCENT = 1.0
 
 
 def _targets(config: RunConfig) -> int:
-    """Return the number of units that are in or out by chance, or are candidates."""
+    """Return the number of targets whose membership is random, or of candidates; 1 for audits of a single pair."""
     if (named := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:
@@ -327,7 +327,7 @@ def _targets(config: RunConfig) -> int:
 
 
 def data_spec(data: DataSection) -> DataSpec:
-    """Return the data that a section names."""
+    """Return the specification of the data set that section [data] names."""
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
     # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
     directory = data_directory(data.data_dir)

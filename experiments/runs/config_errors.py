@@ -1,4 +1,4 @@
-"""The faults of a configuration, in one line: the key, the given value, and what is accepted."""
+"""One-line error messages about a configuration: the key, the given value, and the accepted values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -16,16 +16,16 @@ _Schema = Mapping[str, Any]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], missing: str) -> str:
-    """Return the first fault, in one line.
+    """Return a one-line message about the first error of a validation.
 
     Parameters
     ----------
     error
-        Error of pydantic.
+        Validation error of pydantic.
     model
-        Model of the whole configuration, whose sections are models too.
+        Pydantic model of the whole configuration.
     missing
-        The purpose of a required section.
+        Purpose of the required section, for the message that it is missing.
     """
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
@@ -46,7 +46,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
 
 
 def shown(value: object) -> str:
-    """Return a value in the form for a message: as in the file, and shortened to fit a line."""
+    """Return a value as text for an error message: in the notation of the file, shortened to fit a line."""
     match value:
         case bool():
             return str(value).lower()
@@ -83,7 +83,7 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
 
 
 def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """Return in words the values that a schema accepts; empty where there are no words for it.
+    """Return a description of the values that a JSON schema accepts; empty if there is none.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ _RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own", "refused_sampling")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:
-    """Yield the keys of an error's location, without items of lists and pydantic's names of types."""
+    """Yield the configuration keys in an error's location, without list indices and pydantic's type names."""
     for depth, part in enumerate(location):
         of_type = "[" in str(part) or part in ("bool", "int", "float", "str")
         if isinstance(part, str) and (depth < 2 or not of_type):
@@ -107,7 +107,7 @@ def _keys(location: Sequence[int | str]) -> Iterator[str]:
 
 
 def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
-    """Return the schema of the section that a key is in."""
+    """Return the JSON schema of the section that the given keys lead to."""
     schema: _Schema = model.model_json_schema()
     whole = schema
     for part in known[:-1]:
@@ -116,7 +116,7 @@ def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
 
 
 def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema, or the definition that it refers to.
+    """Return a JSON schema, or the definition that it refers to by `$ref`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str
 
 
 def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
-    """Yield in words the values that a schema accepts."""
+    """Yield descriptions of the values that a JSON schema accepts."""
     schema = resolved(schema, whole)
     for choice in schema.get("anyOf", ()):
         yield from _described(choice, whole)

@@ -1,4 +1,4 @@
-"""Reading of a TOML file and of settings that replace its own into the values of a configuration."""
+"""Reading of a configuration: a TOML file, and settings that override the file."""
 
 import re
 import tomllib
@@ -35,7 +35,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
 
 def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> dict[str, Any]:
-    """Read the values of a configuration file, unchecked.
+    """Read a configuration file as unvalidated values.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     data_dir
         Data directory that replaces that of the file; None for no replacement.
     overrides
-        Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
+        Settings of the form `section.key=value` that replace those of the file; `section.key=` removes a setting.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is no TOML, or an override is written otherwise.
+        If the file cannot be read or is not TOML, or an override has another form.
     """
     return values_of(read_toml(path), f"configuration {path}", path.absolute().parent, overrides, data_dir)
 
@@ -60,7 +60,7 @@ def read_toml(path: Path) -> str:
     Raises
     ------
     InputError
-        If it cannot be read.
+        If the file cannot be read.
     """
     require_ordinary(f"configuration {path}", path)
     try:
@@ -75,7 +75,7 @@ def read_toml(path: Path) -> str:
 def values_of(
     text: str, named: str, place: Path, overrides: Sequence[str] = (), data_dir: str | None = None
 ) -> dict[str, Any]:
-    """Return the values of a configuration, unchecked.
+    """Parse a configuration in TOML, and return its unvalidated values.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def values_of(
     Raises
     ------
     InputError
-        If the text is no TOML, or an override is written otherwise.
+        If the text is not TOML, or an override has another form.
     """
     try:
         values = tomllib.loads(text)
@@ -127,7 +127,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def typed(text: str) -> Any:
-    """Return a value as TOML reads it; words need no quotes, and a number may begin with its point.
+    """Parse a value as TOML does; strings need no quotes, and a number may begin with its decimal point.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _anchor_paths(section: Any, directory: Path) -> None:
-    """Make the paths of a section absolute, so that client processes elsewhere find the same files."""
+    """Make the paths of a section absolute, since client processes may have another working directory."""
     if not isinstance(section, dict):
         return
     name = section.get("name")

@@ -35,7 +35,7 @@ def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
 
 
 def report_lines(plan: AuditPlan) -> tuple[str, ...]:
-    """Return the report's remarks on the data beside its numbers, one line each.
+    """Return those warnings about the data that belong into the report, one line each.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def report_lines(plan: AuditPlan) -> tuple[str, ...]:
 
 
 def most_records(plan: AuditPlan) -> int:
-    """Return the largest number of records of a person, by user, owner, or columns that could name a person.
+    """Return the largest number of records of a person, by user, owner, or columns that look like identifiers.
 
-    It is 1 where nobody has several, as far as columns tell, or where users are units, with all of their records.
+    It is 1 if no person seems to have several records, or if users are the units, which include all of their records.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def most_records(plan: AuditPlan) -> int:
 
 
 def _of_persons(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
-    """Yield warnings about persons with several records, by user, owner, or columns that could name a person."""
+    """Yield warnings about persons with several records, by user, owner, or columns that look like identifiers."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
@@ -94,7 +94,7 @@ def _numbers(one: Identifier) -> str:
 
 
 def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarning:
-    """Return a warning of persons with several records whom the guarantee does not protect."""
+    """Return the warning that the guarantee does not protect persons with several records, by an identifier column."""
     unit = plan.public.mechanism.unit
     found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
     if not is_person:
@@ -107,7 +107,7 @@ def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarni
 
 
 def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarning:
-    """Return a question about columns that may number persons or be amounts: one question for all of them."""
+    """Return one question about all columns of integers that may be identifiers of persons or may be amounts."""
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
     ]
@@ -122,7 +122,7 @@ def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarn
 
 
 def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
-    """Return the settings that guarantee privacy to users, if their column is named."""
+    """Return the settings that make users the units of the guarantee, once the column of users is named."""
     relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
     sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
@@ -130,7 +130,7 @@ def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
 
 
 def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarning]:
-    """Yield a warning of users with several records, where they are known but not units."""
+    """Yield a warning if users are known and have several records, but are not the units of the guarantee."""
     counts = np.unique(user, return_counts=True)[1]
     most = int(counts.max())
     if unit is Unit.USER or most == 1 or _is_one_user_a_client(plan, user, unit):
@@ -143,13 +143,13 @@ def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarni
 
 
 def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
-    """Return whether clients are units and no user has records at several, so that protected clients protect users."""
+    """Return whether protecting clients protects users: clients are the units, and no user's records span several."""
     shards = load_federation(plan.public).shards
     return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
-    """Return the settings that make every owner a client, and guarantee privacy to clients."""
+    """Return the settings that make every owner a client, and clients the units of the guarantee."""
     relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
     natural = Remedy("partition", PartitionScheme.NATURAL.value)
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
@@ -171,7 +171,7 @@ def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[DataWarnin
 
 
 def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
-    """Yield a warning of classes without training records."""
+    """Yield a warning if some classes have no training records."""
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:
         names = source.class_names or range(source.pool.classes)
@@ -184,7 +184,7 @@ def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[Da
 
 
 def _few(plan: AuditPlan) -> Iterator[DataWarning]:
-    """Yield warnings of printed rates that rest on too few records."""
+    """Yield warnings if test accuracy or other reported rates are computed from too few records."""
     federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:

@@ -35,7 +35,7 @@ class Footprint:
 
     @property
     def caution(self) -> str:
-        """A caution before gigabytes are written, with the setting that leaves most of them out; empty for less."""
+        """A warning if the run writes more than a gigabyte, with the setting that saves the most; otherwise empty."""
         if self.total < GIGABYTE:
             return ""
         most, way = max(
@@ -51,12 +51,12 @@ class Footprint:
 
     @property
     def memory(self) -> int:
-        """Memory in bytes for joining the tables: 1.2 times their size on disk, as measured."""
+        """Memory in bytes for concatenating the tables of all batches: 1.2 times their size on disk, as measured."""
         return self.tables * 6 // 5
 
 
 def footprint(plan: AuditPlan) -> Footprint:
-    """Return the disk space of a planned run; membership attacks take slightly more."""
+    """Return an estimate of the disk space of a planned run; membership attacks take slightly more."""
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
@@ -72,9 +72,7 @@ def footprint(plan: AuditPlan) -> Footprint:
 
 
 def require_room(plan: AuditPlan, directory: Path) -> None:
-    """Refuse a run that its disk has no room for, before it begins.
-
-    Raises `InputError` if there is not enough room.
+    """Raise `InputError` if the disk of the run directory has not enough free space for a run.
 
     Parameters
     ----------

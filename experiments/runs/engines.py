@@ -1,6 +1,6 @@
-"""The two engines for one app: Flower's simulation runtime on Ray, in this module, and `local_engine`.
+"""The engine that runs the app on Flower's simulation runtime and Ray; the other engine is in `local_engine`.
 
-All uses of deprecated or private parts of Flower are in these two modules and in `cluster.backend`.
+Deprecated or private parts of Flower are used only in these two modules and in `cluster.backend`.
 """
 
 import io
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def local_calls(run: "RunSection") -> int:
-    """Return the number of simultaneous client calls on the local engine: by default one on each core.
+    """Return the number of simultaneous client calls on the local engine.
 
-    On a graphics card calls would wait for each other.
+    The default is one per `threads` cores on the CPU, and one on a GPU, where calls would wait for each other.
 
     Parameters
     ----------
     run
-        The settings of a run.
+        Section [run] of the configuration.
     """
     if run.device is not Device.CPU:
         return max(1, run.actors)
@@ -50,10 +50,10 @@ def run_on_ray(
     options: RayOptions,
     interrupted: threading.Event | None = None,
 ) -> None:
-    """Run the app on Flower's simulation runtime; client calls run in Ray's actors, several of them in one call of Ray.
+    """Run the app on Flower's simulation runtime; client calls run in Ray actors, several of them per Ray call.
 
-    An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting. No process
-    of an embedded Ray outlives this call.
+    An interrupt (Ctrl-C) sets `interrupted`, so that the server, which runs in another thread, can stop waiting. All
+    processes of an embedded Ray end with this call.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ def run_on_ray(
     options
         Options of Ray, with the share of a node that one client takes.
     interrupted
-        Event that is set from outside to end the run, or None.
+        Event that is set on an interrupt, or None.
 
     Raises
     ------
     FederationError
-        If the server raises it, or Ray cannot be started on this machine.
+        If the server app raises it, or Ray cannot be started on this machine.
     InputError
-        If the cluster cannot be joined, or a node of it has another Python or Flower.
+        If the cluster cannot be joined, or one of its nodes has another version of Python or Flower.
     RuntimeError
         If Flower's runtime itself fails.
     """
@@ -100,7 +100,7 @@ def run_on_ray(
 
 
 def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
-    """Wrap an app so that its messages go to the pool, and its failure ends all calls, which might wait for ever."""
+    """Return the ServerApp, wrapped so that messages go to the pool, and its failure ends calls that might hang."""
     wrapped = ServerApp()
 
     @wrapped.main()
@@ -119,7 +119,7 @@ def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
 
 @contextmanager
 def _interrupt_calls(ending: list[Callable[[], None]]) -> Iterator[None]:
-    """Let an interrupt (Ctrl-C) end waiting calls, so that nothing keeps the run from ending."""
+    """Make an interrupt (Ctrl-C) call the functions in `ending`, each in a thread, so that waiting calls end."""
     previous = signal.getsignal(signal.SIGINT)
     # A process that was started in the background may ignore interrupts.
     if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:

@@ -1,7 +1,8 @@
 """The same app for Flower's own command: `flwr run . --run-config 'config="CONFIG.toml" out="DIR"'`.
 
-Verdict and report are printed into the log that `--stream` shows. Whatever raises here makes Flower call the run failed
-(`flwr ls`), and the process that plays it end with a code; `flwr run` itself has ended by then, or only looks on.
+The verdict and the path of the report are printed to the log, which `--stream` shows. After an exception, Flower lists
+the run as failed (`flwr ls`), and the process of the run exits with an error status; `flwr run` itself only submits the
+run and streams its log.
 """
 
 import sys
@@ -31,7 +32,7 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class VerdictViolatedError(RuntimeError):
-    """The verdict is violated, and the run configuration counts this as a failure."""
+    """Raised if the verdict is violated and the run configuration says that this is a failure."""
 
 
 @server_app.main()
@@ -43,9 +44,9 @@ def main(grid: Grid, context: Context) -> None:
     InputError
         If configuration or directory cannot be used.
     FederationError
-        If the federation had to stop; what was finished is kept.
+        If the federation had to stop; finished batches are kept.
     VerdictViolatedError
-        If the verdict is violated, where `fail-on-violation` is set.
+        If the verdict is violated and `fail-on-violation` is set.
     """
     try:
         _carry_out(grid, context)
@@ -74,15 +75,15 @@ def _carry_out(grid: Grid, context: Context) -> None:
 
 
 def _wait_for_ray() -> None:
-    """Wait until Flower's simulation has started its Ray, in another thread, while this app begins.
+    """Wait until Flower's simulation, in another thread, has started Ray.
 
-    Flower's process forks to start it, and OpenBLAS then waits for its own threads. If this thread multiplies matrices
-    at that moment, as in the choice of the neighbour, both wait for each other, and the run never ends.
+    Flower's process forks to start Ray, and OpenBLAS waits for its threads at a fork. If this thread multiplies
+    matrices at that moment, for example in the search for the neighbour, the process deadlocks.
 
     Raises
     ------
     FederationError
-        If there is no Ray in time.
+        If Ray is not started in time.
     """
     deadline = time.monotonic() + _SECONDS_FOR_RAY
     while not ray.is_initialized():

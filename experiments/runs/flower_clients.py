@@ -1,7 +1,7 @@
 """The client app under Flower's own command, where Flower itself starts Ray, in the process that imports this module.
 
-Flower imports it before it starts Ray. The import closes that Ray to others, lets nothing of it outlive this process,
-and puts the pool of client processes in the place of Flower's.
+Flower imports this module before it starts Ray. The import restricts that Ray to its own processes, makes them end with
+this process, and replaces Flower's actor pool by the pool of client processes.
 """
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported

@@ -1,4 +1,4 @@
-"""Reconstructions of the records of a run by an attacker: at the run's own noise, and at other levels."""
+"""Reconstructions of a run's images by an attacker, at the run's own noise level and at others."""
 
 import math
 from collections.abc import Callable
@@ -35,10 +35,7 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse image reconstruction in a run without images, or with a guarantee that does not cover all units.
-
-    Raises `InputError` with the reason.
-    """
+    """Raise `InputError` with the reason if image reconstruction was asked for, but is not possible in the run."""
     pictures, public = plan.config.audit.reconstruct_samples, plan.public
     if pictures is None:
         return
@@ -67,10 +64,10 @@ def require_drawable(plan: AuditPlan) -> None:
 
 
 def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> ReconstructedImages:
-    """Return an attacker's reconstructions of the first records of D, from releases at the first weights of trial 0.
+    """Return an attacker's reconstructions of the first records of D, from releases at the initial weights of trial 0.
 
-    If records are protected, the attacker knows all other records; if clients are protected, it knows all other
-    clients: one contribution remains unknown, that of one record or of one client.
+    The attacker knows all contributions but one: all other records if records are protected, or all other clients if
+    clients are protected.
 
     Parameters
     ----------
@@ -102,7 +99,10 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
 
 
 def _owners(federation: LoadedFederation) -> Integers:
-    """Return the records of each contribution, (owners, records of each): of clients those of equal size."""
+    """Return the indices of the records in each contribution, shape (contributions, records of each).
+
+    With client contributions, only clients with as many records as client 0 are included.
+    """
     if not isinstance(federation.public.mechanism.contribution, LocalTraining):
         return np.arange(federation.training.count)[:, np.newaxis]
     return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])
@@ -123,7 +123,7 @@ def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateF
 
 
 def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevel], NoiseLevel]:
-    """Return the levels of noise from none to most, and the run's own."""
+    """Return the noise levels in ascending order of noise, including the run's, and the run's level by itself."""
     guarantee = plan.guarantee
     if guarantee is None:
         own = NoiseLevel(math.inf, math.inf, 1.0)

@@ -1,4 +1,4 @@
-"""Modules that a run needs after its last round, imported while the clients work because they take seconds."""
+"""Modules that a run needs after its last round; their slow imports are made while the clients work."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The local engine: the app objects of Flower in this process, without its runtime."""
+"""The local engine: runs Flower's ServerApp and ClientApp in this process, without Flower's runtime."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ class LocalGrid(Grid):
     actors
         Number of calls that run at the same time, at least 1.
     read_ahead
-        Function that is told some messages before their calls, in the thread of these calls; None for no such function.
+        Function that is called with the next messages of a thread, in that thread, before their calls; or None.
     """
 
     def __init__(
@@ -57,33 +57,36 @@ class LocalGrid(Grid):
         self._workers = _Workers(client_app, actors, read_ahead)
 
     def close(self) -> None:
-        """End the threads of the clients' calls; busy ones end after their present call."""
+        """End the threads of client calls; a busy thread ends after its current call."""
         self._workers.close()
 
     def set_run(self, run: Run) -> None:
-        """Do nothing: there is one run."""
+        """Do nothing, because this grid has only one run."""
 
     @property
     def run(self) -> Run:
-        """Always raise `InputError`: there is no run record."""
+        """Raise `InputError`, because the local engine has no run record."""
         raise InputError("the local engine keeps no run record")
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """Create a message."""
+        """Return a new message with the given content and destination."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the node ids."""
+        """Return the ids of all nodes."""
         return self.nodes_in_order()
 
     def nodes_in_order(self) -> range:
-        """Return the node of each partition."""
+        """Return the node id of each partition, in order."""
         return range(2, self._contexts.clients + 2)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Wait until clients have answered all messages; after a failure the remaining messages are not sent."""
+        """Send messages, wait until clients have answered all of them, and return their ids.
+
+        After a failure the remaining messages are not sent.
+        """
         waiting = {str(uuid.uuid4()): message for message in messages}
         for identity, message in waiting.items():
             message.metadata.__dict__["_message_id"] = identity
@@ -115,7 +118,7 @@ class LocalGrid(Grid):
 
 
 class _Contexts(dict[int, Context]):
-    """The state of nodes between calls, made when a node is first called: most of a million clients never are."""
+    """The Flower context of each node, created when the node is first called, since most of many clients never are."""
 
     def __init__(self, clients: int) -> None:
         super().__init__()
@@ -130,7 +133,7 @@ class _Contexts(dict[int, Context]):
 
 
 class _Call(NamedTuple):
-    """A message to a client, and the deadline of its answer (by the monotonic clock)."""
+    """A message to a client, and the deadline of its reply by the monotonic clock."""
 
     identity: str
     message: Message
@@ -139,7 +142,7 @@ class _Call(NamedTuple):
 
 
 class _MessageExchange:
-    """The messages of one push: threads take them by themselves, because waking costs more than a short call."""
+    """The messages of one push; threads fetch them, because waking up a thread costs more than a short call."""
 
     def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:
         self.messages = messages
@@ -151,7 +154,7 @@ class _MessageExchange:
         self._changed = threading.Condition()
 
     def next_calls(self, most: int) -> list[_Call]:
-        """Wait for messages to idle clients, and take at most `most` of them, in order; none if all is done."""
+        """Wait for messages to idle clients, and return up to `most` of them in order; empty if none are left."""
         with self._changed:
             while not self._is_over and self._waiting:
                 taken = list[_Call]()
@@ -169,10 +172,10 @@ class _MessageExchange:
             return []
 
     def settle(self, call: _Call, outcome: Message | Exception | None) -> None:
-        """Record the outcome of a call: its reply, the client's exception, or None if its time is over.
+        """Record the outcome of a call: its reply, the client's exception, or None if it has passed its deadline.
 
-        A reply that comes too late is none, whether or not its call was given up already. What was given up may end at
-        any time, and counts no more; what has ended is not given up.
+        A reply after the deadline counts as none. Outcomes of calls that were abandoned before are ignored, and a call
+        with an outcome is not abandoned any more.
         """
         with self._changed:
             node = call.message.metadata.dst_node_id
@@ -188,18 +191,18 @@ class _MessageExchange:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until everything is answered, or one call failed or took too long."""
+        """Wait until all messages are answered, or until a call has failed or passed its deadline."""
         while late := self._wait_for_next_deadline():
             self.settle(late, None)
 
     def give_up(self) -> None:
-        """Stop taking messages and recording answers, because the waiting caller is gone."""
+        """Take no more messages and record no more outcomes, because the waiting caller is gone."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def _wait_for_next_deadline(self) -> _Call | None:
-        """Wait for the end; return a call that passes its deadline before, or None at the end."""
+        """Wait until all calls have ended and return None, or return the first call that passes its deadline."""
         with self._changed:
             while not self._is_over:
                 first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)
@@ -211,7 +214,7 @@ class _MessageExchange:
 
 
 class _Workers:
-    """Threads that run client calls, so that a call can be given up; daemons, which do not keep the process alive."""
+    """Daemon threads that run client calls, so that a call that takes too long can be abandoned."""
 
     def __init__(self, client_app: ClientApp, threads: int, read_ahead: ReadAhead | None) -> None:
         self._threads = threads
@@ -222,7 +225,7 @@ class _Workers:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def play(self, exchange: _MessageExchange) -> None:
-        """Let the threads answer the messages of an exchange, and wait for the answers."""
+        """Hand the messages of an exchange to the threads, and wait until they are answered."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)
         try:
@@ -231,7 +234,7 @@ class _Workers:
             exchange.give_up()  # an interrupt would leave the threads at work on it
 
     def close(self) -> None:
-        """End the threads; busy ones end after their present call."""
+        """End the threads; a busy thread ends after its current call."""
         for _ in range(self._threads):
             self._exchanges.put(None)
 
@@ -244,7 +247,7 @@ class _Workers:
                     exchange.settle(call, self._outcome(call, calls if place == 0 else []))
 
     def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
-        """Return a client's reply or exception; the first of some calls taken together announces them."""
+        """Call a client, and return its reply or exception; before the first of calls taken together, announce them."""
         try:
             if self._read_ahead is not None and taken:
                 self._read_ahead([(one.message, one.context) for one in taken])
@@ -280,7 +283,7 @@ def run_locally(
     actors
         Number of calls that run at the same time, at least 1.
     read_ahead
-        Function that is told some messages before their calls, as in `LocalGrid`; None for no such function.
+        Function that is called with the next messages of a thread before their calls, as in `LocalGrid`; or None.
     """
     settle_flower()
     context = Context(

@@ -22,9 +22,9 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 
 
 def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
-    """Return the mechanism of a configuration at some noise multiplier, without noise if there is no claim.
+    """Return the mechanism of a configuration for a noise multiplier; without a claim it adds no noise.
 
-    Raises `InputError` if the parts of the mechanism do not go together.
+    Raises `InputError` if parts of the mechanism cannot be combined.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
     noise_multiplier
         Noise multiplier z, at least 0.
     split
-        The records: where clients train privately, the guarantee depends on the sizes of their shards.
+        Records in and outside D; if clients train by DP-SGD, the guarantee depends on the sizes of their shards.
     """
     privacy, training = config.privacy, config.training
     return Mechanism(
@@ -111,12 +111,12 @@ def _participation(config: RunConfig) -> Participation:
 
 
 def units_of(records: Records) -> int:
-    """Return the number of users of some records."""
+    """Return the number of distinct users of some records."""
     return int(users_of(records).max()) + 1
 
 
 def _records_or_users(config: RunConfig) -> int:
-    """Return the number of units of D where clients send sums over records or users."""
+    """Return the number of users in D if users are the units, else the number of records."""
     if config.privacy.adjacency.unit is not Unit.USER:
         return config.data.records
     users = config.data.users
@@ -125,7 +125,7 @@ def _records_or_users(config: RunConfig) -> int:
 
 
 def denominator_of(config: RunConfig) -> float:
-    """Return n: the mean number of records, users or clients in a round."""
+    """Return n, the expected number of records, users or clients in a round, by which sums are divided."""
     match config.training.strategy:
         case "dp-fedavg" | "dp-sgd-clients":
             return float(_participation(config).mean_units(clients_of(config)))
@@ -153,10 +153,10 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
-    """Return q, the probability with which a record or user takes part in a round, as exactly the number written.
+    """Return q, the probability that a record or user takes part in a round, as an exact fraction.
 
-    Where groups take turns it is that of a round of its group. Raises `InputError` if a round would have more of them
-    than there are.
+    If groups take turns, it is the probability within a round of the own group. Raises `InputError` if the expected
+    batch is larger than the number of records or users.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
@@ -169,7 +169,7 @@ def sampling_rate(config: RunConfig) -> Fraction:
 
 
 def rounds_of(config: RunConfig) -> int:
-    """Return the number of rounds k in which a record or user takes part `epochs` times on average."""
+    """Return the number of rounds k; if `epochs` is set, a record or user takes part `epochs` times on average."""
     training = config.training
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"
@@ -178,12 +178,12 @@ def rounds_of(config: RunConfig) -> int:
 
 
 def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
-    """Return the parameters of the partition by their Python names."""
+    """Return the parameters of the partition as keyword arguments."""
     return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
 
 
 def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
-    """Return the positions in D of the records of every client.
+    """Return for every client the indices of its records in D.
 
     Parameters
     ----------

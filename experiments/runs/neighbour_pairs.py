@@ -1,4 +1,4 @@
-"""The difference of D and D': chosen among existing records or clients, or crafted."""
+"""Choice of the difference between D and D': an existing record, user or client, or a crafted record."""
 
 from dataclasses import replace
 
@@ -18,9 +18,10 @@ from fl_audit.federation.loaded_federation import load_federation
 
 
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
-    """Return the difference of D and D'; of a crafted pair only its place. Searching a large data set takes a while.
+    """Return the difference of D and D'; for a crafted record, only its position in D.
 
-    Raises `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
+    A search in a large data set takes a while. Raises `InputError` if there is no such neighbour, or a crafted record
+    is requested where that is impossible.
 
     Parameters
     ----------
@@ -48,14 +49,14 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
-    """Return a federation with the missing crafted records that its configuration asks for, if any.
+    """Return the federation with crafted records added, if the configuration asks for them and they are missing.
 
     Raises `InputError` if no record can be crafted for the model.
 
     Parameters
     ----------
     public
-        The public federation, which has the position of the crafted record.
+        The public federation, which already has the position of the crafted record.
     config
         The configuration.
     """
@@ -70,12 +71,12 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
 
 
 def looked_at(start: InitialWeights) -> range:
-    """Return the trials at whose initial weights a record is crafted and measured: one where all have the same."""
+    """Return the trials whose initial weights are used to craft a record; only trial 0 if all have the same weights."""
     return range(1 if start is InitialWeights.PRETRAINED else MODELS)
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
-    """Refuse to craft a record where it is impossible, or where it would not be in the federation."""
+    """Raise `InputError` if a record cannot be crafted with this configuration, or would have no effect."""
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE

@@ -1,4 +1,4 @@
-"""A configuration for the user's own data, with a comment above every key, as `fl-audit init` writes or refuses it."""
+"""Generation of a commented configuration for the user's own data, as `fl-audit init` writes it."""
 
 import json
 import os
@@ -77,7 +77,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A user's request for a configuration."""
+    """The options of `fl-audit init` from which a configuration is generated."""
 
     data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
     target: str  # the target: one of the four targets of [privacy]
@@ -94,16 +94,17 @@ class ConfigRequest:
 
 
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
-    """Return a configuration whose run can begin, and lines about its data.
+    """Return the text of a configuration whose run can begin, and lines about its data.
 
-    The data are loaded, the model is built and its privacy is accounted; an error message names all options that help.
+    The data are loaded, the model is built and the privacy is accounted first; an error message names all options that
+    solve the problem.
 
     Parameters
     ----------
     wishes
         The request for a configuration.
     directory
-        Directory of the configuration file. Paths of data inside it become relative to it.
+        Directory of the configuration file; paths in the configuration are relative to it.
 
     Raises
     ------
@@ -126,7 +127,7 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Raise refusals from the block again, with the options of `init` in place of settings of [data]."""
+    """Re-raise an `InputError` of the block with settings in its text replaced by the options of `fl-audit init`."""
     try:
         yield
     except InputError as error:
@@ -134,7 +135,7 @@ def in_options() -> Iterator[None]:
 
 
 def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
-    """Return a message in which options of `init` take the place of the settings that it names as remedies.
+    """Return a message with the settings that it names as remedies replaced by options of `fl-audit init`.
 
     Examples
     --------
@@ -150,7 +151,7 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
 
 def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
-    """Return the options that fix one refusal after the other; none if one of them has no fix by a setting."""
+    """Return all options that are needed until no error is left, by trial; empty if an error has no remedy."""
     needed: dict[str, Any] = {}
     for _ in range(_MOST_FIXED):
         before = dict(needed)
@@ -213,7 +214,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
 
 
 def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
-    """Return the number of trials, and a line about it if it was not given."""
+    """Return the number of trials, and a line that explains it if the user did not give it."""
     if wishes.trials is not None:
         return wishes.trials, []
     if (needed := trials_that_tell(plan)) is None:
@@ -227,7 +228,10 @@ def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
 
 
 def data_name(data: str) -> str:
-    """Return the configuration's name for data: that of a data set, or the format of a file; else refuse."""
+    """Return `data.name` of the configuration: the name of a data set or loader, or "csv", "npz" or "images" for files.
+
+    Raises `InputError` if there is no such data set or file.
+    """
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
@@ -281,7 +285,7 @@ def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
 
 
 def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
-    """Return adjacency and strategy, one of which follows from the other if it is not given."""
+    """Return adjacency and strategy; one that is not given is derived from the other."""
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"

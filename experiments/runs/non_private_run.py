@@ -1,4 +1,4 @@
-"""The same training without privacy beside a run: given to `report --without-privacy`, or run by `run`."""
+"""Comparison of a run with the same training without privacy (option `--without-privacy` of `run` and `report`)."""
 
 import os
 from pathlib import Path
@@ -23,8 +23,8 @@ _PLACE = Path("public") / "without-privacy.json"
 def unprotected_config(config: RunConfig) -> RunConfig:
     """Return the configuration of the same training without privacy, and without an insider.
 
-    Raises `InputError` if the run guarantees nothing itself, or plays the membership audit, where each trial trains on
-    other records.
+    Raises `InputError` if the run has no guarantee itself, or if its kind of audit trains each trial on different
+    records, as the membership audit does.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
     said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
@@ -38,13 +38,13 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
 
 def unprotected_place(directory: Path) -> Path:
-    """Return the directory of the same training without privacy: beside the run."""
+    """Return the directory of the same training without privacy, which is next to the directory of the run."""
     place = Path(os.path.realpath(directory))
     return place.with_name(f"{place.name}-without-privacy")
 
 
 def note_unprotected(run: Path, other: Path) -> None:
-    """Record the results of the same training without privacy beside a run, for its report.
+    """Store the results of the same training without privacy in the directory of a run, for its report.
 
     Raises `InputError` if the other run is private, trains something else, is not finished, or has changed files.
 
@@ -65,7 +65,7 @@ def note_unprotected(run: Path, other: Path) -> None:
 
 
 def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
-    """Return the recorded results of the same training without privacy; None if missing or unreadable."""
+    """Return the stored results of the same training without privacy; None if missing or unreadable."""
     try:
         return NonPrivateAccuracy.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Limits of a planned run, and the number of trials that decide whether a claim is kept."""
+"""Limits of detection of a planned run, and the number of trials for a conclusive verdict."""
 
 from math import ceil, floor, log10
 
@@ -13,9 +13,9 @@ _SPARE = 1.3
 
 
 def trials_that_tell(plan: AuditPlan) -> int | None:
-    """Return the number of trials that is conclusive about the noise and the signal, rounded up to two digits.
+    """Return the number of trials for a conclusive verdict on noise and signal, rounded up to two digits.
 
-    It is None where no judgement is planned, or no number of trials would be conclusive.
+    It is None if no verdict is planned, or no number of trials would be conclusive.
     """
     noise, signal = planned_noise(plan), planned_of_signal(plan)
     needed = [one.trials_needed for one in (noise, signal) if one is not None]
@@ -28,23 +28,23 @@ def trials_that_tell(plan: AuditPlan) -> int | None:
 
 
 def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimits | None:
-    """Return the missing noise that a run would find; None without an insider or a claim.
+    """Return the limit of detection for missing noise; None without an insider or a claim.
 
     Parameters
     ----------
     plan
         Plan of the run.
     parameters
-        Number of parameters of the model; None where the noise in all of them cannot be measured.
+        Number of parameters of the model; None if the noise in all coordinates cannot be measured.
     """
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).judging.planned_noise(planned, parameters)
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
-    """Return the limit of detection for a target that counts more than once, in half or, if replaced, all trials.
+    """Return the limit of detection for a target whose contribution counts more than once.
 
-    It is None without an insider or a claim, or without the exact likelihood ratio of the target's contribution.
+    It is None without an insider or a claim, or if the mechanism has no exact likelihood ratio.
     """
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).judging.planned_signal(planned)

@@ -1,7 +1,7 @@
-"""Check of the first step of a training before the run: numbers that 32 bits cannot hold are refused.
+"""Check of the first training step before the run: settings that would overflow or underflow float32 are refused.
 
-Models, gradients and noise are 32-bit floating-point numbers. A norm or a rate far from any useful value leaves their
-range only once clients have begun to train, where all that can be said is that a model is not finite.
+Models, gradients and noise are 32-bit floating-point numbers. Without the check, an absurd norm or learning rate would
+cause an overflow only during training, where the error message could only say that a model is not finite.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,7 @@ _USUAL_LOCAL_RATE = 0.1  # default of a configuration that leaves it out
 
 
 def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> None:
-    """Refuse settings under which noise, model or gradients leave the range of 32-bit floating-point numbers.
-
-    Raises `InputError` if a number overflows or vanishes.
+    """Raise `InputError` if noise, model or gradients would overflow or underflow float32 with the given settings.
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
 
 
 def _noise_scales(federation: LoadedFederation) -> tuple[float, float]:
-    """Return the smallest and the largest standard deviation of the noise; of both 0 without noise."""
+    """Return the smallest and the largest standard deviation of a round's noise; both are 0 without noise."""
     mechanism = federation.public.mechanism
     if not mechanism.adds_noise:
         return 0.0, 0.0
@@ -104,7 +102,7 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
 
 
 def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float, models: Tensor) -> None:
-    """Make one step as the server would, and see whether gradients and model are finite before and after it."""
+    """Make one server step; raise `InputError` if gradients or losses overflow before or after it, or at the end."""
     mechanism, sizes = federation.public.mechanism, federation.training.features.abs().flatten(1).amax(1)
     # If the few examples with the largest features do not overflow, none does.
     examples = federation.training.take(sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy())
@@ -140,7 +138,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 
 
 def _growth(federation: LoadedFederation) -> float:
-    """Return the largest ratio of the distance that a model moves in all rounds to that of the first step."""
+    """Return an upper bound of the distance that a model moves in all rounds, in lengths of the first step."""
     optimizer = federation.public.mechanism.optimizer
     kept = optimizer.momentum if optimizer.kind is OptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)
@@ -151,7 +149,7 @@ def _is_finite(federation: LoadedFederation, models: Tensor, examples: Examples,
 
 
 class _SizeSetting(NamedTuple):
-    """A setting on which a size depends: what to call it, its value, and the usual one."""
+    """A setting that affects the size of steps or noise: its name in messages, its value, and a usual value."""
 
     name: str
     value: float
@@ -159,7 +157,7 @@ class _SizeSetting(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """Number of orders of magnitude by which the value of this setting exceeds its usual value."""
+        """Decimal orders of magnitude by which the value exceeds the usual value, log10(value / usual)."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
@@ -173,14 +171,14 @@ def _too_large(said: str, levers: Sequence[_SizeSetting]) -> str:
 
 
 def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
-    """Return the settings that determine the length of a step."""
+    """Return the settings that determine the length of a training step."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
     rate = _SizeSetting("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
 def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
-    """Return the settings that determine the size of the noise: clipping norm and those behind the noise multiplier."""
+    """Return the settings that determine the noise: clipping norm, noise multiplier, local learning rate."""
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
         return []

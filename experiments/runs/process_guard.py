@@ -1,9 +1,9 @@
-"""A guard that ends what a run leaves behind: a process that waits for the end of another one, and then acts.
+"""A guard process that waits for the end of a run's process, and then kills the processes that the run left behind.
 
-Ray starts helper processes that live on when the process that started Ray is killed. This module is also the program of
-the waiting process. It reads from a pipe that only the guarded process holds open, so it notices every kind of end, and
-knows what belongs to the run by an environment variable that all processes of the run inherit. A temporary directory of
-the run goes with it.
+Ray's helper processes would live on if the process that started Ray is killed. This module is also the program of the
+guard. The guard reads from a pipe that only the guarded process holds open, so it notices its end in any case. It
+recognises processes of the run by an environment variable that they inherit. It also removes the run's temporary
+directory.
 """
 
 import os
@@ -29,14 +29,14 @@ _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is j
 
 @contextmanager
 def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
-    """End every process that is started inside the block when the block ends, or when this process does.
+    """End all processes started inside the block when the block ends, or when this process ends in any way.
 
-    This covers processes that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
+    This covers processes on this machine that inherit the environment of this process; on Linux, macOS and Windows.
 
     Parameters
     ----------
     directory
-        A temporary directory of these processes, which is removed after them; None for none.
+        A temporary directory of these processes, which is removed after they have ended; or None.
     """
     guard, marks = _guard(directory)
     try:
@@ -49,12 +49,12 @@ def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
 
 
 def nothing_outlives_this_process(directory: Path | None = None) -> None:
-    """End every process that is started from now on when this process ends, in whatever way.
+    """End all processes that are started from now on when this process ends in any way.
 
     Parameters
     ----------
     directory
-        As for `nothing_outlives`.
+        A temporary directory to remove, as for `nothing_outlives`.
     """
     guard, marks = _guard(directory)
     _GUARDS.append(guard)
@@ -62,7 +62,7 @@ def nothing_outlives_this_process(directory: Path | None = None) -> None:
 
 
 def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    """Start a guard of this process, and return it with the environment variables of guarded processes."""
+    """Start a guard for this process; return it, and the environment variables that mark the processes to end."""
     mark = uuid.uuid4().hex
     command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
     if directory is not None:
@@ -74,7 +74,7 @@ def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, s
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment inside the block."""
+    """Set environment variables inside the block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -88,7 +88,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes of this machine that have a mark in their environment."""
+    """Return the processes on this machine whose environment variables contain a mark."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -101,10 +101,10 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Wait until standard input ends, and then end the processes with the mark on the command line.
+    """Wait for the end of standard input, then kill all processes whose mark is given on the command line.
 
-    Processes are killed until none is left, for some seconds at most. Their temporary directory is then removed, if the
-    command line names one.
+    Killing is repeated until no such process is left, for some seconds at most. Then the temporary directory is
+    removed, if the command line names one.
     """
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0

@@ -1,4 +1,4 @@
-"""Progress displays of long work on standard error, which the verbosity can silence."""
+"""Progress displays of long tasks on standard error; they are off if the verbosity is quiet."""
 
 import threading
 import time
@@ -27,13 +27,13 @@ RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Show no progress of a run."""
+    """Return a context manager in place of `progress_bar` that shows nothing."""
     return nullcontext(lambda done: None)
 
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show on standard error the progress and remaining time of a run: a bar, or lines where that is no terminal."""
+    """Show progress and remaining time of a run on standard error: a bar on a terminal, otherwise lines."""
     with _display(total) as show:
         show(0, "starting the clients")
         yield lambda done: show(done, "playing")
@@ -41,12 +41,12 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show the progress of work in steps; the block reports the number of further finished steps.
+    """Show the progress of a task in steps; the block calls the yielded function with the number of new steps.
 
     Parameters
     ----------
     what
-        Name of the work that is displayed.
+        Name of the task for the display.
     total
         Largest number of steps.
     """
@@ -56,13 +56,13 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
-    """Show no progress of several runs."""
+    """Return a context manager in place of `runs_progress_bar` that shows nothing."""
     return nullcontext(lambda name: lambda done: None)
 
 
 @contextmanager
 def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """Show the progress over several runs, with the name of the present one."""
+    """Show the progress of several runs with the name of the current one; the yielded function begins a run."""
     with _display(total) as show:
         show(0, "starting")
 
@@ -74,14 +74,14 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
 
 
 def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
-    """Return the progress display of one run within that of several runs.
+    """Return a progress display of one run that reports to the display of several runs.
 
-    The finished part of an earlier attempt is counted when the run begins.
+    If a run is continued, the part that was finished before is reported when the run begins.
 
     Parameters
     ----------
     on_round
-        Function that is called with the number of finished trial-rounds.
+        Function that is called with the number of newly finished trial-rounds.
     planned
         Number of trial-rounds in the run.
     """
@@ -95,7 +95,7 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
 @contextmanager
 def at_work(what: str) -> Iterator[None]:
-    """Show on standard error that work of unknown length goes on; if that is no terminal, a line if it takes long."""
+    """Show on standard error that a task of unknown length is going on: a spinner on a terminal, otherwise lines."""
     verbosity.LOG.info(what)
     console = console_for(stderr=True)
     if verbosity.is_quiet():
@@ -116,7 +116,7 @@ def at_work(what: str) -> Iterator[None]:
 
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
-    """Print a line regularly on standard error while the block works, whether or not it reports anything."""
+    """Print the result of `line` to standard error at regular intervals until the block ends."""
     over, is_heard = threading.Event(), verbosity.is_heard()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:
@@ -158,7 +158,7 @@ def _bar(total: int, of: str) -> Iterator[_Show]:
 
 @contextmanager
 def _lines(total: int, of: str) -> Iterator[_Show]:
-    """Print a line regularly, because a log has no place for a bar that is redrawn."""
+    """Print the progress as a line at regular intervals, for logs and other outputs that cannot redraw a bar."""
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
 

@@ -1,6 +1,6 @@
-"""The origin of a run, recorded when it begins and whenever it is continued: `public/provenance.json`.
+"""The provenance of a run, recorded in `public/provenance.json` when it begins and whenever it is continued.
 
-A report that is written again elsewhere names the place where the run was made, not where it is read.
+A report that is rewritten on another machine still states the machine on which the run was made.
 """
 
 import os
@@ -34,12 +34,12 @@ _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless numbe
 
 
 def note_session(run: RunDirectory, plan: AuditPlan) -> None:
-    """Add this program, on this machine, to the origin of a run; to be called before the run is continued.
+    """Add a session (command, commit, versions, hardware) to the provenance of a run, before its trials are played.
 
     Parameters
     ----------
     run
-        Directory of a run that was begun.
+        Directory of the run, which was begun.
     plan
         Plan of this run.
     """
@@ -65,7 +65,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:
-    """Return the origin of a run; None where it was not recorded or cannot be read."""
+    """Return the provenance of a run; None if it was not recorded or cannot be read."""
     try:
         return Provenance.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):
@@ -73,7 +73,7 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
 
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
-    """Return the typed command without the seed; None if another program was called or it still reveals the seed.
+    """Return the command line without the seed; None if it is another program's, or would still reveal the seed.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _versions() -> dict[str, str]:
 
 @cache
 def commit_of_sources() -> str | None:
-    """Return the commit of the sources, with a plus if they were changed; None without version control."""
+    """Return the git commit of the sources, with "+" if there are uncommitted changes; None without git."""
     place = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
 
     def git(*words: str) -> str:

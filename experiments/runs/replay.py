@@ -1,4 +1,4 @@
-"""Replay: the insider's beliefs from the stored releases alone, which proves that it has no side channel."""
+"""Replay: recomputes the insider's log-odds from the stored releases alone, to prove that it had no side channel."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ _DIGITS = 15
 
 @dataclass(frozen=True)
 class ReplayMatch:
-    """The agreement of recomputed log-odds with those of the run."""
+    """Comparison of the recomputed log-odds with those stored in the run."""
 
     difference: float  # the largest difference of any trial, over the larger of 1 and the run's log-odds
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing but rounding differs."""
+        """Whether all log-odds agree up to rounding errors."""
         return self.difference <= _ROUNDING
 
     @property
     def digits(self) -> int:
-        """Number of decimal digits to which all trials agree, 0 to 15."""
+        """Number of decimal digits, 0 to 15, to which the log-odds of all trials agree."""
         return _DIGITS if self.difference == 0 else int(np.clip(-np.log10(self.difference), 0, _DIGITS))
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class ReplayMatch:
 
 @dataclass(frozen=True)
 class Replay:
-    """Log-odds recomputed from public files."""
+    """Log-odds and noise of the kept trials, recomputed from public files."""
 
     trials: Integers  # the kept trials
     log_odds: Floats  # cumulative log-odds after each round, float64 (trials, rounds)
@@ -60,12 +60,12 @@ class Replay:
 
     @property
     def noise_ratio(self) -> Floats:
-        """Measured over claimed noise, root mean square over the rounds (trials,)."""
+        """Root mean square over the rounds of measured divided by claimed noise, shape (trials,)."""
         ratio: Floats = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
         return ratio
 
     def agreement(self, directory: Path) -> ReplayMatch | None:
-        """Return the agreement with the stored log-odds of the run in a directory; None where its results are gone."""
+        """Compare with the log-odds stored in a run directory; None if the directory has no table of trials."""
         results = directory / "trials.parquet"
         if not results.exists():
             return None
@@ -96,7 +96,7 @@ def replay(directory: Path) -> Replay:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a batch that a run kept; `InputError` if the file is damaged."""
+    """Read the stored tensors of a batch of trials; `InputError` if the file cannot be read."""
     try:
         stored: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -118,14 +118,14 @@ def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Re
 
 
 def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> Iterator[ServerRound]:
-    """Walk through the stored rounds of a batch, see `fl_audit.federation.observed_rounds.walk`.
+    """Yield the stored rounds of a batch of trials, see `fl_audit.federation.observed_rounds.walk`.
 
     Parameters
     ----------
     federation
         The federation.
     stored
-        Tensors that the run kept: `initial`, and for each round `releases` or `models` with further parts of the view.
+        Stored tensors: `initial`, and for each round `releases` or `models` with further parts of the view.
     """
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}

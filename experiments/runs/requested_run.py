@@ -1,6 +1,6 @@
-"""A run as requested by the command line or the Python API, which both start it through this module.
+"""Start of a run for the command line and the Python API.
 
-The module imports little, so that faults of a configuration or a directory are reported before slow imports.
+The module imports little, so that errors in a configuration or a directory are reported before slow imports.
 """
 
 import threading
@@ -29,7 +29,7 @@ _OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster
 
 @dataclass(frozen=True)
 class RequestedRun:
-    """A run that can begin: its configuration is valid, and its directory can be used."""
+    """A requested run, whose configuration is valid and whose directory can be used."""
 
     config: RunConfig
     directory: Path
@@ -42,7 +42,7 @@ class RequestedRun:
 def whole_run(
     config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool, without_privacy: bool
 ) -> RequestedRun:
-    """Return the requested run, before any file is written and before slow imports.
+    """Check a request for a run, before any file is written and before slow imports, and return it.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def whole_run(
 
 
 def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
-    """Play a run and write its report; return its summary and tables, as stored.
+    """Carry out a run and write its report; return its summary and tables, as stored.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
     InputError
         If data, model or directory cannot be used; nothing is written then.
     FederationError
-        If the run had to stop; what was finished is kept.
+        If the run had to stop; finished batches are kept.
     """
     with ExitStack() as ray:
         with at_work("getting ready"):
@@ -113,14 +113,14 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
-    """Start the Ray of a run, and meanwhile import the modules that the run needs: each takes seconds.
+    """Start Ray for a run, and import the modules that the run needs in the meantime, since both take seconds.
 
     Parameters
     ----------
     stack
         The exit stack, which shuts Ray down when it closes.
     settings
-        The settings of the run, of which those on the size of Ray are used.
+        Section [run] of the configuration, which determines the resources of Ray.
     """
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)

@@ -61,7 +61,7 @@ _FOR_THE_END = ("pyarrow.dataset", *lazy_imports.PLACES)
 
 @dataclass(frozen=True)
 class PartyApps:
-    """The programs of a federation's parties."""
+    """The ClientApp and the parts of the server that carry out a federation."""
 
     client_app: ClientApp = default_client_app  # the app of every client
     strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
@@ -84,7 +84,7 @@ def run_audit(
     parties: PartyApps = HONEST,
     with_report: bool = True,
 ) -> "ReportContents":
-    """Carry out a run, or its remaining part, write its report, and return its summary and tables, as stored.
+    """Carry out or continue a run, write its report, and return its summary and tables, as stored.
 
     Parameters
     ----------
@@ -101,16 +101,16 @@ def run_audit(
     progress
         Display of the progress of the run.
     parties
-        The programs of clients and server; a study of broken mechanisms replaces them.
+        The apps of clients and server; studies of broken mechanisms replace them.
     with_report
-        Whether the report is written; without it there are the tables and the summary.
+        Whether the report is written, in addition to the tables and the summary.
 
     Raises
     ------
     InputError
         If configuration or directory cannot be used; nothing is written then.
     FederationError
-        If the federation had to stop; what was finished is kept.
+        If the federation had to stop; finished batches are kept.
     """
     with at_work("looking at data and model"):
         require_playable(plan)
@@ -127,7 +127,7 @@ def run_audit(
 
 @contextmanager
 def _kept_if_unwritable() -> Iterator[None]:
-    """Report in one line that a full disk ends the run, which can be resumed; each file of it is complete."""
+    """Convert the `OSError` of a full disk into a one-line `FederationError`; the run can be resumed."""
     try:
         yield
     except OSError as error:
@@ -138,10 +138,10 @@ def _kept_if_unwritable() -> Iterator[None]:
 
 
 def require_playable(plan: AuditPlan) -> None:
-    """Refuse faulty data, models or settings; to be called before a directory is made.
+    """Check data, model and settings before a run directory is created.
 
-    Raises `InputError` if the data cannot be read, the model cannot be evaluated or the first step leaves the range of
-    its numbers.
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
+    requested, or the first step would overflow.
     """
     federation = load_federation(plan.public)
     require_evaluable(federation, plan.config.audit.epsilon_star, plan.config.audit.membership)
@@ -157,7 +157,7 @@ def _play(
     progress: Progress = no_progress,
     parties: PartyApps = HONEST,
 ) -> None:
-    """Play the unfinished batches, and record how long the federation took to get ready and to train."""
+    """Play the unfinished batches of trials, and record the time for setup and for training."""
     pending = _pending_batches(plan, run)
     if not pending:
         return
@@ -173,7 +173,7 @@ def _play(
 
 
 def _getting_ready(on_round: _OnRound) -> _OnRound:
-    """Return the function, extended so that its first call begins to import the modules for the end of the run."""
+    """Return `on_round`, extended so that its first call starts the imports for the end of the run in a thread."""
     begun = threading.Event()
 
     def told(trials: int) -> None:
@@ -209,7 +209,7 @@ def _federate(
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
-    """Play the unfinished batches on a grid that Flower already runs.
+    """Play the unfinished batches of trials on the grid of a Flower run in progress.
 
     Parameters
     ----------
@@ -225,7 +225,10 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
-    """Return the unfinished or damaged batches; refuse coins under which a target could not be attacked."""
+    """Return the unfinished or damaged batches of trials.
+
+    Raises `InputError` if the seed gives some target no shadow models with it, or none without it.
+    """
     public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
         assert seed is not None, "a run directory that was opened names the seed"
@@ -238,16 +241,16 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ..
 
 
 def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: PartyApps = HONEST) -> FederationPlan:
-    """Return the server's plan for the unfinished batches.
+    """Return the server's plan for the unfinished batches of trials.
 
     Parameters
     ----------
     plan
         Plan of the run.
     pending
-        The batches that are not finished.
+        The unfinished batches of trials.
     parties
-        The programs of the parties.
+        The apps of clients and server.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -279,7 +282,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> "ReportContents":
-    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run.
+    """Concatenate the finished batches of trials, and write tables, summary and (if `with_report`) report of a run.
 
     Parameters
     ----------
@@ -318,7 +321,7 @@ def finish(
 
 
 def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
-    """Return the numbers of trials at which a verdict was computed, including now, but not by rewriting a report."""
+    """Return the distinct numbers of trials after which a verdict was computed, including the current one."""
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))
@@ -326,7 +329,7 @@ def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
 
 
 def _timing(run: RunDirectory) -> dict[str, Any]:
-    """Return the duration of the run, as far as it was recorded and can be read."""
+    """Return the recorded timing of the run; unknown values if it was not recorded or cannot be read."""
     with suppress(InputError, AttributeError):
         stored: dict[str, Any] = read_json(run.path / _TIMING)
         if stored.keys() == _UNKNOWN.keys():
@@ -337,10 +340,10 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
 ) -> "ReportContents":
-    """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
+    """Rewrite the report of a finished run from its stored batches; return its summary and tables, as stored.
 
-    Raises `InputError` if the directory holds no finished run, or a damaged or edited one, or if `without_privacy` is
-    not the same training.
+    Raises `InputError` if the directory holds no finished run, or files of it were damaged or edited, or if
+    `without_privacy` is a run of another training.
 
     Parameters
     ----------
@@ -348,7 +351,7 @@ def rebuild_report(
         Directory of the run.
     without_privacy
         Directory of a run of the same training without privacy, whose accuracy is shown for comparison; None keeps the
-        comparison that the run has.
+        comparison that is stored in the run, if any.
     pdf_with_appendix
         Whether the PDF holds the appendix too.
     """

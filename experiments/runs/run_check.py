@@ -22,7 +22,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 
 @dataclass(frozen=True)
 class DataSizes:
-    """The real sizes of the data, where a configuration names upper limits."""
+    """The actual sizes of data and model; the configuration states only upper limits of some of them."""
 
     records: int  # of the training set D
     test_records: int
@@ -53,13 +53,13 @@ class RunCheckResult:
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the run would be conclusive about the noise and about the signal."""
+        """Whether the verdict of the run would be conclusive, about both noise and signal."""
         noise = self.limits is not None and self.limits.conclusive
         return noise and (self.signal is None or self.signal.conclusive)
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials that would be conclusive; None if no number is."""
+        """Number of trials for a conclusive verdict; None if no number suffices, or no verdict is planned."""
         needed = [] if self.limits is None else [self.limits.trials_needed]
         needed += [] if self.signal is None else [self.signal.trials_needed]
         known = [number for number in needed if number is not None]
@@ -67,23 +67,23 @@ class RunCheckResult:
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
-    """Check everything that a run will need, and train a few rounds of it; nothing is written.
+    """Check data, model, guarantee and resources of a run, and train for a few rounds; nothing is written.
 
     Parameters
     ----------
     plan
         Plan of the run.
     with_probe
-        Whether a few rounds are played.
+        Whether a few rounds are trained, to estimate time and memory.
     engine
-        The engine of the run, for an estimate of the whole command.
+        The engine of the run, for the estimate of time and memory.
 
     Raises
     ------
     InputError
         If data, model or settings cannot be used for the run.
     FederationError
-        If a client fails in the rounds that are played.
+        If a client fails in the trained rounds.
     """
     require_playable(plan)
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)

@@ -33,7 +33,7 @@ _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
 
 class _Stored(BaseModel):
-    """`public/configuration.json`."""
+    """Content of `public/configuration.json`: the resolved configuration and the public federation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ class _Stored(BaseModel):
 
 
 class ChallengerSeed(BaseModel):
-    """The challenger's secrets besides the bits: `challenger/seed.json`."""
+    """Content of `challenger/seed.json`: the challenger's seed, digests of the records, and the key of a digest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -56,7 +56,7 @@ class ChallengerSeed(BaseModel):
 
     @property
     def keyed_data(self) -> str | None:
-        """The digest of the records, keyed so that only owners of the key can test records; None without a key."""
+        """HMAC of the records' digest, so that testing guesses of records needs the key; None without a key."""
         if self.data_key is None:
             return None
         return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()
@@ -70,7 +70,7 @@ class RunDirectory:
 
     @property
     def summary(self) -> Path:
-        """The results of the run in numbers."""
+        """Path of `summary.json`, which holds the results of the run."""
         return self.path / "summary.json"
 
     @property
@@ -79,7 +79,7 @@ class RunDirectory:
         return is_begun(self.path)
 
     def store(self, config: RunConfig) -> RunStore:
-        """Return the store of finished batches."""
+        """Return the store of the run's finished batches of trials."""
         return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> ChallengerSeed:
@@ -94,21 +94,21 @@ class RunDirectory:
 
     @contextmanager
     def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
-        """Lock the run for this process, and begin or continue it here; the block gets the plan, with the seed.
+        """Lock the directory, begin or continue the run in it, and yield the plan with the seed filled in.
 
         Parameters
         ----------
         plan
-            The plan; a missing seed is that of the continued run, or is drawn at random.
+            The plan; a missing seed is read from the continued run, or drawn at random for a new one.
         resume
-            Whether to go on with the run that was begun here, possibly with more trials.
+            Whether to continue the run that was begun here, possibly with more trials.
 
         Raises
         ------
         InputError
-            If the directory holds something and `resume` is not asked for, or holds a run of another configuration, or
-            another process holds it; nothing is written then. One that the block raises before a batch is finished
-            removes the run that was begun.
+            If the directory is not empty and `resume` is false, holds a run of another configuration, or is locked by
+            another process; nothing is written then. If the block raises an `InputError` before a batch is finished, a
+            new run is removed.
         """
         require_new_run_path(self.path, resume)
         if resume:
@@ -142,7 +142,7 @@ class RunDirectory:
                 raise
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
-        """Return the remaining plan of the run in the directory, with the federation with which it was begun."""
+        """Return the plan to continue the run in the directory, with the federation with which it was begun."""
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
         config = plan.with_seed(self.secret().seed).config
@@ -177,7 +177,7 @@ class RunDirectory:
         return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
 
     def _require_places(self) -> None:
-        """Refuse files in the way of the run's own before anything is computed."""
+        """Raise `InputError` if a directory is in the place of a file of the run, or a file in that of a directory."""
         for path in (self.path / name for name in _FILES):
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
         for path in (self.path / name for name in _DIRECTORIES):
@@ -185,7 +185,7 @@ class RunDirectory:
             require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration is finished here; `InputError` if the directory has another run."""
+        """Return whether the run of a configuration is finished; `InputError` if the directory holds another run."""
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
@@ -201,9 +201,9 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run for this process; the lock ends with the process, in whatever way.
+        """Lock the run directory inside the block; the lock is released in any case when the process ends.
 
-        Raises `InputError` if another process holds it.
+        Raises `InputError` if another process holds the lock.
         """
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
@@ -212,7 +212,7 @@ class RunDirectory:
 
 @contextmanager
 def held(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a lock file for this process.
+    """Hold a file lock inside the block.
 
     Parameters
     ----------
@@ -234,18 +234,18 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
-    """Return the public part of a plan: everything but the seed of the run."""
+    """Return the public part of a plan as JSON values: configuration (without the seed) and federation."""
     configuration, federation = plan.config.as_public_dict(), json.loads(plan.public.to_json())
     return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
 
 
 def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
-    """Read the public federation and the configuration (without the seed) of a run, defaults filled in.
+    """Read the public federation and the configuration of a run, with defaults but without the seed.
 
     Raises
     ------
     InputError
-        If there is no run, what stands there is damaged, or a version wrote it whose runs this one cannot read.
+        If there is no run, its file is damaged, or it was written by an incompatible version.
     """
     place = path / CONFIGURATION
     stored = read_json(place)

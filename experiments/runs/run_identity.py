@@ -1,4 +1,4 @@
-"""Identity of runs: the same configuration and records, regardless of the places of files and the number of cores."""
+"""Comparison of runs: the same configuration and records, regardless of file locations and number of cores."""
 
 import hashlib
 import math
@@ -23,9 +23,10 @@ _NEARLY = 1e-6  # relative difference up to which two numbers that follow from o
 
 
 def data_digests(plan: AuditPlan) -> tuple[str, str]:
-    """Return SHA-256 digests of the records of a run, wherever they are: trained and tested on, and all outside D.
+    """Return two SHA-256 digests: of the training and test records, and of all records outside D.
 
-    The replacements of records in a federation, and the population, are outside D.
+    Digests depend on the content, not on file locations. Replacements of records in D', and the population sample, are
+    outside D.
     """
     split = split_of(plan.public)
     return _digest(split.inside, split.test), _digest(split.outside)
@@ -42,14 +43,14 @@ def _digest(*parts: Records | None) -> str:
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return in words the differences of two resolved configurations that affect the results.
+    """Return a line for each difference of two resolved configurations that affects the results.
 
     Parameters
     ----------
     stored
         Stored sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
     wanted
-        Wanted sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+        Requested sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
@@ -61,17 +62,17 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 
 
 def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
-    """Return in words the differences of a stored public federation from the one that follows from its configuration.
+    """Return a line for each difference between a stored public federation and the one derived from its configuration.
 
-    Numbers may differ in their last digits, as those of a calibration do between versions of a library. Files may lie
-    somewhere else. Crafted records follow from the configuration by a long search, whose end depends on last digits.
+    Some differences are ignored: last digits of numbers, e.g. of a calibration with another version of a library;
+    locations of files; and crafted records, since the numerical search for them is not reproducible to the last digit.
 
     Parameters
     ----------
     stored
         The stored public federation as JSON values.
     follows
-        The public federation that follows from the configuration, as JSON values.
+        The public federation derived from the configuration, as JSON values.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [

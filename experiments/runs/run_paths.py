@@ -1,4 +1,4 @@
-"""Checks of a run's directory that need no other knowledge and no slow import."""
+"""Checks of a run directory that need no slow imports."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ _OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.
 
 
 def is_begun(directory: Path) -> bool:
-    """Return whether a run was begun in a directory."""
+    """Return whether a directory holds a run, finished or not."""
     return (directory / CONFIGURATION).exists()
 
 
@@ -23,9 +23,9 @@ def nearest_existing(directory: Path) -> Path:
 
 
 def _is_free(directory: Path) -> bool:
-    """Return whether a new run can begin here: the directory is empty, or has only traces of a run that never began.
+    """Return whether a new run can begin in a directory: it is missing, empty, or has only remains of a failed start.
 
-    Another process may be about to begin one: its lock is asked for later, and refuses.
+    Another process may be about to begin a run there; the lock, which is taken later, excludes that.
     """
     if not os.path.lexists(directory):
         return True
@@ -36,16 +36,16 @@ def _is_free(directory: Path) -> bool:
 
 
 def require_run(directory: Path) -> None:
-    """Refuse a directory without a run by an `InputError`."""
+    """Raise `InputError` if a directory holds no run."""
     if not is_begun(directory):
         raise InputError(f"{directory / CONFIGURATION} is missing: accepted is a directory that 'fl-audit run' made")
 
 
 def require_new_run_path(directory: Path, resume: bool) -> None:
-    """Refuse a directory where no run can begin or be continued.
+    """Check that a run can begin in a directory, or be continued there.
 
     Raises `InputError` if the directory is not empty and `resume` is false, or if it holds no run and `resume` is true.
-    It is also raised if the directory cannot be made, because a file has its name or nothing may be written there.
+    It is also raised if the directory cannot be created, because a file has its name or permission is missing.
 
     Parameters
     ----------

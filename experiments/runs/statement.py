@@ -1,8 +1,8 @@
 """A signed statement about a finished run: an in-toto statement in a DSSE envelope, and the check of both offline.
 
-The statement names every file of the run directory with its SHA-256 digest, and says beside them what was claimed,
-audited and found. It proves that the holder of a key stated just that, and no more: neither that the numbers are right,
-nor who holds the key.
+The statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and its
+result. It proves that the holder of the key signed this statement; it proves neither that the numbers are right, nor
+who holds the key.
 
 Sources: the in-toto attestation framework, Statement v1 (https://github.com/in-toto/attestation), and DSSE, the dead
 simple signing envelope, v1.0.2 (https://github.com/secure-systems-lab/dsse).
@@ -49,7 +49,7 @@ _PROVES = (
 
 @dataclass(frozen=True)
 class Signer:
-    """The signer, in the signer's own words, which are not checked."""
+    """Name and role of the signer as the signer states them, which are not verified."""
 
     name: str = ""
     role: str = ""
@@ -57,7 +57,7 @@ class Signer:
 
 @dataclass(frozen=True)
 class Verified:
-    """A statement whose signature matches its key, and the comparison with the files of its directory."""
+    """A statement with a valid signature, and the comparison of its digests with the files of the directory."""
 
     statement: dict[str, Any]  # the in-toto statement
     key: str  # fingerprint of the key that signed it
@@ -69,12 +69,12 @@ class Verified:
 
     @property
     def agrees(self) -> bool:
-        """Whether every file is as it was signed, except for a challenger's folder that was not passed on."""
+        """Whether all files are unchanged; the folder `challenger` may be missing, if it was not passed on."""
         return not (self.edited or self.missing or self.added)
 
 
 def new_key(path: Path) -> None:
-    """Write a new Ed25519 key that only its owner may read, and beside it its public key, with the ending `.pub`.
+    """Write a new Ed25519 private key that only its owner may read, and its public key in a file ending in `.pub`.
 
     Raises
     ------
@@ -104,12 +104,12 @@ def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bo
     signer
         Name and role of the person who signs.
     with_new_key
-        Whether the key is made first, see `new_key`.
+        Whether the key is created first, see `new_key`.
 
     Raises
     ------
     InputError
-        If the run is not finished, a file of it was edited before, or the key cannot be used.
+        If the run is not finished, one of its files was edited, or the key cannot be used.
     """
     summary = directory / "summary.json"
     require(summary.is_file(), f"{summary} is missing: accepted is the directory of a run that is finished")
@@ -183,7 +183,7 @@ def _compared(directory: Path, statement: dict[str, Any], key: str) -> Verified:
 
 
 def fingerprint(key: "Ed25519PublicKey") -> str:
-    """Return the SHA-256 digest of a public key, by which people compare keys."""
+    """Return the fingerprint (SHA-256 digest) of a public key, by which people compare keys."""
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
@@ -226,7 +226,7 @@ def _version() -> str | None:
 
 
 def _digests(directory: Path) -> dict[str, str]:
-    """Return the digests of all files of a run but the statement, by their paths in it; links are refused."""
+    """Return the digests of all files of a run except the statement, by relative path; `InputError` for links."""
     files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {}
     for path in files:
@@ -240,7 +240,7 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def _authenticated(payload: bytes) -> bytes:
-    """Return the signed bytes: the type of a payload and the payload, each with its length."""
+    """Return the bytes to sign by DSSE: the type of the payload and the payload, each with its length."""
     kind = _PAYLOAD_TYPE.encode()
     return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
 

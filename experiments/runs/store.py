@@ -1,4 +1,4 @@
-"""Finished batches of trials on disk: written whole or not at all, verified by digests, joined into tables."""
+"""Storage of finished batches of trials: written atomically, verified by digests, concatenated into tables."""
 
 import hashlib
 import re
@@ -28,9 +28,9 @@ _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
 class _Manifest(BaseModel):
-    """The contents of a finished batch: its trials, and the SHA-256 digest of every file by its path in the run.
+    """Manifest of a finished batch: its trials, and the SHA-256 digest of each of its files by relative path.
 
-    `seal` is the digest of everything else.
+    `seal` is the digest of all other fields of the manifest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -43,21 +43,21 @@ class _Manifest(BaseModel):
     seal: str = ""
 
     def sealed(self) -> "_Manifest":
-        """Return the manifest with the seal that belongs to it."""
+        """Return the manifest with its seal filled in."""
         content = self.model_dump_json(exclude={"seal"}).encode()
         return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
 
     @property
     def batch(self) -> TrialBatch:
-        """The trials."""
+        """The batch of trials that the manifest describes."""
         return TrialBatch(self.index, self.first, self.count)
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table with compact lossless compression.
+    """Write a table as a Parquet file with compact lossless compression.
 
-    Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
-    once the bytes of all numbers are sorted by their place.
+    Values of measured noise hardly repeat, so dictionary encoding would waste space. Their signs and exponents do
+    repeat, so byte-stream-split encoding, which groups the bytes of all numbers by position, compresses well.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
 @dataclass(frozen=True)
 class RunStore:
-    """The part of the run directory that the federation writes."""
+    """The store of a run's batches of trials in the run directory."""
 
     directory: Path  # the run directory
     run: str  # identity of this run among all others; batches of another run do not belong to it
@@ -90,16 +90,16 @@ class RunStore:
 
     @property
     def public(self) -> Path:
-        """Directory of the data that every client of the federation saw."""
+        """Directory of public data, which every client of the federation may see."""
         return self.directory / "public"
 
     @property
     def batches(self) -> Path:
-        """Finished batches, with the bits."""
+        """Directory of finished batches, which contain the secret bits."""
         return self.directory / "challenger" / "batches"
 
     def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
-        """Return the batches still to be computed: the trials that are in no finished batch.
+        """Return the batches still to be computed, which cover the trials that are in no finished batch.
 
         Parameters
         ----------
@@ -111,9 +111,9 @@ class RunStore:
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
-        """Remove remains of unfinished batches: incomplete, damaged, or of another division of trials.
+        """Remove files of batches that are not finished: incomplete, damaged, or of another division into batches.
 
-        Raises `InputError` if a directory stands where a file of a batch belongs.
+        Raises `InputError` if a directory has the name of such a file.
         """
         kept = {one.batch.name for one in self._manifests(trials)}
         for path in self.public.glob("*-batch-*.safetensors"):
@@ -124,7 +124,7 @@ class RunStore:
             path.unlink()
 
     def finish(self, result: BatchResult) -> None:
-        """Store a batch; its complete directory appears last, and marks that it need not be computed again."""
+        """Store a finished batch; its directory is renamed into place as the last step, and marks it as finished."""
         batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
         for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
@@ -149,7 +149,7 @@ class RunStore:
         partial.rename(place)
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
-        """Return the tables of a run by name, trials in order; raises `InputError` if one is unfinished or damaged."""
+        """Return the tables of a run by name, trials in order; `InputError` if a batch is missing or damaged."""
         manifests = self._manifests(trials)
         held = sum(manifest.count for manifest in manifests)
         if held != trials:
@@ -165,11 +165,11 @@ class RunStore:
         return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
 
     def outputs(self, trials: int) -> list[dict[str, Tensor]]:
-        """Return the outputs of the final models, batch by batch, in the order of `tables`, by name."""
+        """Return the outputs of the final models by name, one dictionary per batch, in the order of `tables`."""
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_Manifest]:
-        """Return the manifests of finished batches of the first `trials` trials, in order; none of them overlap."""
+        """Return the manifests of finished, non-overlapping batches within the first `trials` trials, in order."""
         found: list[_Manifest] = []
         for path in self._directories():
             match self._inspected(path):
@@ -182,7 +182,7 @@ class RunStore:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
 
     def _inspected(self, path: Path) -> _Manifest | str:
-        """Return the manifest of an unchanged batch, or what is wrong with it."""
+        """Return the manifest of a batch if its files are unchanged, else a text that says what is wrong."""
         try:
             manifest = _Manifest.model_validate_json((path / _MANIFEST).read_bytes())
         except (OSError, ValidationError):
@@ -214,7 +214,7 @@ def _remove(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make a directory and its parents that only the owner may read."""
+    """Create a directory that only its owner may read, and its parents."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
@@ -229,13 +229,13 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
-    """Write tensors as safetensors, whole or not at all; `private` hides them from other users of the machine."""
+    """Write tensors as a safetensors file atomically; with `private`, only its owner may read it."""
     with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
 def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write JSON of a run, whole or not at all, and record its digest; see `require_sealed`.
+    """Write a JSON file of a run atomically, and record its digest; see `require_sealed`.
 
     Parameters
     ----------

@@ -36,9 +36,9 @@ class Run:
     path
         Directory of the run.
     summary
-        The content of `summary.json`: every number of the report, by finding.
+        The content of `summary.json`: all numbers of the report, by finding.
     tables
-        One row a trial, a round of a trial, a release, and what else was looked at; see `RunTables`.
+        Tables with one row for each trial, each round of a trial, each release, and so on; see `RunTables`.
     configuration
         The resolved configuration by section, without the challenger's seed.
 
@@ -60,32 +60,32 @@ class Run:
 
     @property
     def trials(self) -> pd.DataFrame:
-        """One row a trial: bit, log_odds, belief in the data set that was really used, won, test_accuracy."""
+        """Table with one row per trial: bit, log_odds, belief in the data set that was used, won, test_accuracy."""
         return self.tables.trials
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """One row a trial and round: sigma, local_sensitivity, log_odds after the round."""
+        """Table with one row per trial and round: sigma, local_sensitivity, log_odds after the round."""
         return self.tables.rounds
 
     @property
     def releases(self) -> pd.DataFrame:
-        """One row a trial and release from 0, the initial model: test_accuracy, epsilon_star."""
+        """Table with one row per trial and release (0 is the initial model): test_accuracy, epsilon_star."""
         return self.tables.releases
 
     @property
     def figures(self) -> dict[str, RunFigure]:
-        """The figures of the report by name; empty where none were drawn."""
+        """The figures of the report by name; empty if none were drawn."""
         paths = sorted((self.path / "figures").glob("*.png"))
         return {path.stem: RunFigure(path.stem, path) for path in paths}
 
     @property
     def report(self) -> Path:
-        """The report of the run, one page of HTML."""
+        """Path of the run's report, an HTML page."""
         return self.path / "report.html"
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the main numbers for a notebook."""
+        """Return the verdict and the main results as HTML for a notebook."""
         title = f"{capital(str(self.verdict))}: {self.path.name}"
         return html_table(_rows(self.summary), title, [self.summary["scope"]])
 
@@ -100,7 +100,7 @@ def read_run(path: str | Path) -> Run:
     Raises
     ------
     InputError
-        If it holds no finished run, or a file of it is damaged.
+        If the directory holds no finished run, or one of its files is damaged.
     """
     directory = Path(path)
     summary, place = read_summary(directory), directory / "public" / "configuration.json"
@@ -123,7 +123,7 @@ def _tables(directory: Path) -> RunTables:
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the main numbers of a run, in words."""
+    """Return the main results of a run as pairs of name and text."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
     numbers = {"claimed epsilon": guarantee.get("epsilon"), "at delta": guarantee.get("delta")}
     numbers["trials"] = insider.get("trials")

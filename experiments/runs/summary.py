@@ -1,4 +1,4 @@
-"""The facts of a run for the sections of its report, from its plan and tables."""
+"""The contents of a run's report, computed from its plan and tables."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ def summarise(
     drawn: ReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
 ) -> ReportContents:
-    """Return the contents of a finished run's report: the numbers of every finding, and those of `summary.json`.
+    """Return the contents of a finished run's report: all findings, and the values of `summary.json`.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ def summarise(
     timing
         The duration in seconds, and the engine.
     provenance
-        Recorded origin of the run; None where none was recorded.
+        Recorded provenance of the run; None if none was recorded.
     unprotected
-        Results of the same training without privacy; None where there are none.
+        Results of the same training without privacy; None if there are none.
     drawn
-        Reconstructed images of the run's records; None where there are none.
+        Reconstructed images of the run's records; None if there are none.
     looks
         Numbers of trials after which the verdict was computed, the last one included; empty for a single verdict at the
         end.
@@ -91,7 +91,7 @@ def summarise(
 
 
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
-    """Return the largest groups of records and users, counting a column that could name persons."""
+    """Return the largest group sizes for group privacy, including records per value of an identifier-like column."""
     found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)

@@ -1,4 +1,4 @@
-"""Estimate of a run's time and memory: its first batches are trained for a few rounds, and discarded."""
+"""Estimate of a run's time and memory, from a few rounds of its first batches of trials, which are discarded."""
 
 import time
 from contextlib import suppress
@@ -45,7 +45,7 @@ _SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
 
 @dataclass(frozen=True)
 class Probe:
-    """The measurements of a few rounds."""
+    """Measurements of a few rounds, and the estimates of time and memory for the whole run."""
 
     trials: int  # trials that were played together
     rounds: int  # rounds of each trial that were timed
@@ -58,11 +58,11 @@ class Probe:
 
 
 class _ProbeEndError(Exception):
-    """Ends a probe."""
+    """Raised to end the training of a probe after enough rounds."""
 
 
 class _RoundCounter:
-    """A counter of the rounds of some trials, which ends the run after enough of them."""
+    """Callback that counts and times finished rounds, and ends the training after enough of them."""
 
     def __init__(self, trials: int, rounds: int) -> None:
         self.trials, self.planned = trials, rounds
@@ -153,10 +153,10 @@ def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
-    """Return the seconds that clients take to start and to train.
+    """Return the estimated seconds for starting the clients and for training.
 
-    In this process, one after the other, they train for `alone` seconds. Starting this process again would take
-    `imports` seconds, which shows the speed of the machine.
+    `alone` is the estimated training time on the local engine. `imports` is the start-up time of this process, from
+    which the start-up of Ray and its processes is extrapolated.
     """
     settings, public = plan.config.run, plan.public
     match engine:
@@ -183,7 +183,7 @@ def _clients_of_a_round(plan: AuditPlan) -> int:
 
 
 def _client_processes(plan: AuditPlan) -> int:
-    """Return the number of client processes of an embedded Ray on this machine."""
+    """Return the number of client processes that an embedded Ray would start on this machine."""
     settings = plan.config.run
     cores = max(1, usable_cores() // settings.threads)
     is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQuery.NOTHING

@@ -1,17 +1,17 @@
-"""The epsilon that an observer of the final model alone can prove, by initial weights and one unusual record.
+"""Lower bounds on epsilon from the final model alone (black box), by initial weights and kind of canary record.
 
     python -m fl_audit.experiments.studies.black_box_canary [--quick] [--data-dir DIR]
 
 DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5, from weights that are drawn for every trial or pretrained in
-public; the record in which D and D' differ is ordinary, blank or crafted. All trials of a line train together. The
-score is the loss of that record on the final model, and nothing else; the bounds measure how well it separates the
-trials with the record from those without.
+public; the record in which D and D' differ is ordinary, blank or crafted. All trials of a table row train together. The
+score is the loss of that record on the final model; the bounds measure how well it separates trials with the record
+from trials without it.
 
-For comparison, Annamalai & De Cristofaro 2024 report for a convolutional network on as many records: 7.21 of 10, from
-worst-case initial weights. Settings differ: the network and the number of steps are smaller here (the guarantee is the
-same, for the noise follows it), and so may be the number of models. Their number, as far as is known here, takes a
-Gaussian trade-off for granted, as `gdp` does; the other two bounds assume nothing, and with so many trials no attack
-whatever could lift them above the ceiling in the table.
+For comparison, Annamalai & De Cristofaro 2024 report 7.21 at epsilon 10 for a convolutional network on as many records,
+with worst-case initial weights. Settings differ: the network and the number of steps are smaller here (with noise
+calibrated to the same guarantee), and possibly the number of models. To our knowledge, their number assumes a Gaussian
+trade-off function, as `gdp` does here. The other two bounds make no assumption; with the given number of trials, no
+attack can exceed the ceiling in the table.
 """
 
 from itertools import product
@@ -46,7 +46,7 @@ _MODEL_SEED = 0
 
 
 def small_cnn(classes: int) -> nn.Module:
-    """Two convolutions of 8 and 16 channels with strides, and a dense layer: 2,914 parameters on MNIST."""
+    """Return a network of two strided convolutions (8 and 16 channels) and a dense layer: 2,914 parameters on MNIST."""
     return nn.Sequential(
         nn.Conv2d(1, 8, 6, stride=3), nn.Tanh(), nn.Conv2d(8, 16, 3, stride=2), nn.Tanh(), nn.Flatten(),
         nn.Linear(144, classes),
@@ -67,7 +67,7 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 
 
 def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
-    """Return the plan for a line; all canaries of a setting replace the same record.
+    """Return the plan for a row of the table; all canaries of a setting replace the same record.
 
     A canary is one of `CANARIES`: an ordinary record, a record that is 0 throughout, with the label that the initial
     weights find least likely, or a crafted one. `data_dir` holds published data files; None looks where FL_AUDIT_DATA
@@ -96,7 +96,7 @@ def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_
 
 
 def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
-    """Play all trials of a line, and return its cells: the bounds that the losses of its canary prove."""
+    """Play all trials of a row of the table, and return its cells: the lower bounds from the losses of the canary."""
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, looked_at(start))

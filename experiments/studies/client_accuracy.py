@@ -3,8 +3,8 @@
     python -m fl_audit.experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
 
 Two federations: FEMNIST digits with their 12 natural clients, who all take part in every round, and 1000 clients made
-from MNIST, 100 of whom take part in a round. At each epsilon (add-or-remove a client, delta = 1 / clients^1.1) every
-way to train gets the noise that it needs, by `pld`. Accuracy is that of the last model on test records, over several
+from MNIST, 100 of whom take part in a round. At each epsilon (add-or-remove a client, delta = 1 / clients^1.1) the
+noise of every training method is calibrated by `pld`. Reported is the test accuracy of the final model, over several
 trials.
 """
 
@@ -32,7 +32,7 @@ Values = dict[str, dict[str, Any]]
 
 
 class TrainingMethod(NamedTuple):
-    """A way to train with a guarantee to clients."""
+    """A training method with client-level privacy."""
 
     name: str  # name of the way
     training: dict[str, Any]  # settings that the way adds to the section [training]
@@ -126,7 +126,7 @@ def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float 
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points; without a guarantee only DP-FedAvg and FedAdam, since the others are the same."""
+    """Yield the rows of all points; without privacy the other methods equal DP-FedAvg or FedAdam, and are skipped."""
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
         for way, epsilon in [*product(WAYS[:2], [None]), *private]:
@@ -134,7 +134,7 @@ def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]
 
 
 def accuracy_figure(table: pd.DataFrame) -> Figure:
-    """Draw accuracy over epsilon, a panel a federation, with one standard error over trials."""
+    """Return a figure of accuracy over epsilon, one panel per federation, with standard errors over trials."""
     figure = new_figure(height=4.6)
     figure.clear()
     names = list(dict.fromkeys(table["federation"]))
@@ -161,7 +161,7 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Return in words the epsilon from which each federation loses less than 0.1 of its accuracy."""
+    """Return sentences on the smallest epsilon at which each federation loses less than 0.1 of its accuracy."""
     said = []
     for name, found in table.groupby("federation", sort=False):
         is_private = np.isfinite(found["epsilon"])

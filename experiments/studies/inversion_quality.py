@@ -1,4 +1,4 @@
-"""Quality of gradient inversion without privacy, compared with the code of the attack's authors."""
+"""Quality of images from gradient inversion without privacy, compared with the code of the attack's authors."""
 
 import os
 from pathlib import Path
@@ -57,7 +57,7 @@ np.savez(sys.argv[2], drawn=np.stack(drawn))
 
 
 class QualitySetting(NamedTuple):
-    """The updates to invert: those of some images, without clipping and without noise."""
+    """The updates to invert, which are computed from images without clipping and noise."""
 
     data: str  # name of a data set of pictures
     model: str  # name of a model, at its first weights
@@ -123,9 +123,9 @@ def quality(
     directory
         Directory of the data sets; None for the default place.
     pictures
-        Number of images, at least as many as an update has.
+        Number of images, at least as many as one update contains.
     descent
-        Number of starts and steps of the search.
+        Number of starts and steps of the optimisation.
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
@@ -147,7 +147,7 @@ def beside_reference(
     interpreter: str,
     reference: Path,
 ) -> tuple[Floats, Floats]:
-    """Return PSNR in dB of each picture by our descent and by the authors' code, (pictures,) each.
+    """Return the PSNR in dB of each image for our attack and for the authors' code, shape (pictures,) each.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def beside_reference(
     pictures
         Number of images.
     descent
-        Number of starts and steps of the search.
+        Number of starts and steps of the optimisation.
     interpreter
         Path of a Python interpreter that has torch and torchvision.
     reference

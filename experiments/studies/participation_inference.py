@@ -1,18 +1,20 @@
-"""A study of sites: their participation in a training, and their classes, from public messages: FEMNIST's writers.
+"""A study of sites (FEMNIST's writers): inference of their participation and of their classes from public messages.
 
     python -m fl_audit.experiments.studies.participation_inference [--data-dir DIR] [--trials N]
 
 Every writer is a client, and the claim is to protect each as a whole.
 
-Participation: in each trial every writer takes part by the toss of a coin. Attackers see final models alone (`loss`,
-`lira`, `rmia`), and are shown a writer that took part and one that did not; `insider` sees the models of all rounds,
-has all others' records, and decides about one writer. Each AUC is printed with the largest that the guarantee allows.
+Participation: in each trial every writer takes part with probability 1/2. The attackers `loss`, `lira` and `rmia` see
+only final models, and have to distinguish writers that took part from writers that did not. The attacker `insider` sees
+the models of all rounds, knows the records of all other writers, and decides about one writer. Each AUC is printed with
+the largest AUC that the guarantee allows.
 
-Classes: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of each
-digit whether that writer has a larger share of it than the median of all; both are printed with chance and bound.
+Classes: exactly one writer takes part. The insider, who has the records of all writers, identifies it, and infers for
+each digit whether the writer's share of it is above the median of all writers. Both success rates are printed with
+chance and bound.
 
-Intervals are over trials, at 99.9 %. The exit status is 1 where one lies above its bound; of the 18 that have a bound
-at least one does so by chance in 1 % of all calls at most.
+Intervals over trials have confidence 99.9 %. The exit status is 1 if an interval lies above its bound; for the 18
+intervals with a bound this happens by chance in at most 1 % of all executions.
 """
 
 from collections.abc import Mapping
@@ -41,14 +43,14 @@ _CONFIDENCE = 0.999
 
 
 def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> AuditPlan:
-    """Return the plan of a line of a table.
+    """Return the plan of a row of a table.
 
     Parameters
     ----------
     data
         Settings of the section [data].
     audit
-        Settings of the section [audit] that belong to this line of the table alone.
+        Settings of the section [audit] that are specific to this row of the table.
     epsilon
         The claimed epsilon of clients; None for no guarantee.
     """
@@ -66,7 +68,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AttackFinding:
-    """Return the results of attackers on the participation."""
+    """Return the results of the attackers who infer participation."""
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackFinding)
     assert found is not None, "the membership audit has its numbers"
@@ -74,7 +76,7 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
-    """Return the success in identifying the participating site, and in naming its frequent classes."""
+    """Return the success rates of identifying the participating site, and of inferring its frequent classes."""
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(ReconstructionFinding), contents.run.tables.targets
@@ -90,7 +92,7 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
 
 
 def has_many_of(federation: LoadedFederation) -> Flags:
-    """Return the classes of which each site has a larger share than the median, (sites, classes)."""
+    """Return whether each site's share of each class is above the median over sites, shape (sites, classes)."""
     labels = federation.training.labels.cpu().numpy()
     counts = [np.bincount(labels[federation.shards[one]], minlength=federation.classes) for one in federation.targets]
     shares = np.stack([one / one.sum() for one in counts])
@@ -103,7 +105,7 @@ def _interval(value: float, low: float, high: float) -> str:
 
 
 def main() -> None:
-    """Print both tables; the exit status is 1 where an interval lies above its bound."""
+    """Print both tables; the exit status is 1 if an interval lies above its bound."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--trials", type=int, default=400, help="trainings for each line (%(default)s)")

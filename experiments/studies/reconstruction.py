@@ -1,17 +1,17 @@
-"""A study of reconstruction: the identification of the right record over epsilon, and images from gradients.
+"""A study of reconstruction: identification of the right candidate by epsilon, and images from gradients.
 
     python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick]
         [--only rates|pictures|quality] [--reference PYTHON DIR]
 
-`rates`: how often the right one of 100 candidates is named over epsilon, beside the bound: by the best attack there is
-on candidates that lie as far apart as they can, in trials on handwritten digits, and in the same trials with half of
-the noise, which the bound does not cover. `pictures`: digits, and what is drawn of them without noise and at epsilon
-100, 10 and 1. `quality`: how close drawings come, for batches of 1, 4 and 16, one gradient and local training; with
-`--reference` beside the authors' code (github.com/JonasGeiping/invertinggradients), cloned to DIR, in a Python that has
-torch and torchvision.
+`rates`: the rate at which the right one of 100 candidates is identified, by epsilon, compared with the bound: for the
+optimal attack on worst-case candidates, which are as far apart as possible; in trials on handwritten digits; and in the
+same trials with half of the noise, to which the bound does not apply. `pictures`: digits, and their reconstructions
+without noise and at epsilon 100, 10 and 1. `quality`: similarity of reconstructions for batches of 1, 4 and 16 images,
+from one gradient and from local training; with `--reference` compared with the authors' code
+(github.com/JonasGeiping/invertinggradients), cloned to DIR, in a Python that has torch and torchvision.
 
-The exit status is 1 where an honest trial is called violated (level 0.001), where half of the noise is not or is
-nowhere named beyond the bound, or where the reference draws better by 1 dB.
+The exit status is 1 if the verdict on an honest mechanism is violated (level 0.001), if half of the noise is not
+detected or its rate exceeds the bound nowhere, or if the reference is better by 1 dB.
 """
 
 import math
@@ -57,7 +57,7 @@ PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
 
 
 class _HalvedNoise(DPStrategy):
-    """Adds half of the noise that its mechanism names."""
+    """A faulty strategy that adds only half of the noise that its mechanism states."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         return super().noise(batch, server_round, total, 0.5 * sigma)
@@ -70,7 +70,7 @@ class _Trial(NamedTuple):
 
 
 class _RatePoint(NamedTuple):
-    """The success of identifying the right candidate at one epsilon, in the first guess."""
+    """Rates of identifying the right candidate with the first guess, at one epsilon."""
 
     epsilon: float
     bound: float  # the largest share that the guarantee allows
@@ -91,7 +91,7 @@ def _trial(plan: AuditPlan, parties: PartyApps) -> _Trial:
 
 
 def _simulated(mu: float, trials: int) -> float:
-    """Return the share of trials in which the insider's arithmetic identifies the right corner of a simplex."""
+    """Return the share of simulated trials in which the insider identifies the right corner of a simplex."""
     draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
     truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
     products[np.arange(trials), truth] += length**2
@@ -121,7 +121,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
 
 
 def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
-    """Draw attack and bound over epsilon; lines and marks differ without colour."""
+    """Return the figure of the attacks' rates and the bound over epsilon, readable without colours."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
@@ -146,7 +146,7 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print the table of the figure, and return the contradictions to the guarantee."""
+    """Print the table of rates, and return a line for each contradiction to the guarantee."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
@@ -166,7 +166,7 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
 
 
 def _draw_pictures(directory: str) -> Figure:
-    """Draw records of MNIST, and their reconstructions."""
+    """Return the figure of MNIST records and their reconstructions."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},

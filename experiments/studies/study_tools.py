@@ -1,4 +1,4 @@
-"""Tools that commands of studies, benchmarks and the catalogue share: options, tables, temporary runs, and exits."""
+"""Tools for the commands of studies and benchmarks: option parsing, tables, temporary runs, and exit status."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
-    """Return a parser that shows the docstring of a command unchanged.
+    """Return an argument parser whose help shows the docstring of a command without reformatting.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
 
 
 def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
-    """Return the values of some names, separated by commas; all of them for None.
+    """Return the values for a comma-separated list of names; None returns all values.
 
     Parameters
     ----------
     names
-        Names that are wanted, separated by commas; None for all.
+        Names, separated by commas; None for all.
     known
         All values, keyed by their names.
     what
@@ -57,7 +57,7 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
     Raises
     ------
     InputError
-        If no value has one of the names.
+        If one of the names is not in `known`.
     """
     wanted = list(known) if names is None else names.split(",")
     for name in wanted:
@@ -78,10 +78,9 @@ def table_of(
     title
         Title above the table, or None.
     words
-        Names of the columns that hold words and are aligned to the left; the others hold numbers and are aligned to the
-        right.
+        Names of the columns of text, which are left-aligned; all others are right-aligned.
     rows
-        Rows of the table that are known already.
+        Rows of the table; more can be added later.
     """
     table = Table(title=title)
     for column in columns:
@@ -92,7 +91,7 @@ def table_of(
 
 
 def end(problems: Sequence[str], fine: str) -> NoReturn:
-    """Print the contradictions to the claims, or that there are none, and end with status 1 or 0.
+    """Print the problems and exit with status 1, or print that there are none and exit with status 0.
 
     Parameters
     ----------
@@ -108,14 +107,14 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 def played(
     what: AuditPlan | dict[str, Any], parties: PartyApps = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
-    """Carry out a run on the local engine, in a temporary directory.
+    """Carry out a run on the local engine in a temporary directory, and return its results.
 
     Parameters
     ----------
     what
         Plan of the run, or the sections of its configuration.
     parties
-        The programs of the parties.
+        The apps of clients and server.
     progress
         The progress display.
     """
@@ -126,32 +125,32 @@ def played(
 
 
 def allowed(audits: int) -> int:
-    """Return the number of audits that may accuse, except with probability 0.01, if each does with probability 5 %."""
+    """Return the largest number of false alarms to accept: the 99 % quantile of Binomial(audits, 0.05)."""
     return int(binom.ppf(0.99, audits, 0.05))
 
 
 def asked(
     python: str, script: str, told: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays that a script writes in another interpreter.
+    """Run a script in another Python interpreter, and return the arrays that it writes.
 
     Parameters
     ----------
     python
         Path of the interpreter.
     script
-        Text of the script, whose two arguments are the paths of the archive to read and of the archive to write.
+        Source of the script; its two arguments are the paths of the .npz files to read and to write.
     told
         The arrays that the script reads, by name.
     of_whom
-        Words for the owner of the code that the script runs, for the message.
+        Name of the owner of the code that the script runs, for error messages.
     environment
         Environment variables of the interpreter; None for those of this process.
 
     Raises
     ------
     InputError
-        If there is no such interpreter, or it fails; the message has the last line that it wrote.
+        If the interpreter does not exist or fails; the message includes the last line of its output.
     """
     require(which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
     with tempfile.TemporaryDirectory() as scratch:
@@ -166,14 +165,14 @@ def asked(
 
 
 def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
-    """Return the median seconds of each function. They take turns, and the first turn is a warm-up that does not count.
+    """Time functions in turns, and return the median seconds of each; a first turn is a warm-up.
 
     Parameters
     ----------
     ways
         Functions to time.
     repeat
-        Number of turns that count.
+        Number of turns after the warm-up.
     """
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):

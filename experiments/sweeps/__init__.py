@@ -1,1 +1,1 @@
-"""Many configurations of one run, played over Ray and drawn as one landscape of privacy and utility."""
+"""Sweeps: many configurations of one run, executed on Ray and summarised in a plot of privacy against utility."""

@@ -1,4 +1,4 @@
-"""The points of a sweep: one configuration with every combination of values of a few settings."""
+"""The points of a sweep: one configuration with every combination of the values of some settings."""
 
 import itertools
 import re
@@ -28,7 +28,7 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting and its values."""
+    """One setting of a sweep, with the values that it takes."""
 
     key: str  # as `section.key`
     values: tuple[Scalar, ...]  # at least one, all different
@@ -44,12 +44,12 @@ class Point:
 
 
 def parse_axis(text: str) -> Axis:
-    """Return the axis that `section.key=value,value,...` names.
+    """Parse one axis of a sweep from text of the form `section.key=value,value,...`.
 
     Raises
     ------
     InputError
-        If it is written otherwise, or a value stands there twice.
+        If the text has another form, or a value occurs twice.
 
     Examples
     --------
@@ -72,19 +72,19 @@ def parse_axis(text: str) -> Axis:
 
 
 def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return a point for every combination of the values of some axes; without an axis one point.
+    """Return one point for every combination of the values of the axes; a single point if there is no axis.
 
     Parameters
     ----------
     values
-        Values of the configuration, by section and key, as in its file.
+        The configuration as nested values, by section and key, as in the TOML file.
     axes
-        Axes of the grid, each with another key of the configuration.
+        Axes of the grid, each over a different key of the configuration.
 
     Raises
     ------
     InputError
-        If a key stands on two axes, or a configuration is not accepted; the message names its settings.
+        If two axes have the same key, or a configuration is invalid; the message names the settings of its point.
     """
     keys = [axis.key for axis in axes]
     require(len(set(keys)) == len(keys), f"axes are {', '.join(keys)}: accepted are different keys")
@@ -100,19 +100,19 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def point(values: Mapping[str, Any], settings: Settings) -> Point:
-    """Return the point of some settings.
+    """Return the point at which some settings of the configuration are replaced.
 
     Parameters
     ----------
     values
-        Values of the configuration, by section and key, as in its file.
+        The configuration as nested values, by section and key, as in the TOML file.
     settings
         Settings that replace values of the configuration at this point.
 
     Raises
     ------
     InputError
-        If the configuration is not accepted; the message names the settings.
+        If the configuration is invalid; the message names the settings of the point.
     """
     changed = deepcopy(dict(values))
     for key, value in settings:
@@ -133,21 +133,21 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
 
 
 def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return the points of the same configuration without privacy, for every combination of some axes.
+    """Return the baseline points: the same configuration without privacy, for every combination of the axes' values.
 
     Parameters
     ----------
     values
         Values of the configuration, as for `grid`.
     axes
-        Axes with different keys, as for `grid`. In the points that are returned nothing is clipped, no record is
-        randomised, and there is no noise, no guarantee and no insider.
+        Axes over different keys, as for `grid`. The returned points have no clipping, no randomised records, no noise,
+        no guarantee and no insider.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 
 
 def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the same configuration as a baseline: nothing clipped, randomised or noised, no insider."""
+    """Return the values of the configuration as a baseline: without clipping, randomised records, noise or insider."""
     changed = deepcopy(dict(values))
     dropped = {*GUARANTEE_ONLY, *RANDOMIZER_KEYS}
     privacy = {key: value for key, value in changed.get("privacy", {}).items() if key not in dropped}
@@ -157,12 +157,15 @@ def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(settings: Settings) -> str:
-    """Return settings in words: `privacy.epsilon = 3, privacy.clipping-norm = 1`."""
+    """Return settings as one line of text, such as `privacy.epsilon = 3, privacy.clipping-norm = 1`."""
     return ", ".join(f"{key} = {_text(value)}" for key, value in settings) or "as configured"
 
 
 def _name(settings: Settings) -> str:
-    """Return a readable directory name of plain letters that differs for different settings."""
+    """Return a readable directory name for settings, without special characters.
+
+    Different settings have different names.
+    """
     shown = "_".join(f"{key.partition('.')[2]}={_text(value)}" for key, value in settings) or "as-configured"
     plain = re.sub(r"[^A-Za-z0-9=._+-]", "-", shown)
     if plain == shown and len(plain) <= _LONGEST_NAME:
@@ -175,7 +178,7 @@ def _text(value: Scalar) -> str:
 
 
 def require_distinct(points: Iterable[Point]) -> None:
-    """Raise `InputError` if two points have one name."""
+    """Raise `InputError` if two points have the same name."""
     names = [one.name for one in points]
     twice = next((name for name in names if names.count(name) > 1), None)
     require(twice is None, f"two points of the sweep are {twice}: accepted are different settings")

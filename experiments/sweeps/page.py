@@ -1,4 +1,4 @@
-"""A page on a sweep: the landscape, the varied settings, and every point."""
+"""HTML page on a sweep: the plot of privacy against utility, the varied settings, and a table of all points."""
 
 from html import escape
 from urllib.parse import quote
@@ -41,7 +41,7 @@ _STEP = (
 
 
 def chance_text(sweep: Sweep) -> str:
-    """Return a sentence on the Epsilon* that chance alone gives; empty where it is not known."""
+    """Return a sentence on the mean Epsilon* of untrained models, which cannot leak; empty if it was not computed."""
     if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
         return ""
     least, most = (number_text(end, 3) for end in (known.min(), known.max()))
@@ -50,7 +50,7 @@ def chance_text(sweep: Sweep) -> str:
 
 
 def fit_text(sweep: Sweep) -> str:
-    """Return a sentence on whether normals fit the losses, from which Epsilon* of all points is computed."""
+    """Return a sentence on the test of whether normal distributions fit the losses, which Epsilon* here assumes."""
     by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
     tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
     if not tested:
@@ -93,7 +93,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
 
 def _best_text(best: "pd.DataFrame") -> str:
-    """Return the ends of the frontier, in the two quantities that are compared."""
+    """Return the first and last point of the frontier in words, with utility and claimed epsilon."""
     if best.empty:
         return "none of them is on a frontier."
     ends = []
@@ -104,7 +104,7 @@ def _best_text(best: "pd.DataFrame") -> str:
 
 
 def points_html(sweep: Sweep) -> str:
-    """Return the points as a table, the frontier marked, by rising guarantee or Epsilon*."""
+    """Return the HTML table of the points, sorted by claimed epsilon or Epsilon*, with those on the frontier marked."""
     columns = ["Setting", "Claimed epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier"]
     risk = "epsilon" if guarantee_varies(sweep.points) else "epsilon_star"
     ordered = sweep.points.sort_values(risk)

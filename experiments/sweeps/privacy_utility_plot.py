@@ -1,8 +1,9 @@
-"""The privacy-utility landscape of a sweep: points with error bars and their convex frontier.
+"""Plot of privacy against utility for a sweep: points with error bars, and their convex frontier.
 
-Across stands the guarantee where it varies, and models without one are a level beside it. Or, with marginal densities,
-in the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of
-many models, or each of few, with and without a guarantee on top and at the right.
+If the claimed epsilon varies, it is on the horizontal axis, and models without a guarantee are a horizontal line.
+Otherwise the plot is arranged as in figures 1 and 2 of Negoescu et al. 2023: Epsilon* on the horizontal axis, utility
+on the vertical axis, and marginal distributions of the models with and without a guarantee at the top and on the right,
+as kernel densities, or as single lines for few models.
 """
 
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ _MOST_LABELS = 12
 
 
 class _Group(NamedTuple):
-    """Points with the same drawing style."""
+    """Points that are drawn in the same colour and with the same marker."""
 
     label: str
     rows: Flags
@@ -44,20 +45,21 @@ class _Group(NamedTuple):
 def landscape_figure(
     points: pd.DataFrame, models: pd.DataFrame, utility: UtilityColumn, title: str, by_guarantee: bool = True
 ) -> Figure:
-    """Return the figure of privacy against utility over all points, with their marginal densities.
+    """Return the plot of utility against privacy for all points; against Epsilon*, it has marginal densities.
 
     Parameters
     ----------
     points
         One row for each point, as `points_table` returns it.
     models
-        One row for each trained model, as `models_table` returns it; the marginal densities are over these models.
+        One row for each trained model, as `models_table` returns it; the marginal densities are computed from these
+        rows.
     utility
         The measure of utility on the vertical axis.
     title
         Title of the figure.
     by_guarantee
-        Whether the horizontal axis shows the claimed epsilon, where it varies; else Epsilon*.
+        Whether the horizontal axis shows the claimed epsilon if that varies; otherwise it shows Epsilon*.
     """
     if by_guarantee and guarantee_varies(points):
         return _guarantee_figure(points, utility, title)
@@ -93,7 +95,10 @@ def landscape_figure(
 
 
 def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) -> Figure:
-    """Draw utility over the claimed epsilon; points without a guarantee are a horizontal line for reference."""
+    """Return the plot of utility against the claimed epsilon.
+
+    A horizontal line shows the best point without a guarantee.
+    """
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     private = points["private"].to_numpy(dtype=bool)
@@ -118,7 +123,10 @@ def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) 
 
 
 def _groups_of(points: pd.DataFrame) -> list[_Group]:
-    """Return baselines, then points by their guaranteed epsilon; all private ones together if there are many."""
+    """Return the groups of points: baselines, then one group for each epsilon, or one for all private points.
+
+    All private points are one group if they claim many different epsilons.
+    """
     private = points["private"].to_numpy(dtype=bool)
     groups = [_Group(NO_GUARANTEE, ~private, "#b35806", "X")] if (~private).any() else []
     rounded = np.array([float(f"{value:.3g}") for value in points["epsilon"].to_numpy(dtype=np.float64)])
@@ -146,7 +154,7 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
-    """Draw the densities of private models and of others; few, or all alike, are drawn one by one."""
+    """Draw the marginal densities of private and non-private models; few or equal models are drawn as single lines."""
     private = models["private"].to_numpy(dtype=bool)
     for rows, label, colour, line, hatch in (
         (~private, "density, no privacy", "#b35806", "--", "////"),
@@ -173,14 +181,14 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
 
 
 def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: bool, private: bool) -> None:
-    """Draw each model as a short line, those with privacy in a row of their own."""
+    """Draw each model as a short line on the margin, private models in a separate row."""
     row, length = (0.05, 0.4) if private else (0.55, 0.4)
     draw, frame = (axes.hlines, axes.get_yaxis_transform()) if upright else (axes.vlines, axes.get_xaxis_transform())
     draw(values, row, row + length, color=colour, linewidth=1.2, label=label, transform=frame)
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Number a small set of points as in the table, so that no name hides another; equal places share a number."""
+    """Label points with their numbers in the table, unless there are many; points at the same place share a label."""
     shown = points[np.isfinite(points[column])]
     if len(shown) > _MOST_LABELS:
         return

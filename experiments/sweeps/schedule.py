@@ -1,9 +1,9 @@
-"""Playing of a sweep's points: in this process, or one task of Ray a point; a finished point is kept.
+"""Execution of a sweep's points, in this process or as one Ray task for each point; finished points are kept.
 
-Ray Tune was looked at and left alone. Of it this needs one task a point, which plain Ray gives; its experiments resume
-from pickles on disk, which nothing here loads, cannot gain points afterwards, and keep tables of their own. A point
-here is an ordinary run directory: it appears whole when its task has ended, `fl-audit report` works in it, and what
-decides whether it is computed again is its configuration alone.
+Ray Tune is not used. A sweep only needs one task for each point, which plain Ray offers. Experiments of Ray Tune resume
+from pickle files, which this project never loads, cannot be extended by further points, and keep result tables in a
+format of their own. Here each point is an ordinary run directory: it appears as a whole when its task has ended,
+`fl-audit report` works in it, and only a change of its configuration makes it run again.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _Told = Callable[[str], None]  # is told the name of a point
 def play_points(
     plans: _Plans, directory: Path, options: RayOptions | None, progress: RunsProgress, on_finished: _Told, secret: int
 ) -> None:
-    """Play the unfinished points, the longest first.
+    """Run the unfinished points, those with the most work first.
 
     Parameters
     ----------
@@ -56,21 +56,21 @@ def play_points(
     directory
         Parent of the run directories, each of which has the name of its point.
     options
-        The Ray, and a point's share of it: as many points are played at a time as it has room for. None plays one after
-        the other in this process.
+        Resources of Ray and the share of them for each point, which limits how many points run at the same time. None
+        runs the points one after another in this process.
     progress
-        Progress display of all points together.
+        Progress bar for all points together.
     on_finished
-        Function that is called with the directory of each run that finishes.
+        Callback that receives the name of each point when its run is finished.
     secret
-        The sweep's secret, from which each point has a seed of its own, unless its configuration names one.
+        Secret of the sweep, from which a separate seed is derived for each point whose configuration sets none.
 
     Raises
     ------
     InputError
-        If a directory holds a run of another configuration, or no cluster answers.
+        If a directory holds a run of another configuration, or the Ray cluster cannot be reached.
     FederationError
-        If points failed: the others are finished first, then the message names every failure.
+        If points failed. It is raised after all other points have ended, and its message names every failure.
     """
     for left in directory.glob(".*.partial"):  # by a sweep that was killed, with the seed of a point in it
         shutil.rmtree(left, ignore_errors=True)
@@ -90,14 +90,14 @@ def play_points(
 
 
 def _pending(plans: _Plans, directory: Path) -> list[str]:
-    """Return the names of the unfinished points, the longest first."""
+    """Return the names of the unfinished points, those with the most work first."""
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
         said = f"{stray} is there and holds no finished point of this sweep"
         require(not stray.exists(), f"{said}: accepted is another --out")
 
     def work(name: str) -> float:
-        """Return the approximate work of a run, in records with gradients; a round has a cost too."""
+        """Return the approximate work of a run, as a number of gradients; each round adds a fixed cost of 50."""
         expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
         return _trial_rounds(plans[name]) * (expected + 50.0)
 
@@ -105,9 +105,9 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
 
 
 def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
-    """Return a plan with a seed that cannot be derived from the seeds of other points.
+    """Return the plan with a seed for its point that cannot be derived from the seeds of other points.
 
-    Two runs with one seed share their noise, so that comparing their releases removes it.
+    Two runs with the same seed have the same noise, so the difference of their releases would be free of noise.
     """
     if plan.config.run.seed is not None:
         return plan
@@ -120,14 +120,14 @@ def _trial_rounds(plan: AuditPlan) -> int:
 
 
 def _partial_directory(directory: Path) -> Path:
-    """Return the path of a point's unfinished directory, which does not exist yet."""
+    """Return the temporary directory in which a point runs until it is finished; old contents are removed."""
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     return partial
 
 
 def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
-    """Play one point in a directory, with its clients in this process."""
+    """Run one point in a directory, with its clients in this process."""
     run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
     # The next point of this process is another federation; data sets would add up.
     load_federation.cache_clear()
@@ -194,15 +194,15 @@ def _play_on_ray(
 
 
 def has_room(options: RayOptions) -> bool:
-    """Return whether any node is large enough for a point; a cluster may be about to get one."""
+    """Return whether any node of the Ray cluster has enough cores for one point; a cluster may still add such a node."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
 
 
 def _counter() -> Any:
-    """Start an actor that counts trial-rounds over all tasks.
+    """Start a Ray actor that counts the finished rounds of all trials over all tasks.
 
-    Its class is local, so that Ray sends it whole: workers do not have to find this module. See `PortableValue`.
+    Its class is local, so that Ray serialises it by value and workers need not import this module. See `PortableValue`.
     """
 
     class Counter:
@@ -219,7 +219,7 @@ def _counter() -> Any:
 
 
 def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
-    """Return references to the data and user modules that points need on other machines, by data."""
+    """Return Ray object references to the data and user modules that tasks on other machines need, by data set."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
 
@@ -230,7 +230,7 @@ def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text value of a configuration, in which functions of the user may be named."""
+    """Yield every string value of a configuration; such a string may name a function of the user."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
@@ -239,7 +239,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _play_alone(plan: AuditPlan, counter: Any) -> Files:
-    """Play one point in a scratch directory of this machine, and return the run directory."""
+    """Run one point in a temporary directory of this machine, and return the files of the run directory."""
 
     @contextmanager
     def told(pending: int) -> Iterator[Callable[[int], None]]:
@@ -265,7 +265,7 @@ def _play_alone(plan: AuditPlan, counter: Any) -> Files:
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write a run directory, whole or not at all; the challenger's secrets are only for the owner's eyes."""
+    """Write the files of a run directory atomically; only the owner can read those with the challenger's secrets."""
     partial = _partial_directory(directory)
     partial.mkdir(parents=True)
     for name, content in files.items():

@@ -1,4 +1,4 @@
-"""A sweep from its points to tables, a landscape and a page."""
+"""A sweep as a whole: runs its points, and writes the result tables and the plot of privacy against utility."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ RUNS = "points"
 
 @dataclass(frozen=True)
 class Sweep:
-    """The results of a sweep."""
+    """The results of a sweep: its tables and its plot."""
 
     models: pd.DataFrame  # one row a model, see `models_table`
     points: pd.DataFrame  # one row a point, see `points_table`
@@ -49,34 +49,34 @@ def run_sweep(
     engine: Engine = Engine.RAY,
     by_guarantee: bool = True,
 ) -> Sweep:
-    """Play the unfinished points, and write the results of all.
+    """Run the unfinished points, and write the results of all points.
 
     Parameters
     ----------
     points
-        The points; their trials are the repetitions.
+        The points of the sweep; the trials of each point serve as repetitions.
     directory
-        The directory of the results: a run directory for each point under `points/`, models.parquet (one row a model,
-        written anew after every point), points.csv and landscape.png. Finished points are not computed again.
+        Directory of the results: a run directory for each point under `points/`, models.parquet (one row for each
+        model, rewritten after every point), points.csv and landscape.png. Finished points are not run again.
     options
-        Resources of Ray; None means an embedded Ray with every core.
+        Resources of Ray; None starts a local Ray with all cores.
     engine
-        Whether many points run at a time on Ray, or one after the other in this process.
+        Whether points run in parallel on Ray, or one after another in this process.
     utility
-        The measure of utility; None means the area under the ROC where there are two classes, else accuracy.
+        The measure of utility; None selects the area under the ROC curve if there are two classes, otherwise accuracy.
     progress
-        Progress display of all points together.
+        Progress bar for all points together.
     title
-        Title of the landscape.
+        Title of the plot.
     by_guarantee
-        Whether utility is held against the claimed epsilon, where that varies; else against Epsilon*.
+        Whether utility is plotted against the claimed epsilon if that varies; otherwise against Epsilon*.
 
     Raises
     ------
     InputError
-        If there is no point, a configuration cannot be played, or a directory holds something else.
+        If there is no point, a configuration cannot be run, or a directory contains other files.
     FederationError
-        If points failed; what was finished is kept.
+        If points failed; finished points are kept.
     """
     require(len(points) > 0, "the sweep has no points: accepted is at least one")
     require_distinct(points)
@@ -101,7 +101,7 @@ def run_sweep(
 
 
 def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, AuditPlan]:
-    """Return the plan of every point; a neighbour is searched once for all points with the same question."""
+    """Return the plan of every point; points with the same data and neighbour settings share one pair D, D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:
@@ -124,7 +124,7 @@ def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory of a sweep for this process; the lock ends with the process, in whatever way."""
+    """Lock the directory of a sweep for this process until the block ends, or the process, even if it is killed."""
     try:
         (directory / RUNS).mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
@@ -135,7 +135,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _secret(directory: Path) -> int:
-    """Return the secret of a sweep, 256 bits, from which every point's seed is derived; drawn at its first call."""
+    """Return the 256-bit secret of a sweep, from which the seeds of all points are derived; the first call draws it."""
     # Points played again have the same trials, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"
     if not path.exists():

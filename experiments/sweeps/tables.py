@@ -1,4 +1,4 @@
-"""The tables of a sweep: one row a model, and one row a point."""
+"""Result tables of a sweep: one with a row for each model, and one with a row for each point."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,24 +24,24 @@ _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "rec
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
-    """Return one row a trained model of the finished points.
+    """Return a table with one row for each trained model of the finished points.
 
     Parameters
     ----------
     points
         The points, in the order of the rows; those without a finished run are left out.
     directory
-        Directory in which the run directories of the points lie.
+        Directory that contains the run directories of the points.
 
     Returns
     -------
     DataFrame
-        point, the settings under their keys (missing where a point does not set them), private, the guarantee (epsilon,
-        delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is claimed), trial, test_accuracy,
-        test_auroc, epsilon_star (by normals), epsilon_star_fit (p-value of that fit, NaN where it was not tested),
-        membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean before any training. With
-        points that play the membership audit also, of the attack on models with the largest AUC there, its name, AUC
-        and TPR at 1 % FPR over all trials of the point.
+        The columns are point; the settings under their keys (missing where a point does not set them); private; the
+        guarantee (epsilon, delta, noise_multiplier, rounds, sampling_rate; NaN without a claim); trial; test_accuracy;
+        test_auroc; epsilon_star (from fitted normal distributions); epsilon_star_fit (p-value of the test of that fit,
+        NaN if not tested); membership_advantage; epsilon_star_cut; and epsilon_star_untrained (mean over the untrained
+        models of the point). If points include the membership audit, there are also the name, the AUC and the TPR at 1
+        % FPR, over all trials of the point, of the model attack with the largest AUC.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -73,19 +73,19 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
 
 
 def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> UtilityColumn:
-    """Return the measure of utility: the wanted one, else the area under the ROC where there are two classes.
+    """Return the requested measure of utility; by default AUROC if there are two classes, otherwise accuracy.
 
     Parameters
     ----------
     models
         The table of models, as `models_table` returns it.
     wanted
-        The measure that was asked for; None leaves the choice to this function.
+        The requested measure; None selects the default.
 
     Raises
     ------
     InputError
-        If the area is wanted and the models have none.
+        If AUROC is requested and the models have none.
     """
     has_area = bool(models[UtilityColumn.AUROC.column].notna().all())
     require(wanted is not UtilityColumn.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
@@ -93,7 +93,7 @@ def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> Utilit
 
 
 def guarantee_varies(points: pd.DataFrame) -> bool:
-    """Return whether private points guarantee different epsilons, so that utility is compared with the guarantee."""
+    """Return whether the private points claim different epsilons, so that utility can be plotted against epsilon."""
     claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
     return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
 
@@ -101,25 +101,26 @@ def guarantee_varies(points: pd.DataFrame) -> bool:
 def points_table(
     models: pd.DataFrame, points: Sequence[Point], utility: UtilityColumn, by_guarantee: bool = True
 ) -> pd.DataFrame:
-    """Return one row a point: means over its models, the smallest and largest, and whether it is on the frontier.
+    """Return one row for each point: mean, minimum and maximum over its models, and whether it is on the frontier.
 
     Parameters
     ----------
     models
-        The table that `models_table` returns.
+        The table of models, as `models_table` returns it.
     points
         The points, in the order of the rows.
     utility
-        The measure of utility in which the frontier is drawn.
+        The measure of utility for which the frontier is computed.
     by_guarantee
-        Whether utility is held against the claimed epsilon where that varies, among private points alone; else against
-        Epsilon*, among all points.
+        Whether the frontier is that of utility against the claimed epsilon, over private points only, if epsilon
+        varies; otherwise it is that of utility against Epsilon*, over all points.
 
     Returns
     -------
     DataFrame
-        point, settings in words, private, epsilon, models, and of utility, epsilon_star and membership_advantage the
-        mean, smallest and largest; on_frontier (convex, of the means). The attack of `models`, where there is one.
+        The columns are point; the settings in words; private; epsilon; models; mean, minimum and maximum of utility,
+        epsilon_star and membership_advantage; on_frontier (convex frontier of the means); and the columns of the attack
+        if `models` has them.
     """
     rows = []
     for one in points:

@@ -1,1 +1,1 @@
-"""The names that `import fl_audit` offers."""
+"""The public names of `import fl_audit`."""

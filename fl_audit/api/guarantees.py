@@ -1,4 +1,4 @@
-"""Guarantees in one call: the noise that keeps a guarantee, and the guarantee of a noise multiplier."""
+"""Privacy accounting in one call: the guarantee of a noise multiplier, and the noise multiplier for a guarantee."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,32 +32,33 @@ def account(
     sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
     noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY,
 ) -> Guarantee:
-    """Return the guarantee of Gaussian noise over a training.
+    """Return the guarantee of a training with Gaussian noise.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise over what `noise_over` names, positive.
+        Standard deviation of the noise, in multiples of the quantity named by `noise_over`; positive.
     rounds
         Number of releases, at least 1.
     delta
-        Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below
-        1.
+        Delta of (epsilon, delta)-DP, and the probability with which the bound on the insider's belief may be exceeded;
+        above 0 and below 1.
     adjacency
         The relation between neighbours: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
     sampling_rate
         Probability with which a record or client takes part in a round, above 0 and at most 1.
     prior
-        The insider's belief in the true data set before anything is seen, above 0 and below 1.
+        The insider's prior belief in D, the true data set; above 0 and below 1.
     accountant
-        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling
-        and `pld` with it.
+        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`. The default is the exact one: `gdp` without
+        sampling and `pld` with sampling.
     sensitivities
-        `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
+        `adaptive`, or `fixed` if every round has the same signal-to-noise ratio; this affects only the bound on
+        beliefs.
     noise_over
-        The quantity that the noise multiplier multiplies: the `sensitivity`, which is twice the clipping norm where a
-        unit is replaced, or the `clipping-norm`, over which Opacus, TensorFlow Privacy and dp-accounting quote noise.
-        The guarantee has both: `noise_multiplier` and `noise_over_clipping_norm`.
+        The quantity that the noise multiplier multiplies. `sensitivity` is twice the clipping norm where a unit is
+        replaced; `clipping-norm` is the convention of Opacus, TensorFlow Privacy and dp-accounting. The guarantee
+        states both, as `noise_multiplier` and `noise_over_clipping_norm`.
 
     Raises
     ------
@@ -96,10 +97,11 @@ def calibrate(
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
     sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
-    """Find the smallest Gaussian noise that keeps a guarantee: the `noise_multiplier` of the returned guarantee.
+    """Find the smallest noise multiplier for a target guarantee, as `noise_multiplier` of the returned guarantee.
 
-    This multiplier is relative to the sensitivity, which is twice the clipping norm where a unit is replaced; the
-    guarantee's `noise_over_clipping_norm` is the same noise as Opacus, TensorFlow Privacy and dp-accounting quote it.
+    It is relative to the sensitivity, which is twice the clipping norm where a unit is replaced.
+    `noise_over_clipping_norm` of the returned guarantee is the same noise in the convention of Opacus, TensorFlow
+    Privacy and dp-accounting.
 
     Parameters
     ----------
@@ -110,23 +112,23 @@ def calibrate(
     adjacency
         The relation between neighbours, as for `account`.
     belief
-        Largest belief of the insider in the true data set, above the prior and below 1.
+        Largest posterior belief of the insider in D, the true data set; above the prior and below 1.
     advantage
-        Largest advantage of the insider, above 0 and below 1: the exact one, delta(0), with every accountant.
-        `rdp-classic` keeps `rho_alpha` there too.
+        Largest membership advantage of the insider, above 0 and below 1: the exact one, delta at epsilon 0, with every
+        accountant. With `rdp-classic` the bound `rho_alpha` stays below the target as well.
     epsilon
         Largest epsilon of the guarantee, positive.
     reconstruction
-        Largest probability with which an attacker who knows all other records names the right one of `candidates`
-        equally likely records, above 1 / `candidates` and below 1.
+        Largest probability with which an attacker who knows all other records picks the right one of `candidates`
+        equally likely records; above 1 / `candidates` and below 1.
     candidates
-        Number of equally likely candidates for `reconstruction`, from 2; 1000 if left out.
+        Number of equally likely candidates for `reconstruction`, at least 2; the default is 1000.
     singling_out
-        Largest probability with which an attacker's description of one person, which fits few of the population, fits
-        the person it is about; above the population share and below 1. Exactly one of `belief`, `advantage`,
-        `epsilon`, `reconstruction` and `singling_out` is given.
+        Largest probability of success in singling out: an attacker's description, which fits only the share
+        `population_share` of the population, fits the one person that it is meant to describe. Above `population_share`
+        and below 1. Exactly one of `belief`, `advantage`, `epsilon`, `reconstruction` and `singling_out` is given.
     population_share
-        Share of the population that the description fits, above 0 and below 1; left out, 0.001.
+        Share of the population that the description of `singling_out` fits, above 0 and below 1; the default is 0.001.
     sampling_rate
         Probability with which a unit takes part in a round, as for `account`.
     prior
@@ -165,7 +167,7 @@ def lower_bound(
     confidence: float = 0.95,
     method: BoundMethod | str = BoundMethod.CLOPPER_PEARSON,
 ) -> LowerBound:
-    """Bound epsilon from below by the scores of any attack; higher scores mean members.
+    """Return a lower confidence bound on epsilon from the scores of any attack; a higher score indicates membership.
 
     Parameters
     ----------
@@ -178,12 +180,13 @@ def lower_bound(
     confidence
         Confidence of the bound, above 0.5 and below 1.
     method
-        `clopper-pearson` assumes nothing of the scores; others are named by `BoundMethod`, each with its assumption.
+        `clopper-pearson` makes no assumption on the scores. `BoundMethod` names the other methods with their
+        assumptions.
 
     Raises
     ------
     InputError
-        If a number is out of its range or the method cannot take the scores.
+        If a number is out of its range, or the method is not applicable to the scores.
 
     Examples
     --------
@@ -205,7 +208,7 @@ def epsilon_star(
     cut: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> StarEstimate:
-    """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023, Definition 2.
+    """Compute Epsilon* of one model from its losses: the privacy risk of Negoescu et al. 2023, Definition 2.
 
     Parameters
     ----------
@@ -214,17 +217,18 @@ def epsilon_star(
     population_losses
         Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
-        Delta of Epsilon*, at least 0 and below 1; the paper recommends less than one over the number of members.
+        Delta of Epsilon*, at least 0 and below 1; the paper recommends a value below 1 / m.
     method
-        `parametric` fits a normal distribution to each set, `mixture` a mixture of normals, `empirical` counts. None
-        takes `parametric` where its fit holds, and `empirical` where it is rejected.
+        `parametric` fits a normal distribution to each set of losses, `mixture` fits a mixture of normal distributions,
+        and `empirical` uses the empirical distribution. None selects `parametric` if a test accepts its fit, and
+        otherwise `empirical`.
     confidence
-        Confidence of the interval, above 0 and below 1.
+        Confidence of the bootstrap interval, above 0 and below 1.
     cut
-        Stability cut, at least 0 and below 0.5: error rates below `cut` and above 1 - `cut` are left out. None takes
-        the cut of the paper: 0.001 for `empirical`, 1e-6 otherwise.
+        Cut for numerical stability, at least 0 and below 0.5: error rates below `cut` or above 1 - `cut` are ignored.
+        None selects the cut of the paper: 0.001 for `empirical`, 1e-6 otherwise.
     rng
-        Generator of the bootstrap samples; None starts one at seed 0, so that equal calls return equal results.
+        Random generator of the bootstrap samples; None uses seed 0, so that equal calls return equal results.
 
     Raises
     ------

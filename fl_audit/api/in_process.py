@@ -1,7 +1,7 @@
-"""A run in the caller's process, whose state is restored afterwards.
+"""An audit run in the caller's process, whose global state is restored afterwards.
 
-A run sets what a process has one of: variables of the environment that Flower and Ray read, handlers of signals, levels
-of logs, the search path of modules and the threads of torch. All of that is put back when it ends, whichever way.
+A run changes global state of the process: environment variables for Flower and Ray, signal handlers, log levels,
+`sys.path` and the number of torch threads. All of it is restored when the run ends, also if it fails.
 """
 
 import logging
@@ -35,7 +35,7 @@ def play_here(
     listener: verbosity.Listener | None,
     is_drawn: bool,
 ) -> None:
-    """Play a run in this process.
+    """Execute an audit run in this process.
 
     Parameters
     ----------
@@ -44,22 +44,23 @@ def play_here(
     directory
         The run directory, new unless `resume` is true.
     engine
-        The engine that trains the clients.
+        The engine that executes the clients: Ray or this process alone.
     ray_address
-        Address of a running Ray cluster, or None.
+        Address of a running Ray cluster; None starts a local Ray.
     resume
         Whether an interrupted run in this directory is continued.
     listener
-        Function that receives messages on progress; None for no such function.
+        Callback that receives progress messages; None for no callback.
     is_drawn
-        Whether progress is drawn on this process's terminal instead.
+        Whether progress bars are drawn on the terminal of this process instead.
 
     Raises
     ------
     InputError
-        If configuration or directory cannot be used, or this process plays a run already; nothing is written then.
+        If the configuration or the directory is invalid, or another run is in progress in this process; nothing is
+        written in these cases.
     FederationError
-        If the run had to stop; what was finished is kept.
+        If the run fails; finished trials are kept.
     """
     said = "another run is played in this process: accepted is one at a time, or own_process=True"
     require(_at_work.acquire(blocking=False), said)
@@ -88,7 +89,7 @@ def _play(asked: RequestedRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Refuse to run on Ray where the caller has started Ray, since a run shuts down the Ray that it uses."""
+    """Raise `InputError` for a run on Ray if the caller has started Ray, because the run would shut that Ray down."""
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)
@@ -96,7 +97,7 @@ def _require_no_ray(engine: Engine) -> None:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Restore, when the block ends, everything that a run sets for its whole process."""
+    """Restore the global state of the process at the end of a `with` block."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
     handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []

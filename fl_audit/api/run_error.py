@@ -1,5 +1,5 @@
-"""The error of a run that had to stop, in a module without the imports that running needs."""
+"""The exception for a failed run, in a module that can be imported without the dependencies of a run."""
 
 
 class RunError(Exception):
-    """A run that had to stop; its finished part is kept, and `resume=True` continues it."""
+    """Raised if a run fails; finished trials are kept, and `resume=True` continues the run."""

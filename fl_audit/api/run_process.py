@@ -1,4 +1,4 @@
-"""A run in a process of its own: the command, started by its shell name."""
+"""An audit run in a separate process, as the shell command `fl-audit run`."""
 
 import signal
 import subprocess
@@ -15,21 +15,21 @@ _LAST_LINES = 20
 
 
 def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
-    """Play a run by the command, in a process of its own; an interrupt ends it, and finished trials are kept.
+    """Execute `fl-audit run` in a separate process; an interrupt ends that process and keeps the finished trials.
 
     Parameters
     ----------
     arguments
         Arguments of `fl-audit run`.
     listener
-        Function that receives each line that the command prints on its progress; None for no such function.
+        Callback that receives each progress line of the command; None for no callback.
 
     Raises
     ------
     InputError
-        If configuration or directory cannot be used; nothing is written then.
+        If the configuration or the directory is invalid; nothing is written then.
     FederationError
-        If the run had to stop; what was finished is kept.
+        If the run fails; finished trials are kept.
     """
     programs = entry_points(group="console_scripts", name=_COMMAND)
     require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")

@@ -1,4 +1,4 @@
-"""Audits from Python and notebooks: a call, in this process or in one of its own."""
+"""Audits from Python and notebooks: a function that runs an audit, in this process or in a separate one."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 def show_lines(line: str) -> None:
-    """Show a line of progress, replacing the previous one."""
+    """Show a progress line on standard error, in place of the previous line."""
     print(f"\r{line:<100.100}", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -43,40 +43,41 @@ def run_audit(
     progress: Callable[[str], None] | None = show_lines,
     own_process: bool = False,
 ) -> "Run":
-    """Carry out the audit that a configuration describes, and return its results.
+    """Run the audit that a configuration describes, and return its results.
 
-    An interrupt (Ctrl-C, or the stop button of a notebook) stops the run and keeps what is finished. Afterwards this
-    process is as it was: a Ray that the run started is ended, and what the run set for the process is put back.
+    An interrupt (Ctrl-C, or the stop button of a notebook) stops the run and keeps finished trials. Afterwards a Ray
+    that the run has started is shut down, and the global state of this process is restored.
 
     Parameters
     ----------
     config
-        A TOML file, or the same settings by section. Relative paths are relative to the file, or to the working
-        directory.
+        Path of a TOML file, or the same settings as nested dicts by section. Relative paths are relative to the file,
+        or to the working directory for dicts.
     out
-        Run directory, which must be new unless `resume`; None makes one below `runs`.
+        Run directory, which must be new unless `resume` is true; None creates one below `runs`.
     settings
         Settings that replace those of the configuration, by section.
     engine
-        `ray` for Flower's runtime on Ray, `local` for one process without Ray.
+        `ray` for Flower's simulation on Ray, `local` for all clients in one process without Ray.
     ray_address
         Address of a running Ray cluster, `HOST:PORT`; None starts a Ray on this machine.
     resume
         Whether the interrupted run in `out` is continued.
     data_dir
-        Data directory of published data sets; None is that of FL_AUDIT_DATA.
+        Directory of downloaded data sets; None uses the environment variable FL_AUDIT_DATA.
     progress
-        Function that receives each message on the progress of the run, in a thread of the run; None for no messages.
-        Left out, a terminal shows bars and a notebook a line.
+        Callback that receives each progress message, in a thread of the run; None for no messages. By default a
+        terminal shows progress bars and a notebook shows one line.
     own_process
-        Whether the run takes place in a process of its own: for several runs at a time, or beside a Ray of yours.
+        Whether the run takes place in a separate process, which allows several runs at the same time, or a run beside a
+        Ray of the caller.
 
     Raises
     ------
     InputError
-        If configuration or directory cannot be used; nothing is written then.
+        If the configuration or the directory is invalid; nothing is written then.
     RunError
-        If the run had to stop.
+        If the run fails.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def run_audit(
 
 @contextmanager
 def _file_of(values: Settings) -> Iterator[Path]:
-    """Provide a configuration file with absolute paths for another process."""
+    """Provide a temporary TOML file of the configuration, with absolute paths, for another process."""
     with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
         path = Path(place, "audit.toml")
         path.write_text(_written(values), encoding="utf-8")
@@ -127,7 +128,7 @@ def _written(config: Settings) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value in TOML, which writes texts, numbers and truth values as JSON does."""
+    """Return a value as TOML text; strings, numbers and booleans have the same form as in JSON."""
     match value:
         case Path():
             return json.dumps(str(value))

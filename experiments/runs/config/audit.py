@@ -51,7 +51,7 @@ _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class LossPooling(StrEnum):
-    """Place of members' losses when Epsilon* is computed: in one place, or with their owners."""
+    """The place where Epsilon* is computed from members' losses: centrally (pooled), or with the owners (federated)."""
 
     POOLED = "pooled"
     FEDERATED = "federated"

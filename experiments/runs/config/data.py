@@ -127,7 +127,7 @@ class DataSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_clients(cls, values: Any) -> Any:
-        """Fill in the default before the values are checked; with natural clients the data determine the number."""
+        """Fill in the default number of clients before validation; a natural partition takes it from the data."""
         if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
             return values
         return values | {"clients": _CLIENTS}

@@ -33,7 +33,7 @@ def _noise(value: str) -> str:
 
 
 class _NoiseNames:
-    """The names of all noises, as a schema has them; it is asked whenever a schema is made."""
+    """JSON schema of a noise's name: an enum of all registered noises, evaluated whenever a schema is generated."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -1,4 +1,4 @@
-"""A whole configuration: its sections, and the defaults that one section decides for another."""
+"""The complete configuration: its sections, and defaults that depend on other sections."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ class RunConfig(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
-        """Fill in the defaults that depend on other sections, so that a stored configuration names them."""
+        """Fill in defaults that depend on other sections, so that stored configurations contain them."""
         if not isinstance(values, dict):
             return values
         given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
@@ -41,12 +41,12 @@ class RunConfig(ConfigSection):
         return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
 
     def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
-        """Return the configuration with other values in some of its sections, which are not checked again."""
+        """Return a copy of the configuration with changed values in some sections, without validating them."""
         copies = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
         return self.model_copy(update=copies)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
+        """Return the configuration with all defaults as JSON values, with the keys of the configuration file."""
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in GUARANTEE_ONLY}
@@ -55,7 +55,7 @@ class RunConfig(ConfigSection):
         return values
 
     def as_public_dict(self) -> dict[str, Any]:
-        """Return the same without the challenger's seed."""
+        """Return the configuration as JSON values, as `as_dict` does, but without the challenger's seed."""
         values = self.as_dict()
         values["run"].pop("seed", None)
         return values
@@ -73,7 +73,7 @@ _ADAM_RATE = 0.01
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
-    """Return the sections with defaults that depend on the strategy, a randomizer or the kind of audit filled in."""
+    """Return those sections to which defaults were added that depend on strategy, local randomizer or kind of audit."""
     filled: dict[str, _Table] = {}
     strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:
@@ -98,7 +98,7 @@ _MISSING = f"it names what is claimed ({', '.join(PRIVACY_TARGETS)})"
 
 
 def parse_config(values: dict[str, Any]) -> RunConfig:
-    """Check the values of a configuration.
+    """Validate the values of a configuration, and return the configuration.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Every setting in words: its type, default, purpose and accepted values, from the models of sections."""
+"""Descriptions of all settings: type, default, purpose and accepted values, from the pydantic models."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -43,7 +43,7 @@ _USUAL = frozenset({
 
 @dataclass(frozen=True)
 class Setting:
-    """A key of a configuration."""
+    """Description of one key of the configuration."""
 
     key: str  # its name, `section.key`
     type: str  # in words
@@ -66,7 +66,7 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
     Parameters
     ----------
     place
-        `section`, `section.key`, `key` (of whatever sections have it), or None for all.
+        `section`, `section.key`, `key` (in every section that has it), or None for all.
 
     Raises
     ------

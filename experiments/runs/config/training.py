@@ -40,7 +40,7 @@ def _sampling(value: str) -> str:
 
 
 class _SamplingNames:
-    """The names of all rules, as a schema has them; it is asked whenever a schema is made."""
+    """JSON schema of a sampling rule's name: an enum of all rules, evaluated whenever a schema is generated."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -95,7 +95,7 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_rounds(cls, values: Any) -> Any:
-        """Fill in the default before the values are checked, so that a stored configuration names its rounds."""
+        """Fill in the default number of rounds before validation, so that stored configurations contain it."""
         is_open = isinstance(values, dict) and not {"rounds", "epochs"} & values.keys()
         return values | {"rounds": DEFAULT_ROUNDS} if is_open else values
 

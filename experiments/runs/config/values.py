@@ -1,4 +1,4 @@
-"""Shared parts of the sections of a configuration: kinds of values, and words for keys in messages."""
+"""Shared parts of the configuration's sections: base class, value types, and texts for error messages."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
@@ -51,5 +51,5 @@ class ConfigSection(BaseModel):
         return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 
     def named(self, names: Sequence[str]) -> str:
-        """Return keys with their values, in the form for a message."""
+        """Return keys with their values as text for an error message, such as "epsilon = 1.0 and delta = 0.1"."""
         return " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in names)
