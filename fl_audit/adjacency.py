@@ -72,7 +72,7 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record that was generated for an audit and is in no data set; every party receives it, and none generates it."""
+    """A record that was generated for an audit and is in no data set; every party receives it, none generates it."""
 
     features: str  # float32 in little-endian order, row by row, in the letters of base 64
     label: int  # its class, from 0

@@ -194,7 +194,7 @@ def _play_on_ray(
 
 
 def has_room(options: RayOptions) -> bool:
-    """Return whether any node of the Ray cluster has enough cores for one point; a cluster may still add such a node."""
+    """Return whether any node of the Ray cluster has enough cores for one point; a cluster may still add one."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
 

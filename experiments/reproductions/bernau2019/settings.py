@@ -36,7 +36,7 @@ class PrivacyMethod(StrEnum):
 
 
 class Randomizer(StrEnum):
-    """The randomiser with which owners perturb records under local DP, by its name in a configuration."""
+    """The randomizer with which owners perturb records under local DP, by its name in a configuration."""
 
     BITS = "randomised-response"
     EDGES = "randomised-edges"
@@ -86,7 +86,7 @@ class MembershipData:
 
     @property
     def local_randomizer(self) -> Randomizer:
-        """The randomiser that perturbs this data set's records under local DP."""
+        """The randomizer that perturbs this data set's records under local DP."""
         match self.study:
             case MembershipStudy.COLLAB:
                 return Randomizer.EDGES

@@ -82,7 +82,7 @@ _PARTS: tuple[tuple[str, str, float, str, Prepared, Sequence[int]], ...] = (
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
-    """Return the exponent of the power law of time over size, with the t interval of the log-log slope.
+    """Return the exponent of the power function of time over size, with the t interval of the log-log slope.
 
     Parameters
     ----------
