@@ -1,10 +1,10 @@
-"""The devices that parties can compute on; this module does not import torch."""
+"""Torch devices on which the parties compute; this module does not import torch."""
 
 from enum import StrEnum
 
 
 class Device(StrEnum):
-    """A processor, or a graphics card that torch reaches through CUDA (or ROCm, which goes by the same name)."""
+    """The CPU, or a GPU under torch's device name "cuda", which ROCm uses as well."""
 
     CPU = "cpu"
     CUDA = "cuda"

@@ -1,4 +1,4 @@
-"""The exception for wrong user input, as opposed to program errors, and the checks that raise it."""
+"""The exception for invalid user input, as opposed to program errors, and checks that raise it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Remedy:
-    """A setting that fixes what is wrong with a table, or with a claim about it.
+    """A setting that removes a fault of a table, or of a claim about it.
 
     Examples
     --------
@@ -37,17 +37,17 @@ class Remedy:
 
     @property
     def setting(self) -> str:
-        """The line of the configuration."""
+        """The setting as a line of the configuration file."""
         return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)}"
 
 
 def settings_text(remedies: Sequence[Remedy]) -> str:
-    """Return settings that belong together, section by section, in the form for a message.
+    """Return several settings as text for a message; the section is named once for adjacent settings of it.
 
     Parameters
     ----------
     remedies
-        The settings, those of a section after each other.
+        The settings, grouped by section.
 
     Examples
     --------
@@ -61,18 +61,16 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
 
 
 class InputError(ValueError):
-    """Input that cannot be used, described in one line: the fault, the value, and what is accepted.
-
-    The command line prints its message without a traceback and exits with status 2.
+    """Invalid user input, described in one line: the fault, the value, and the accepted values.
 
     Parameters
     ----------
     message
-        The line; it writes each remedy as `str` does.
+        The line, which contains `str(remedy)` for each remedy.
     remedies
-        Settings that fix it, all together.
+        Settings that together remove the fault.
     choices
-        Further settings that the message names: only the user knows which of them is right.
+        Alternative settings that the message names; only the user knows which of them is right.
     """
 
     def __init__(self, message: str = "", remedies: tuple[Remedy, ...] = (), choices: tuple[Remedy, ...] = ()) -> None:
@@ -87,11 +85,11 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
     Parameters
     ----------
     condition
-        Condition that has to hold.
+        Condition to check.
     message
-        One line that states the fault, the value and what is accepted.
+        One line that states the fault, the value and the accepted values.
     remedies
-        Settings that remove the fault, which the message names.
+        Settings that remove the fault; the message names them.
 
     Raises
     ------
@@ -113,7 +111,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 @lru_cache(256)
 def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
-    """Return the checks on a number that its description in words implies."""
+    """Return the checks that a description such as "whole numbers from 1" implies."""
     words = accepted.replace(",", "").split()
     ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
     ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
@@ -121,7 +119,9 @@ def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
 
 
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
-    """Raise `InputError` unless a value is a number of the described kind, so that check and message agree.
+    """Raise `InputError` unless a value is a number of the described kind.
+
+    The description is both parsed for the check and shown in the message, so the two always agree.
 
     Parameters
     ----------
@@ -130,13 +130,13 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     value
         Value to check, which the message shows.
     accepted
-        The end of the message: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
-        "above", "from", "below" and "to".
+        The kind of number, which is the end of the message: "numbers", optionally preceded by "whole", "finite" or
+        "positive" and followed by a range with "above", "from", "below" or "to".
 
     Raises
     ------
     InputError
-        If the value is no such number, such as a text, None or NaN.
+        If the value is not a number of this kind, e.g. a string, None or NaN.
 
     Examples
     --------
@@ -153,14 +153,14 @@ _LARGEST_WRITTEN = 10**20
 
 
 def _written(value: object) -> str:
-    """Return a value in the form for a message; of a number with hundreds of digits only their count."""
+    """Return a value as text for a message; an integer from 10^20 on is replaced by its number of digits."""
     if isinstance(value, int) and abs(value) >= _LARGEST_WRITTEN:
         return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
     return str(value) if isinstance(value, Real) else repr(value)
 
 
 def require_switch(name: str, value: object) -> None:
-    """Raise `InputError` unless a value is True or False: words such as "no" would count as True.
+    """Raise `InputError` unless a value is a bool; the string "no", for example, would count as true.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def require_switch(name: str, value: object) -> None:
 
 
 def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return numbers as an array of doubles.
+    """Return numbers as a float64 array.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     InputError
-        If one of them is no real number.
+        If a value is not a real number.
     """
     try:
         return np.asarray(values, dtype=np.float64)
@@ -194,14 +194,14 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole numbers as an array of 64-bit integers; `InputError` if one of them is not whole.
+    """Return integers as an int64 array; raises `InputError` if a value is not an integer.
 
     Parameters
     ----------
     what
         Name of the numbers for the message.
     values
-        Whole numbers, of any shape.
+        Integers, of any shape.
     """
     with np.errstate(invalid="ignore"):
         numbers = as_floats(what, values)
@@ -212,35 +212,35 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def in_percent(number: float) -> str:
-    """Return the correct share, as the end of a message, where it seems to have been given in percent."""
+    """Return a hint for the end of a message, e.g. "; 5 % is 0.05", if a share seems to be in percent; else ""."""
     return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""
 
 
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
-    """Return the member of an enumeration that has a name; raises `InputError` if none has it.
+    """Return the member of an enumeration with a given value; raises `InputError` if there is none.
 
     Parameters
     ----------
     choices
-        An enumeration whose values are names.
+        An enumeration with string values.
     what
-        Name of the choice for the message.
+        Name of the setting, for the message.
     name
-        Name that a user gave.
+        Value that the user gave.
     """
     require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
     return choices(str(name))
 
 
 def as_path(what: str, value: object) -> Path:
-    """Return a path from a path or a text; `InputError` for anything else.
+    """Return a string or a path as a path; raises `InputError` for any other type.
 
     Parameters
     ----------
     what
         Name of the path for the message.
     value
-        A path, or a text that is one.
+        A path, or a string with a path.
     """
     require(isinstance(value, (str, Path)), f"{what} is {value!r}: accepted are paths")
     return Path(str(value))
@@ -252,12 +252,12 @@ def expanded_path(value: str | Path) -> Path:
     Parameters
     ----------
     value
-        The path as a user wrote it.
+        The path as the user wrote it.
 
     Raises
     ------
     InputError
-        If it begins with the home of a user who has none.
+        If the path begins with the home directory of an unknown user.
     """
     try:
         return Path(value).expanduser()
@@ -266,7 +266,7 @@ def expanded_path(value: str | Path) -> Path:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message, or its type."""
+    """Return the first line of an exception's message, or the name of its type if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""Modules that take seconds to import, or that may not be installed: they are imported at first use."""
+"""Lazy import, at first use, of modules that take seconds to import or may not be installed."""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -6,16 +6,16 @@ from types import ModuleType
 
 
 def lazy_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
-    """Return the `__getattr__` of a module whose attributes are other modules, each imported at first use.
+    """Return a module-level `__getattr__` that imports other modules at first use.
 
-    Nothing is cached here, so a test replaces a module in one place alone.
+    The attributes are not cached here, so a test can replace a module in one place.
 
     Parameters
     ----------
     owner
-        Full name of the module.
+        Full name of the module that gets the `__getattr__`.
     places
-        Full names of the other modules, each of which becomes an attribute under the last part of its name.
+        Full names of the modules to import; the last part of each name is the name of the attribute.
 
     Examples
     --------

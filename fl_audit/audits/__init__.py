@@ -1,1 +1,1 @@
-"""The kinds of audit, one package for each, with their shared modules and the page of a report."""
+"""The kinds of audit, one package for each, with the modules that they share and the page of a report."""

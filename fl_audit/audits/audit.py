@@ -1,7 +1,7 @@
-"""The protocol of a kind of audit: every kind implements it, so that no caller has to ask which kind it is.
+"""The interface of a kind of audit, which every kind implements, so that no caller has to ask which kind it is.
 
-`AuditKind` is what clients and servers call while an audit is played: it is imported by every client, so that its
-modules import neither tables nor the tests of the verdict. `AuditJudging` is what is called before and after.
+`AuditKind` has the methods that clients and servers call during a run. Every client imports it, so its modules must not
+import pandas or the tests of the verdict. `AuditJudging` has the methods that are called before and after a run.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = t
 
 
 class ReleaseQuery(StrEnum):
-    """The question that insiders or an observer answer about every release."""
+    """The quantity that insiders or the observer compute from every release."""
 
     NOTHING = "nothing"
     LOG_ODDS = "log-odds"  # log-odds of D against D', and what is measured of the noise
@@ -40,7 +40,7 @@ class ReleaseQuery(StrEnum):
 
 
 class ClientRole(StrEnum):
-    """The role of a client in a round, by the records or the canary that it contributes."""
+    """The role of a client in a round, which determines the records or the canary that it contributes."""
 
     OWNER = "owner"  # with the records that are in every trial
     VICTIM = "victim"  # with the differing unit where it is in, with its stand-in elsewhere
@@ -49,19 +49,19 @@ class ClientRole(StrEnum):
 
 
 class MemberLosses(Protocol):
-    """The losses of the models of a trial batch, and the membership of its targets."""
+    """The losses of the models of a batch of trials, and the membership of the targets in these trials."""
 
     @property
     def membership(self) -> TargetMembership:
-        """The membership of the targets."""
+        """The membership of the targets in each trial."""
 
     @property
     def target_of_records(self) -> "Integers":
-        """The target that each of the differing records belongs to."""
+        """The target to which each of the differing records belongs."""
 
     @property
     def common_losses(self) -> "Floats":
-        """Losses on the records that every trial has."""
+        """Losses on the records that are in the training set of every trial."""
 
     @property
     def differing_losses(self) -> "Floats":
@@ -69,7 +69,7 @@ class MemberLosses(Protocol):
 
     @property
     def replacement_losses(self) -> "Floats":
-        """Losses on the replacement of the differing unit; of no record where nothing replaces it."""
+        """Losses on the records that replace the differing unit; without columns if it is removed instead."""
 
 
 LossesOf = Callable[["Examples | None"], "Floats"]
@@ -78,7 +78,7 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A planned run with a claim."""
+    """A planned run that claims a guarantee."""
 
     public: "Federation"
     guarantee: "Guarantee"  # the claim
@@ -86,10 +86,10 @@ class ClaimedRun:
 
 
 class AuditJudging(Protocol):
-    """The planning of a kind of audit before a run, and its judgement afterwards."""
+    """The part of a kind of audit that plans a run beforehand and judges its guarantee afterwards."""
 
     def judge(self, run: "FinishedRun") -> "Judgement | None":
-        """Return the judgement of the guarantee by the tests of a finished run; None where there was nothing to judge.
+        """Return the judgement of the guarantee by the tests of a finished run, or None if nothing could be tested.
 
         Parameters
         ----------
@@ -98,40 +98,39 @@ class AuditJudging(Protocol):
         """
 
     def covers(self, facts: "RunFacts") -> str:
-        """Return a sentence on the coverage of a verdict of this audit and its limits."""
+        """Return a sentence on what a verdict of this audit covers and what it does not."""
 
     def not_compared(self, run: "FinishedRun") -> str:
         """Return why nothing was compared, in a sentence that begins with a space; empty where everything was."""
         return ""
 
     def require_playable(self, public: "Federation") -> None:
-        """Refuse a federation that this audit does not support.
-
-        Raises `InputError` with the accepted values if the federation is not supported.
+        """Raise `InputError`, which names the accepted values, if this audit does not support the federation.
 
         Parameters
         ----------
         public
-            The federation, each part of which is what it can be.
+            The public facts of the federation. They are valid by themselves, and only their combination with this audit
+            is checked.
         """
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedLimits | None":
-        """Return the missing noise that a run would find; None where no insider measures it.
+        """Return the limit of detection for missing noise in a planned run; None if no insider measures the noise.
 
         Parameters
         ----------
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise cannot be measured in all of them.
         """
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalLimit | None":
-        """Return the limit of detection for a target that counts more than once; None without an exact LLR."""
+        """Return the limit of detection for a target that counts more than once; None if insiders have no exact LLR."""
 
 
 class AuditKind(ABC):
-    """One kind of audit, with everything by which it differs from the others."""
+    """Base class of the kinds of audit, with everything that differs between kinds."""
 
     sections_at: tuple[str, ...] = ()
     """The kind's own sections of the report, each `module:name`, besides those that several kinds share."""
@@ -146,24 +145,24 @@ class AuditKind(ABC):
     """Whether the differing unit is chosen, and with it a pair of training sets."""
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the defaults of [audit] and [privacy] for settings that a configuration leaves out.
+        """Return the defaults of this kind for settings of [audit] and [privacy] that a configuration does not set.
 
         Parameters
         ----------
         strategy
             The configured strategy.
         privacy
-            The settings of the section [privacy] that are known so far.
+            The settings of [privacy] that are known so far.
         """
         return {}, {}
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the column whose values are the targets; None where targets are units.
+        """Return the column whose possible values are the targets; None if the targets are units.
 
         Parameters
         ----------
         attribute
-            The setting `attribute`.
+            The setting `attribute` of [audit].
         """
         return None
 
@@ -172,14 +171,14 @@ class AuditKind(ABC):
 
     @property
     def judging(self) -> AuditJudging:
-        """Planning and judging of this kind, imported at first use."""
+        """The planning and judging of this kind; its module is imported at the first use."""
         module, _, name = self.judged_by.partition(":")
         found: AuditJudging = getattr(import_module(module), name)()
         return found
 
     @abstractmethod
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the question about every release."""
+        """Return the quantity that insiders or the observer compute from every release."""
 
     @abstractmethod
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
@@ -195,23 +194,25 @@ class AuditKind(ABC):
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the unit whose participation in secret samples is opened after a run; None with many targets."""
+        """Return the unit whose secret sampling is disclosed after a run; None if there are many targets."""
 
     @abstractmethod
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield sets of trials (trials,) with their losses on the members of the data sets that they used.
+        """Yield masks of trials, (trials,), with the losses of these trials on the members of their training sets.
 
         Parameters
         ----------
         losses
-            The losses of all trials of a batch on what some or all of them used.
+            The losses of all trials of a batch of trials on the records that some or all of them used.
         """
 
     @abstractmethod
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: TargetMembership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
-        """Return losses (trials, records) on a client's records in some trials, with masks of the trials (trials,).
+        """Return losses (trials, records) on a client's own records, with masks of the trials that trained on them.
+
+        Each mask has shape (trials,).
 
         Parameters
         ----------
@@ -220,16 +221,16 @@ class AuditKind(ABC):
         client
             Number of the client.
         membership
-            Membership of the client's own targets.
+            Membership of this client's targets.
         losses
             Function that returns the losses on given records.
         """
 
     @abstractmethod
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Refuse before the run an Epsilon* or loss threshold attack that could not be computed.
+        """Raise `InputError` before the run if there are too few records for Epsilon* or the loss threshold attack.
 
-        Raises `InputError` if there are fewer than two records.
+        Two records are needed of each set whose losses are compared.
 
         Parameters
         ----------
@@ -238,29 +239,29 @@ class AuditKind(ABC):
         epsilon_star
             Whether Epsilon* of the federation's models is to be computed.
         membership
-            Whether the federation's models are to be attacked for membership.
+            Whether membership attacks on the federation's models are to be evaluated.
         """
 
     @abstractmethod
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return why log-likelihood ratios cannot be recomputed from the public part of a run; empty where they can.
+        """Return the reason why the LLRs cannot be recomputed from the public part of a run; empty if they can.
 
         Parameters
         ----------
         public
-            The public federation.
+            The public facts of the federation.
         """
 
     @abstractmethod
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return in words the difference between the trials.
+        """Return a description of the difference between the trials with D and with D'.
 
         Parameters
         ----------
         public
             The public facts of the federation.
         chosen
-            Way in which the neighbour was chosen, as the configuration names it.
+            The rule by which the neighbour was chosen, as named in the configuration.
         """
 
     def knows_records(self, public: "Federation") -> bool:
@@ -272,9 +273,9 @@ class AuditKind(ABC):
         return public.with_insider and public.mechanism.adds_noise
 
     def keeps_outputs(self, public: "Federation") -> bool:
-        """Return whether the models' answers to all targets are kept, for attacks after the run."""
+        """Return whether the models' outputs on all targets are stored, for attacks after the run."""
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return True if insiders see in which samples the target of the pair takes part, else False."""
+        """Return whether insiders learn in which samples their own target takes part."""
         return False

@@ -1,4 +1,4 @@
-"""CSV tables that users bring along: their cells, the mark of decimals, and what becomes of their columns."""
+"""Data sets from CSV tables, Excel workbooks and Parquet files: cells, decimal marks and the use of each column."""
 
 import io
 import re
@@ -29,21 +29,22 @@ _ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 
 
 def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return the records of a table with a line of names, and the use of each of its columns.
+    """Return the records of a table whose first line holds the column names, with the use of each of its columns.
 
-    The file is text (CSV), an Excel workbook or a Parquet file.
+    The file is text (CSV), an Excel workbook or a Parquet file. Numeric columns are scaled to [0, 1] by their range in
+    `path`; columns of strings are one-hot encoded over the levels that occur in `path` or `test-path`. Labels become
+    0..c-1 in sorted order.
 
-    Numeric columns are scaled to [0, 1] by their range in `path`; columns of words are one-hot encoded over the levels
-    of both files. Labels become 0..c-1 in sorted order. `InputError` if a file is missing or damaged, its numbers could
-    be read in two ways, a column is missing or cannot be used, or a cell is missing or not finite.
+    Raises `InputError` if a file is missing or damaged, if a comma or a point in its numbers could be a decimal or a
+    thousands mark, if a column is missing or cannot be used, or if a cell is missing or not finite.
 
     Parameters
     ----------
     directory
-        Data directory, as for `resolve`; None if there is none.
+        Directory to which relative paths refer, as in `resolve`; None if there is none.
     options
-        Settings as in `TableSettings`, with the `path` of the file, plain or gzipped, and, if there is one, a
-        `test-path` to official test records with the same columns.
+        Settings as in `TableSettings`, with the `path` of the file, plain or gzipped, and optionally the `test-path` of
+        official test records with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
@@ -63,12 +64,12 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def _words_of(settings: TableSettings) -> list[str]:
-    """Return the columns that are read as words, even if their cells are numbers."""
+    """Return the names of the columns that are always read as strings: the label column and the text column, if any."""
     return [settings.label, *([] if settings.text is None else [settings.text])]
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
-    """Read the cells of a file, and leave out the columns that are to be dropped."""
+    """Return a file as a data frame without the columns that the settings drop."""
     # Only empty cells and the words of the setting are missing: a country can have the code NA.
     options: dict[str, Any] = {
         "decimal": settings.decimal or ".",
@@ -82,7 +83,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
 
 
 def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
-    """Refuse a table whose line of names is not the first one."""
+    """Raise `InputError` if other lines, such as a title, stand above the line of column names."""
     if above := text.lines_above(names):
         remedy = Remedy("skip-lines", above)
         lines = "a line, such as a title," if above == 1 else f"{above} lines, such as a title,"
@@ -92,14 +93,15 @@ def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
 
 
 def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
-    """Return columns of a file with the text of every cell."""
+    """Return columns of a file with every cell as the string that stands in the file."""
     return _read(text, dtype=str, na_filter=False, usecols=lambda name: name.strip() in names)
 
 
 def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
-    """Return a table in which codes that are different texts but equal numbers stay text.
+    """Return a table in which identifiers that lose digits as numbers are strings, as they stand in the file.
 
-    Codes of 16 digits and more beside an empty cell would be rounded, and owners 007 and 7 would be one.
+    Otherwise identifiers of 16 or more digits would be rounded if the column has an empty cell, and owners 007 and 7
+    would be one owner.
     """
     persons = [name for name in (settings.owner, settings.user) if name is not None]
     floats = frame.select_dtypes("float")
@@ -116,7 +118,7 @@ def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSetti
 def _missing_words(
     frames: Sequence[pd.DataFrame], texts: Sequence[TableText], settings: TableSettings
 ) -> Mapping[str, int]:
-    """Return in how many records each word stands for a missing value; an empty text is an empty cell."""
+    """Return, for each string that stands for a missing value, the number of records with it; "" is an empty cell."""
     found: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
@@ -125,7 +127,7 @@ def _missing_words(
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
-    """Yield a warning of codes whose leading zeros are lost as they are read as numbers."""
+    """Yield a warning for each feature column whose codes lose leading zeros, because it is read as numbers."""
     if not _ZEROS.search(text.text):
         return
     kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
@@ -174,12 +176,12 @@ def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
     path
         Path of the table.
     options
-        Settings by which the table is read: encoding, separator, skip-lines and sheet, as in `TableSettings`.
+        Settings by which the table is read: `encoding`, `separator`, `skip-lines` and `sheet`, as in `TableSettings`.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or other lines stand above the line of names.
+        If the file cannot be read, or other lines stand above the line of column names.
     """
     written = (options.get("encoding"), options.get("separator"))
     text = read_table_text(path, *written, skip_lines=options.get("skip-lines") or 0, sheet=options.get("sheet"))
@@ -188,7 +190,7 @@ def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
 
 
 def column_of(text: TableText, name: str) -> "pd.Series[Any]":
-    """Return the cells of a column: numbers, or words where one is none.
+    """Return the cells of a column as numbers, or as strings if one of them is not a number.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
     Raises
     ------
     InputError
-        If there is no such column, or the text is no table.
+        If there is no such column, or the text is not a CSV table.
     """
     listed = ", ".join(text.header[:20])
     require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
@@ -211,7 +213,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the decimal mark of a table; refuse a table in which every mark could be a decimal or thousands mark."""
+    """Return the decimal mark of a table; raises `InputError` if each point or comma may be a thousands mark."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)
@@ -238,7 +240,10 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
 
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
-    """Return the numbers with a mark, and which mark is decimal if only one can be; none unless most cells are such."""
+    """Return the numbers of a column that hold a comma or a point, each with its decimal mark; None if it is ambiguous.
+
+    The result is empty if at most half of the different cells are numbers, or one looks like a date or a list.
+    """
     cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
     numbers = 0
@@ -253,7 +258,10 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
 
 
 def _doubtful(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of numbers whose points could stand between thousands: 1 to 999 and three decimals at most."""
+    """Return the numeric columns in which every point could be a thousands mark.
+
+    Their fractional numbers are all between 1 and 1000 with at most three decimals, such as 1.234.
+    """
     names = []
     for name, column in frame.items():
         if not pd.api.types.is_float_dtype(column):

@@ -1,7 +1,7 @@
-"""Texts as token ids: by a public vocabulary, or by a tokenizer that the user brings.
+"""Texts as token ids, by a public vocabulary or by the user's own tokenizer.
 
 The vocabulary is never built from the records: its words would reveal facts about them, outside any guarantee. For the
-same reason all records are as long as the configuration says, and not as long as the longest of them.
+same reason all records have the configured length, and not the length of the longest record.
 """
 
 import re
@@ -39,7 +39,7 @@ _WAYS = (
 
 @dataclass(frozen=True)
 class TextSettings:
-    """Settings of a column of text; `InputError` unless exactly one of vocabulary and tokenizer is given."""
+    """Settings of a text column; raises `InputError` unless exactly one of `vocabulary` and `tokenizer` is given."""
 
     column: str  # name of the column
     vocabulary: Path | None  # public file of one token a line
@@ -58,7 +58,7 @@ class TextSettings:
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Features of a column of text, and how they are laid out."""
+    """The encoded features of a text column, the named arrays that they consist of, and warnings."""
 
     features: Floats32  # named arrays in rows, (n, width)
     inputs: tuple[NamedInput, ...]  # the position of each
@@ -67,16 +67,16 @@ class EncodedTexts:
 
 
 def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return texts as token ids and the mask of the ids that are not padding.
+    """Return texts as token ids with their attention mask (1 at tokens, 0 at padding), or as the user's tokenizer does.
 
     Parameters
     ----------
     texts
         One text for each record.
     settings
-        Settings by which texts are read.
+        Vocabulary or tokenizer, and the number of tokens of each record.
     what
-        Source of the texts, for messages.
+        Origin of the texts, for messages.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 def _became(
     pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
 ) -> tuple[ColumnReadResult, tuple[DataWarning, ...]]:
-    """Return the use of a column of text, and a warning about it, if any."""
+    """Return the description of a text column for the report, and warnings if many texts are cut or tokens unknown."""
     counts = np.array([len(own) for own in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
     unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
@@ -119,11 +119,11 @@ def _became(
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a public file, in the order of its lines, and how texts become their ids.
+    """The tokens of a public file, one a line, with their ids, and the WordPiece tokenization by them.
 
-    Words are looked up as WordPiece does, as BERT's: lower-case and without accents where the file has no capital, cut
-    into the longest parts that the file has, the further parts written with ## before them. A file without such parts
-    has whole words alone.
+    If no token has a capital, texts become lower-case without accents, as in uncased BERT. A word that is not in the
+    file is split greedily into the longest tokens; tokens that continue a word begin with ##. A file without such
+    tokens is a vocabulary of whole words.
     """
 
     ids: Mapping[str, int]  # the number of each token
@@ -141,11 +141,11 @@ class Vocabulary:
         return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
 
     def within_ends(self, ids: Sequence[int]) -> list[int]:
-        """Return ids with what stands first and last around them."""
+        """Return token ids framed by the ids of the first and the last token, e.g. [CLS] and [SEP], if any."""
         return [self.ends[0], *ids, self.ends[1]] if self.ends else [*ids]
 
     def pieces(self, text: str) -> list[int]:
-        """Return the ids of the tokens of a text, without what stands first and last."""
+        """Return the token ids of a text, without the first and the last token such as [CLS] and [SEP]."""
         return [piece for word in _words(text, self._is_lower) for piece in self._pieces_of(word)]
 
     def _pieces_of(self, word: str) -> Iterator[int]:
@@ -169,7 +169,7 @@ def _is_reserved(token: str) -> bool:
 
 
 def _words(text: str, is_lower: bool) -> list[str]:
-    """Return the words and marks of a text, as BERT's tokenizer takes them apart."""
+    """Return the words and punctuation marks of a text, split as by BERT's basic tokenizer."""
     if is_lower:
         text = unicodedata.normalize("NFD", text.lower())
         text = "".join(one for one in text if unicodedata.category(one) != "Mn")
@@ -178,17 +178,17 @@ def _words(text: str, is_lower: bool) -> list[str]:
 
 
 def _stands_alone(character: str) -> bool:
-    """Return whether a character is a mark, or a Chinese one, which has no spaces around it."""
+    """Return whether a character is a token by itself even without spaces: an underscore or a Chinese character."""
     return character == "_" or 0x4E00 <= ord(character) <= 0x9FFF or 0x3400 <= ord(character) <= 0x4DBF
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Return the vocabulary of a file of one token a line.
+    """Return the vocabulary of a file with one token a line.
 
     Raises
     ------
     InputError
-        If the file is none, or has no tokens for padding and for unknown words.
+        If the file is JSON, has a token twice, or lacks the token for padding or the one for unknown words.
     """
     text = read_text(path)
     own = 'tokenizer = "module:function" in [data] names a function of your own that reads it'
@@ -211,7 +211,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 def _by_tokenizer(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return texts as encoded by a tokenizer of the user's own."""
+    """Return texts as encoded by the user's own tokenizer."""
     name = settings.tokenizer or ""
     tokenize = import_function(name, "tokenizer")
     arrays = _arrays(tokenize(list(texts)), name, len(texts))
@@ -242,7 +242,11 @@ def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]
 
 
 def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArray[np.generic]], name: str) -> None:
-    """Refuse a tokenizer that makes something else of a text that is alone: other records then decide its tokens."""
+    """Raise `InputError` if the tokenizer encodes a text differently when it is given this text alone.
+
+    Its tokens then depend on other records, for example by a vocabulary that is built from all texts, or by padding to
+    the longest of them.
+    """
     for place in range(min(_TRIED, len(texts))):
         alone = _arrays(tokenize([texts[place]]), name, 1)
         same = alone.keys() == arrays.keys()

@@ -1,4 +1,4 @@
-"""Warnings about a table that its user should check: each is given once, with the setting that fixes it."""
+"""Warnings about a table that its user should check, each with the setting that fixes it, if there is one."""
 
 import re
 from collections import Counter
@@ -38,7 +38,7 @@ _COARSE = 10  # a table with fewer different records than so many times its reco
 def cautions(
     frame: pd.DataFrame, label: str, features: Floats32, repeats: int, named: Collection[str] = ()
 ) -> Iterator[DataWarning]:
-    """Yield warnings about a table that could be read.
+    """Yield the warnings about a table that was read without an error.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def cautions(
     repeats
         Number of records that repeat an earlier one.
     named
-        Names of the owner column and of columns that look like identifiers, which other warnings are about.
+        Names of the owner column and of columns that look like identifiers; other warnings cover these.
     """
     yield from _nameless(frame[label])
     yield from words_kept(frame.drop(columns=[label]))
@@ -73,7 +73,7 @@ def cautions(
 
 
 def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
-    """Yield a warning about classes most of whose names mean that there is no label."""
+    """Yield a warning for each class whose name usually means a missing label, such as "nan"."""
     words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
     for word in (word for word in words if is_usual(word)):
         remedy = Remedy("missing", (word,))
@@ -82,7 +82,10 @@ def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return words without spaces around them; words that differ only by case or inner spaces become the commonest."""
+    """Return strings in one spelling: without spaces around them, and without variants by case or inner spaces.
+
+    Each string is replaced by its most frequent variant.
+    """
     text = column.astype(str).str.strip()
     counts = text.value_counts()
     spelled = {_folded(word): word for word in reversed(counts.index.tolist())}
@@ -117,7 +120,7 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning of words that others take for a missing value, and that are words like others here.
+    """Yield a warning for each usual code of a missing value, such as "NA", that is read as an ordinary string.
 
     Parameters
     ----------
@@ -137,12 +140,12 @@ def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning of each number such as -99 or 999 that lies far from all others, and so may be none.
+    """Yield a warning for each number such as -99 or 999 that lies far from the others and may code a missing value.
 
     Parameters
     ----------
     frame
-        The features of all records, none missing.
+        The features of all records, without missing values.
     """
     for name, column in frame.items():
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
@@ -161,7 +164,7 @@ def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def _sentinels_of(numbers: Floats) -> list[float]:
-    """Return the numbers that are often written for a missing value, where no other number is near."""
+    """Return the usual numeric codes of missing values that occur in a column and lie far from all other numbers."""
     present = [number for number in _SENTINELS if (numbers == number).sum() >= _FEWEST_SENTINELS]
     others = numbers[~np.isin(numbers, present)] if present else numbers[:0]
     if not others.size or len(np.unique(others)) < _FEWEST_OTHERS:
@@ -171,12 +174,12 @@ def _sentinels_of(numbers: Floats) -> list[float]:
 
 
 def label_warnings(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
-    """Yield warnings of labels: rare classes, whole numbers that may be a quantity, and several answers in a cell.
+    """Yield warnings about labels: rare classes, integers that may be a quantity, and several answers in one cell.
 
     Parameters
     ----------
     labels
-        Label of each record, none missing.
+        Label of each record, without missing values.
     """
     are_numbers = pd.api.types.is_numeric_dtype(labels)
     counts = (labels if are_numbers else labels.astype(str).str.strip()).value_counts()
@@ -199,7 +202,7 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
 
 
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
-    """Yield a warning of labels that look like several answers in one cell, all of which occur elsewhere too."""
+    """Yield a warning if labels look like several answers in one cell, each of which occurs in other labels too."""
     for mark in _BETWEEN_ANSWERS:
         parts = {word: [part.strip() for part in word.split(mark)] for word in words}
         occurs = Counter(part for own in parts.values() for part in set(own))
@@ -219,7 +222,7 @@ def _combinations(number: int) -> str:
 
 
 def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning about columns that state the number of persons or things for which a record stands.
+    """Yield a warning about survey weights: columns that state how many persons or things a record represents.
 
     Parameters
     ----------
@@ -248,12 +251,12 @@ def _is_weight(name: str, column: "pd.Series[Any]") -> bool:
 
 
 def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
-    """Return a warning of a first line that looks like a record.
+    """Return a warning if the line of column names looks like a record, because most names are numbers.
 
     Parameters
     ----------
     header
-        Names of the columns in the file.
+        Column names of the file.
     """
     numbers = [name for name in header if any(is_number(name, mark) for mark in DECIMAL_MARKS)]
     whole = [int(name) for name in numbers if re.fullmatch(r"\d+", name)]

@@ -1,4 +1,4 @@
-"""Excel workbooks and Parquet files as the text of a CSV file, so that they are read as other tables are."""
+"""Excel workbooks and Parquet files converted to CSV text, so that one parser reads all tables."""
 
 import csv
 import datetime
@@ -19,7 +19,7 @@ _INSTALL = "pip install 'fl-audit[excel]'"
 
 
 def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
-    """Return a sheet of a workbook as the text of a CSV file: empty cells are empty, and so are lines without any cell.
+    """Return a sheet of a workbook as CSV text, without empty lines.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
     path
         Path of the workbook, for messages.
     sheet
-        Name of the sheet; None where only one holds anything.
+        Name of the sheet; None if only one sheet is not empty.
 
     Raises
     ------
     InputError
-        If the extra `excel` is not installed, or the workbook or the sheet cannot be read, or several sheets could be
-        meant.
+        If the extra `excel` is not installed, the workbook or the sheet cannot be read, or `sheet` is None and several
+        sheets are not empty.
     """
     needed = (
         f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
@@ -66,7 +66,7 @@ def _is_filled(row: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> object:
-    """Return a cell as a CSV file would have it: whole numbers without decimals, dates without midnight."""
+    """Return a cell as it is written in CSV: whole numbers without decimals, dates at midnight without the time."""
     match value:
         case float() if value.is_integer() and abs(value) < 2**53:
             return int(value)
@@ -114,7 +114,10 @@ def parquet_text(content: bytes, path: Path) -> str:
 
 
 def _writable(column: Any) -> Any:
-    """Return a column as a CSV file can hold it: lists, records and bytes as text, which is refused unless dropped."""
+    """Return a column in a type that CSV can hold: lists, structs and bytes become strings.
+
+    Such a column is refused later, unless the settings drop it.
+    """
     types = pa.types
     as_text = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
     if any(holds(column.type) for holds in as_text):

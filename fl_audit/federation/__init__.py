@@ -1,1 +1,1 @@
-"""Knowledge and observations of every party of a federation, and the results of a finished run."""
+"""The federation and its data, the observations of each party, and the results of a finished run."""

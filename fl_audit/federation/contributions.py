@@ -1,7 +1,7 @@
-"""Contributions: what every unit adds to a round, as the mechanism makes it.
+"""Contributions: the terms that units or clients add to the sum of a round, according to the mechanism.
 
-Data owners and the insider call the same functions with the same shapes, so that what the insider works out is what the
-owners sent.
+Data owners and the insider call the same functions with tensors of the same shapes, so that the insider's computation
+equals what the owners sent to the last bit.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class RoundContext:
-    """Numbers of a round that contributions depend on, beside the models."""
+    """The public values of a round, beside the models, on which contributions depend."""
 
     number: int  # the round, from 1
     norms: Tensor | None = None  # the clipping norms of the round where they are adaptive, float64 (trials,)
@@ -41,13 +41,13 @@ class RoundContext:
     batch_trials: int | None = None
 
     def rows(self, rows: Tensor) -> "RoundContext":
-        """Return the same in some trials."""
+        """Return the context of the trials at the given indices."""
         return RoundContext(self.number, None if self.norms is None else self.norms[rows], None)
 
 
 @dataclass(frozen=True)
 class TrialContributions:
-    """Contribution of a unit, or of all units of a client, in every trial."""
+    """Contribution of one unit, or of all units of a client together, in each trial."""
 
     total: Tensor  # float32 (trials, parameters)
     # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (trials,); of users 1/2 and for
@@ -56,11 +56,11 @@ class TrialContributions:
 
     @property
     def centred_bits(self) -> Tensor:
-        """The bits less one half, float64 (trials,); zero where there are none."""
+        """The quantile bits minus 1/2, float64 (trials,); zero if clipping is not adaptive."""
         return torch.zeros(len(self.total)).double() if self.within is None else self.within - 0.5
 
     def times(self, counts: Tensor) -> "TrialContributions":
-        """Return the contribution where the unit takes part in some trials only, bool (trials,); zero in the others."""
+        """Return the contribution, zero in the trials without the unit's participation; `counts` is bool (trials,)."""
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
         return TrialContributions(self.total * counts.unsqueeze(1), within)
@@ -74,27 +74,28 @@ def contributed(
     moment: RoundContext,
     taking_part: Tensor | None = None,
 ) -> TrialContributions:
-    """Return the clipped contribution of some examples of a client, where the examples determine it without secrets.
+    """Return the clipped contribution of some of a client's examples, if the client makes no secret draws.
 
     Parameters
     ----------
     federation
         The federation, whose clients do not train privately.
     client
-        Number of the client that holds the examples. It is a key of the order of local training.
+        Number of the client that holds the examples. It seeds the order of records in local training.
     examples
-        The examples, the same in every trial or different ones; if clients are the units, all examples of the client.
+        The examples, the same in every trial or different in each; if clients are the units, all examples of the
+        client.
     models
         Parameters of the models, float32 (trials, parameters).
     moment
-        The round, with what is public of it.
+        Number of the round, and its adaptive clipping norms.
     taking_part
-        Whether each example takes part, bool (trials, n); None if all take part.
+        Whether each example participates, bool (trials, n); None if all do.
 
     Raises
     ------
     AssertionError
-        If clients train privately.
+        If clients train by DP-SGD of their own, whose draws are secret; use `trained_privately`.
     """
     mechanism = federation.public.mechanism
     match mechanism.contribution:
@@ -135,9 +136,10 @@ def contributed(
 def contributed_together(
     federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
 ) -> list[TrialContributions]:
-    """Return the contributions of several clients in one trial, computed together, equal to those of `contributed`.
+    """Return the contributions of several clients in one trial, equal to those of `contributed`, but computed together.
 
-    Their models are stacked, like trials with records of their own, which takes less time than one after the other.
+    The clients' models are stacked as the models of several trials are, which is faster than one client after the
+    other.
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ def contributed_together(
     models
         Parameters of the trial's model, float32 (1, parameters).
     moment
-        The round, with what is public of it.
+        Number of the round, and its adaptive clipping norms.
     """
     mechanism, held = federation.public.mechanism, [federation.honest_shard(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
@@ -161,7 +163,7 @@ def contributed_together(
 
 
 def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> bool:
-    """Return whether `contributed_together` can take these clients: all train locally, on equally many records.
+    """Return whether `contributed_together` accepts these clients: all train locally, on equal numbers of records.
 
     Parameters
     ----------
@@ -180,12 +182,12 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
 
 
 def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:
-    """Return the source of the order in which a client takes its records: public, and the same in all trials."""
+    """Return the public random generator for the order of a client's records in a round, the same in all trials."""
     return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 
 def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> TrialContributions:
-    """Return a client's clipped updates, in the memory of the updates."""
+    """Return a client's updates after clipping in place, with the quantile bits if clipping is adaptive."""
     if isinf(mechanism.clipping_norm):
         return TrialContributions(updates)
     clipped, lengths = local_training.clip_updates(
@@ -204,7 +206,7 @@ def nothing(models: Tensor, is_adaptive: bool) -> TrialContributions:
     models
         Parameters of the models, float32 (trials, parameters).
     is_adaptive
-        Whether a quantile bit goes with the contribution; that of a missing unit is 1/2.
+        Whether clipping is adaptive; the quantile bit of a missing unit is then 1/2.
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
     return TrialContributions(torch.zeros_like(models), within)
@@ -216,9 +218,10 @@ def differing_contributions(
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[TrialContributions, TrialContributions]:
-    """Return the contribution of the differing unit under D, and of its replacement, if any, under D'.
+    """Return the contributions of the differing unit, which is in D, and of its replacement in D', zero without one.
 
-    Victim and insider both call this, with the same shapes, so that they agree to the last bit.
+    The victim and the insider both call this function with tensors of the same shapes, so that their results agree to
+    the last bit.
 
     Parameters
     ----------
@@ -227,9 +230,9 @@ def differing_contributions(
     models
         Parameters of the models, float32 (trials, parameters).
     moment
-        The round, with what is public of it.
+        Number of the round, and its adaptive clipping norms.
     told
-        The differing unit and its replacement after their owner's local randomization; None without one.
+        The differing unit and its replacement after local randomization by their owner; None without randomization.
     """
     differing, replacement = (federation.differing, federation.replacement) if told is None else told
     present = contributed(federation, federation.victim, differing, models, moment)
@@ -240,20 +243,21 @@ def differing_contributions(
 
 @dataclass(frozen=True)
 class ClientRandomness:
-    """Sources of randomness from which a client draws its samples and its noise."""
+    """Random generators of a client for its secret samples and noise, keyed by seed, trial and round."""
 
     seed: int  # the client's own secret seed
     trials: tuple[int, ...]  # numbers of the trials that are trained
 
     def of_round(self, server_round: int, for_canaries: bool = False) -> list[np.random.Generator]:
-        """Return the generators of a round, one for each trial.
+        """Return the generators of a round, one per trial.
 
         Parameters
         ----------
         server_round
             Number of the round, from 1.
         for_canaries
-            Whether the generators draw the steps that contain canary records, instead of samples and noise.
+            Whether the generators are for the choice of steps that contain canary records, instead of samples and
+            noise.
         """
         number = int(for_canaries)
         return [
@@ -263,22 +267,22 @@ class ClientRandomness:
 
 
 def private_steps(mechanism: Mechanism) -> PrivateSteps:
-    """Return the settings of a client's private training in a round."""
+    """Return the DP-SGD settings of a client's training in a round."""
     assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
     return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 
 
 def step_sample(mechanism: Mechanism, records: int, draws: ClientRandomness, server_round: int) -> Flags:
-    """Return which of its records a client's first step of a round takes, (trials, records).
+    """Return which of a client's records its first DP-SGD step of a round samples, bool (trials, records).
 
     Parameters
     ----------
     mechanism
-        The mechanism, whose clients train privately.
+        The mechanism, whose clients train by DP-SGD.
     records
         Number of the client's records.
     draws
-        The client's sources of randomness.
+        The client's random generators.
     server_round
         Number of the round, from 1.
     """
@@ -296,7 +300,7 @@ def trained_privately(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Return a client's private updates of a round, which cannot be reproduced without the client's secret seed.
+    """Return a client's updates of a round of local DP-SGD; they can be reproduced only with the client's secret seed.
 
     Parameters
     ----------
@@ -309,13 +313,13 @@ def trained_privately(
     server_round
         Number of the round, from 1.
     draws
-        Secret seed of the client with the numbers of the trials; draws are keyed by seed, trial and round.
+        The client's secret seed and the numbers of the trials.
     is_in
-        Whether the differing record is in, shape (trials,); None where the client does not hold this record.
+        Membership of the differing record in each trial, bool (trials,); None if the client does not hold it.
     accountant
-        State of the client's accountant before the round; None for none.
+        State of the client's privacy accountant before the round; None if there is none.
     canaries
-        Canary records beside the client's shard; None for none.
+        Canary records that the client adds to its shard; None if there are none.
     """
     examples, present = federation.shard(client), None
     if is_in is not None:
@@ -327,12 +331,12 @@ def trained_privately(
 
 
 def expected_update(federation: LoadedFederation, client: int, models: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the expected update of a client, in which every step moves by its mean and without noise.
+    """Return a client's expected update under local DP-SGD, and the part of the differing record in it.
 
-    A step takes every record with the same probability and divides by the mean batch, so that on average it moves by
-    the learning rate times the mean clipped gradient of the shard. The first result, float32 (trials, parameters), is
-    the update on the records that the client holds in every trial. The second is what the differing record would add to
-    this update, to first order; it is zero for a client that does not hold this record.
+    A step samples each record with the same probability and divides by the expected batch size. So its expected
+    movement is the learning rate times the mean clipped gradient of the shard. The first result, float32 (trials,
+    parameters), is the expected update on the records that the client holds in every trial. The second is the change of
+    this update by the differing record, to first order; it is zero for a client that does not hold this record.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The crafted record of a federation: made from what is public, put in its place in D, and measured.
+"""Crafting the differing record x of a federation from public values, and measures of its effect.
 
-Crafting needs nothing secret: the other records of D are known to the insider, the initial weights to all parties, and
-its own random numbers follow from the seed of the data.
+Crafting needs no secret: the insider knows the other records of D, every party knows the initial weights, and its
+random draws follow from the public data seed.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ MODELS = 8  # of how many trials the initial weights are looked at, where trials
 
 @dataclass(frozen=True, eq=False)
 class CraftedMeasures:
-    """Result of crafting a record at the initial weights; means are over the weights of a few trials."""
+    """The crafted record, and measures of its effect, averaged over the initial weights of a few trials."""
 
     record: Floats32  # features of x, shape (*shape)
     label: int  # class of x
@@ -44,11 +44,11 @@ class CraftedMeasures:
 
 
 def box_of(features: Floats32) -> FeatureBounds:
-    """Return the range of values of a crafted record's features, from all records that there are.
+    """Return the bounds of a crafted record's features, computed from all records.
 
-    Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
-    it is what the records have. A feature that is 0 or 1 in all records is kept 0 or 1; that one-hot features go
-    together is not.
+    If all features of the records lie in [0, 1], as for images and scaled tables, the bounds are 0 and 1; otherwise
+    they are the minimum and maximum of each feature. A feature that is 0 or 1 in all records stays binary, but nothing
+    keeps the features of a one-hot encoding consistent.
     """
     low, high = features.min(axis=0), features.max(axis=0)
     if low.min() >= 0 and high.max() <= 1:
@@ -58,20 +58,20 @@ def box_of(features: Floats32) -> FeatureBounds:
 
 
 def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds, with_opposite: bool) -> NeighbourPair:
-    """Return the pair of a federation with a crafted record as x.
+    """Return the pair D, D' of a federation with a crafted record as x.
 
     Raises `InputError` if no record can be crafted for the model.
 
     Parameters
     ----------
     federation
-        The federation, with a record of the data in the place of x.
+        The federation, in which a record of the data set still stands in the place of x.
     models
         Initial weights, float32 (m, parameters).
     box
-        Range of the values of each feature.
+        Bounds of the features.
     with_opposite
-        Whether the record that replaces x is crafted too, as the opposite of x.
+        Whether the replacement of x is crafted too, as the opposite of x.
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
@@ -84,7 +84,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
 
 
 def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> Candidates:
-    """Draw where a search begins: features and labels, these from all classes alike."""
+    """Return starting points of the search: half random features, half records of D, with uniformly drawn labels."""
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
     drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
     random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)
@@ -98,7 +98,7 @@ def _told(found: CraftedFeatures) -> CraftedRecord:
 
 
 def measured(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
-    """Return the measured effect of crafting x; None where x is a record of the data and was not crafted.
+    """Return the measured effect of the crafted x; None if x is a record of the data set.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The public federation: what every party of a federation knows, as one small value.
+"""The public description of a federation, which every party knows, as one immutable value.
 
-It travels in messages and stands in every run directory. Whoever holds it and the data files derives the same records,
-neighbours, shards and model. It holds no secret: bits and noise come from the challenger's seed.
+It is sent in messages and stored in every run directory. A party that has it and the data files derives the same
+records, neighbours, shards and model. It holds no secret: secret bits and noise come from the challenger's seed.
 """
 
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ class Federation:
 
     @property
     def units(self) -> int:
-        """Number of units in D: of records, those among them that are in no trial together, of users, or of clients."""
+        """Number of units in D: records (including all candidates for the differing record), users, or clients."""
         match self.mechanism.unit:
             case Unit.RECORD:
                 return self.records_held
@@ -120,31 +120,31 @@ class Federation:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of a federation: its clients, and those that send canaries and nothing else."""
+        """Number of Flower nodes: the clients and the canary clients."""
         return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
 
     def is_canary(self, client: int) -> bool:
-        """Return whether a client is a canary client, which sends a canary and nothing else."""
+        """Return whether a client is a canary client, which holds no data and sends only its canary."""
         return client >= self.clients
 
     @property
     def is_secretly_sampled(self) -> bool:
-        """Whether the insider does not see in which rounds the differing unit takes part."""
+        """Whether units are sampled and the insider does not see in which rounds the differing unit participates."""
         return self.mechanism.is_sampled and not self.threat_model.sees_participation
 
     @property
     def clients_draw(self) -> bool:
-        """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
+        """Whether clients draw secret random numbers from seeds of their own, for noise or for randomizing records."""
         return self.mechanism.clients_add_noise or self.local_randomizer is not None
 
     def _require_users(self) -> None:
-        """Refuse what does not go with users as units."""
+        """Raise `InputError` if users are the units and D has fewer than two, or records are randomised locally."""
         require(self.users >= 2, f"D has {self.users} users: at least 2 are needed where users are units")
         adjacency = f"adjacency '{self.mechanism.adjacency}'"
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
 
     def _require_craftable(self) -> None:
-        """Refuse a crafted record where the differing unit is none, or where many targets are."""
+        """Raise `InputError` if a crafted record is used with users or clients as units, or with several targets."""
         adjacency = self.mechanism.adjacency
         of_one = adjacency.unit is Unit.RECORD and self.targets == 1
         require(of_one, "the neighbour is crafted: accepted is the identifiability audit about a record")
@@ -152,16 +152,16 @@ class Federation:
         require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
 
     def _require_randomisable(self, name: str) -> None:
-        """Refuse what does not go with randomised records."""
+        """Raise `InputError` if owners randomise their records and clients train by DP-SGD as well."""
         is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
         require(not is_private, f"{found} with local-randomizer = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
 
     def cohort(self, server_round: int) -> Integers | None:
-        """Return the clients whose turn a round is, in ascending order; None where it is that of all."""
+        """Return the clients that may participate in a round, ascending; None if all may."""
         return self.turn(server_round) if self.mechanism.contribution.unit is Unit.CLIENT else None
 
     def turn(self, server_round: int) -> Integers | None:
-        """Return the units whose turn a round is, in ascending order; None where it is everybody's."""
+        """Return the units that may participate in a round, ascending, e.g. with cyclic cohorts; None if all may."""
         return self.mechanism.participation.members(self.data_seed, server_round)
 
     def to_json(self) -> str:
@@ -171,7 +171,10 @@ class Federation:
     @staticmethod
     @lru_cache(maxsize=4)
     def from_json(text: str) -> "Federation":
-        """Return the federation that `to_json` wrote; every message of a run brings the same, so it is read once."""
+        """Return the federation that `to_json` wrote.
+
+        The result is cached, because every message of a run contains the same federation.
+        """
         return _ADAPTER.validate_json(text)
 
 

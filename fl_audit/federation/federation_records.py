@@ -1,4 +1,4 @@
-"""The records of a federation: which are in D, who holds them, and what stands in D' for the differing unit."""
+"""The records of a federation: D, the clients' shards, and the replacement of the differing unit in D'."""
 
 from typing import assert_never
 
@@ -14,9 +14,9 @@ from fl_audit.federation.federation import Federation
 
 
 def split_of(public: Federation) -> Split:
-    """Return D, the records outside it, and those held out; whole users where these are units.
+    """Return the split of the data set into D, records outside D, and test records.
 
-    Raises `InputError` if the data cannot be used.
+    If users are the units, all records of a user are in the same part. Raises `InputError` if the data cannot be used.
     """
     by_user = public.mechanism.unit is Unit.USER
     return select_records(
@@ -25,12 +25,12 @@ def split_of(public: Federation) -> Split:
 
 
 def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
-    """Return the positions in D of the records of every client.
+    """Return the shard of each client, as positions in D.
 
     Parameters
     ----------
     public
-        The public facts of the federation.
+        The public description of the federation.
     inside
         The records of D.
     """
@@ -46,11 +46,11 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
     Parameters
     ----------
     public
-        The public facts of the federation.
+        The public description of the federation.
     inside
         The records of D.
     shards
-        Positions in D of every client's records.
+        Shard of each client, as positions in D.
     """
     match public.mechanism.unit:
         case Unit.RECORD:
@@ -65,16 +65,18 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
 
 
 def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
-    """Return the records that replace the differing unit in D', or None, and the indices outside D that remain.
+    """Return the replacement of the differing unit in D' (None if D' just lacks it) and the other records outside D.
+
+    The latter are positions in `split.outside`.
 
     Parameters
     ----------
     public
-        The public facts of the federation.
+        The public description of the federation.
     split
         The records inside and outside D.
     shard
-        Positions in D of the records of the client that holds the differing unit.
+        Shard of the victim, as positions in D.
     """
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:

@@ -1,4 +1,4 @@
-"""The numbers of the findings about a run, by their type."""
+"""The findings about a run, looked up by their type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -9,10 +9,10 @@ from fl_audit.array_types import finite
 
 
 class FindingBase(Protocol):
-    """The numbers of a finding: a frozen dataclass that can be converted to JSON."""
+    """A finding: a frozen dataclass of numbers that can be converted to JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries of `summary.json` by their names at its top level."""
+        """Return the top-level keys that this finding adds to `summary.json`, with their values."""
 
 
 Numbers = TypeVar("Numbers")
@@ -20,19 +20,19 @@ Numbers = TypeVar("Numbers")
 
 @dataclass(frozen=True)
 class Findings:
-    """The numbers of the findings about a run, by their type."""
+    """The findings about a run, by type."""
 
     by_type: Mapping[type, object]
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the numbers of a finding, None where the run has none."""
+        """Return the finding of a type; None if the run has none."""
         found = self.by_type.get(kind)
         assert found is None or isinstance(found, kind)
         return found
 
 
 def json_of(value: Any) -> Any:
-    """Return numbers as JSON can hold them: a dataclass by its fields, None for what is infinite or not a number."""
+    """Return a value in JSON types: a dataclass becomes a dict, an infinite number or NaN becomes None."""
     if isinstance(value, float):
         return finite(value)
     if is_dataclass(value):

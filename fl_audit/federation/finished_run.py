@@ -1,4 +1,4 @@
-"""A finished run, from which findings and the verdict start: its tables, its claim and its settings."""
+"""A finished run with its result tables, claim and settings, from which findings and verdict are computed."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ _ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts on the claim and the federation of a run: the one place in which a report reads the mechanism."""
+    """The claim, the federation and the settings of a run; reports read the mechanism only through this class."""
 
     federation: Federation  # public description of the federation
     guarantee: Guarantee | None  # the claimed guarantee; None if nothing was claimed
@@ -56,22 +56,22 @@ class RunFacts:
 
     @property
     def has_guarantee(self) -> bool:
-        """Whether there is any noise, and with it a guarantee."""
+        """Whether a guarantee is claimed; without noise there is none."""
         return self.guarantee is not None
 
     @property
     def stated_guarantee(self) -> Guarantee:
-        """The claimed guarantee, for analyses that only a run with a guarantee has."""
+        """The claimed guarantee, for callers that have checked that there is one."""
         assert self.guarantee is not None, "what was not claimed is not measured"
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the facts of a given type that an audit knows of the run beside its tables; None if there are none."""
+        """Return the finding of a type that the audit adds to the tables of the run; None if there is none."""
         return self.of_audit.find(kind)
 
     @property
     def relation(self) -> Adjacency:
-        """The adjacency relation of the two training sets."""
+        """The adjacency relation of D and D'."""
         return self.federation.mechanism.adjacency
 
     @property
@@ -81,19 +81,20 @@ class RunFacts:
 
     @property
     def global_sensitivity(self) -> float:
-        """Largest L2 change of a first round's clipped sum between neighbours; infinite without clipping."""
+        """Largest L2 distance of one round's clipped sums under neighbours D and D'; infinite without clipping."""
         return self.relation.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
 
     @property
     def effective_noise_multiplier(self) -> float:
-        """Noise multiplier of a round's sum that the insider faces, less the noise that it knows; 0 without noise."""
+        """Effective noise multiplier of a round's sum, without the noise that the insider knows; 0 without noise."""
         return effective_noise_multiplier(self.federation.mechanism.noise, self.federation.threat_model)
 
     @property
     def largest_difference(self) -> float:
-        """Largest difference that one round may show the insider; above the sensitivity where noise is correlated.
+        """Largest difference of D and D' that the insider can see in a round.
 
-        Correlated noise is whitened, and a whitened round holds the contributions of earlier rounds too.
+        With correlated noise it is above the sensitivity: such noise is whitened, and the whitened release of a round
+        also contains contributions of earlier rounds.
         """
         if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity
@@ -103,21 +104,17 @@ class RunFacts:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether a round is made of a secret sample of the units."""
+        """Whether each round uses a random sample of the units."""
         return self.federation.mechanism.sampling_rate < 1
 
     @property
     def is_amplified(self) -> bool:
-        """Whether the guarantee counts on secret samples of records: those of the rounds, or of the steps of
-        clients.
-        """
+        """Whether the guarantee uses amplification by sampling, in rounds or in the clients' DP-SGD steps."""
         return self.guarantee is not None and self.guarantee.sampling_rate < 1
 
     @property
     def belief_bounds(self) -> dict[int, float]:
-        """The belief bound by bit: for D where D was used (1), for D' where it was not (0); empty without a
-        guarantee.
-        """
+        """The bounds on the belief in the truth by secret bit: in D for 1, in D' for 0; empty without a guarantee."""
         if self.guarantee is None:
             return {}
         bound = self.guarantee.belief_bound
@@ -125,16 +122,16 @@ class RunFacts:
 
     @property
     def mu(self) -> float:
-        """Claimed Gaussian-DP parameter; infinite where nothing is claimed.
+        """Claimed mu of Gaussian DP; infinite without a claim.
 
-        With sampling it is that of an insider who sees who takes part.
+        With sampling it is the mu against an insider who sees which units participate.
         """
         return math.inf if self.guarantee is None else self.guarantee.mu
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run, with its tables as arrays in which trials and rounds are in one order."""
+    """A finished run, with methods that return columns of its tables as arrays in one order of trials and rounds."""
 
     facts: RunFacts  # facts on claim and federation
     tables: RunTables  # tables of results
@@ -145,7 +142,7 @@ class FinishedRun:
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
-        """Return the result of a function of this run, which is called only once and then stored."""
+        """Return the result of a function of this run; it is called once and its result is cached."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(Made, self._made[make])
@@ -157,14 +154,14 @@ class FinishedRun:
 
     @property
     def chosen_releases(self) -> tuple[int, int] | None:
-        """First and last of the releases that early stopping chose as final models; None without early stopping."""
+        """Smallest and largest number of the releases that early stopping chose; None without early stopping."""
         if "chosen_release" not in (table := self.tables.trials):
             return None
         return int(table["chosen_release"].min()), int(table["chosen_release"].max())
 
     @cached_property
     def bits(self) -> Flags:
-        """Whether D was used, shape (trials,)."""
+        """The secret bit of each trial, bool (trials,): whether D was used, and not D'."""
         bits: Flags = self.tables.trials["bit"].to_numpy() == 1
         return bits
 
@@ -175,22 +172,22 @@ class FinishedRun:
 
     @cached_property
     def log_odds(self) -> Floats:
-        """Log-odds of D against D' after the last round, without the prior, shape (trials,); NaN without insider."""
+        """Log-likelihood ratio of D against D' after the last round, shape (trials,); NaN without an insider."""
         return self.tables.trials["log_odds"].to_numpy(dtype=np.float64)
 
     @cached_property
     def towards_truth(self) -> Floats:
-        """Final log-odds of the dataset that was really used, without the prior, shape (trials,)."""
+        """Final log-likelihood ratio of the training set that was used against the other one, shape (trials,)."""
         return np.where(self.bits, self.log_odds, -self.log_odds)
 
     @property
     def has_insider(self) -> bool:
-        """Whether the insider was asked about the releases."""
+        """Whether the insider evaluated the releases."""
         return bool(np.any(~np.isnan(self.log_odds)))
 
     @cached_property
     def insider_scores(self) -> Floats | None:
-        """Scores of the insider, shape (trials,), if it has scores in place of log-odds; None otherwise."""
+        """Scores of the insider, shape (trials,), if it has scores instead of log-odds; otherwise None."""
         table = self.tables.trials
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
@@ -202,29 +199,29 @@ class FinishedRun:
 
     @cached_property
     def increments(self) -> Floats:
-        """Increments of the log-odds of D against D' in each round, shape (trials, rounds)."""
+        """Log-likelihood ratio of D against D' of each single round, shape (trials, rounds)."""
         if "increment" in self.tables.rounds:
             return self.by_trial("increment")
         return increments_of(self.by_trial("log_odds"))  # runs of an older version kept cumulated log-odds only
 
     @property
     def scores(self) -> Floats | None:
-        """The noise along the direction in which D and D' differ, as normal scores under the truth, (trials, rounds).
+        """The noise along the difference of D and D', which is standard normal under the truth, shape (trials, rounds).
 
-        None where it follows from the increments, which are Gaussian there.
+        None if it follows from the increments, because these are Gaussian.
         """
         if "score_present" not in self.tables.rounds:
             return None
         return np.where(self.bits[:, None], self.by_trial("score_present"), self.by_trial("score_absent"))
 
     def by_trial(self, column: str) -> Floats:
-        """Return a column of the table of rounds, shape (trials, rounds), whatever the order of its rows."""
+        """Return a column of the table of rounds as an array (trials, rounds), in the order of the table of trials."""
         table = self.tables.rounds.pivot(index="trial", columns="round", values=column)
         return table.loc[self.tables.trials["trial"]].to_numpy(dtype=np.float64)
 
     @cached_property
     def accounted_signal(self) -> Floats:
-        """mu_i of everything that a round releases, the bits behind an adaptive norm included, (trials, rounds)."""
+        """mu_i of all that a round releases, including the quantile bits of adaptive clipping, (trials, rounds)."""
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         if not mechanism.is_adaptive:
             return self.signal
@@ -233,10 +230,10 @@ class FinishedRun:
 
     @cached_property
     def has_exact_final_distribution(self) -> bool:
-        """Whether the final log-odds follow one distribution, that of the claim.
+        """Whether the final log-odds of all trials follow the distribution of the claim's worst case.
 
-        They do where D and D' differ by as much as the claim allows, in all trials and rounds: under local scaling
-        without rounds whose noise was raised to the floor, and elsewhere only for a record that is always clipped.
+        They do if the difference of D and D' is as large as the claim allows in all trials and rounds: under local
+        scaling if the noise floor was never used, otherwise only for a record that is clipped in every round.
         """
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
@@ -249,21 +246,21 @@ class FinishedRun:
 
     @property
     def has_normal_final_distribution(self) -> bool:
-        """Whether that distribution is normal, N(+-mu^2/2, mu^2)."""
+        """Whether the final log-odds follow the claim's worst case and this is normal, N(+-mu^2/2, mu^2)."""
         return self.has_exact_final_distribution and not self.facts.is_sampled
 
     @cached_property
     def has_even_rounds(self) -> bool:
-        """Whether that distribution is normal and every round adds the same share of mu^2 to it."""
+        """Whether the final log-odds are normal as claimed and every round adds the same share of mu^2."""
         even = self.facts.mu / math.sqrt(self.facts.federation.rounds)
         return self.has_normal_final_distribution and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
 
     @cached_property
     def largest_distributions(self) -> dict[int, LogOddsDistribution]:
-        """The distributions of the final log-odds of D against D' by bit, if D and D' differed by as much as the claim
-        allows.
+        """The worst-case distribution of the final log-odds of D against D' under the claim, by secret bit.
 
-        Empty where no such distribution is known.
+        It holds if the difference of D and D' is as large as the claim allows. Empty if there is no claim, or the
+        mechanism has no exact log-likelihood ratio.
         """
         if (guarantee := self.facts.guarantee) is None or not self.facts.federation.mechanism.has_exact_llr:
             return {}

@@ -1,4 +1,4 @@
-"""Largest numbers of records, users and clients that belong together, for guarantees of group privacy."""
+"""Largest groups of records, users and clients that belong together, for group privacy."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """The largest groups of D; None of users where no column names them."""
+    """Sizes of the largest groups in D; those of users are None if no column identifies users."""
 
     records_of_client: int
     records_of_user: int | None = None
@@ -19,7 +19,7 @@ class GroupSizes:
 
 
 def group_sizes(federation: LoadedFederation) -> GroupSizes:
-    """Return the largest groups of the records of a federation."""
+    """Return the sizes of the largest groups among the records of a federation."""
     user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:
         return GroupSizes(records)

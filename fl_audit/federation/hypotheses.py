@@ -1,8 +1,8 @@
-"""Both hypotheses of an adversary about a round, and its observation, made comparable.
+"""The hypotheses D and D' of an adversary about a round, in a form that can be compared with its observation.
 
-The adversary knows all units but the differing one, which of them took part, and every public number. The two sums that
-a release can be made of follow from these. The adversary subtracts the noise that it knows, and whitens noise that is
-correlated over rounds.
+The adversary knows all units but the differing one, which of them participated, and every public value. From these it
+computes the sum of the round under D and under D'. It subtracts the noise that it knows from the release, and whitens
+noise that is correlated over rounds.
 """
 
 from typing import NamedTuple, assert_never
@@ -31,9 +31,9 @@ from fl_audit.mechanisms.threat_model import Adversary
 def question_of(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> LikelihoodQuestion:
-    """Return the question that a round puts to an adversary: its release, the noise, and the sums under D and under D'.
+    """Return the input of a round's likelihood ratio test: the observation, and the expected sums under D and under D'.
 
-    Raises `InputError` if the view lacks something that the adversary needs.
+    Raises `InputError` if the adversary's view lacks a required value.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ def question_of(
     seen
         The adversary's view of the round.
     batch_trials
-        Trial count of the original batch, when likelihood ratios are computed again for its first trials only; see
-        `StackedModel.clipped_sum`.
+        Number of trials of the original batch of trials, if likelihood ratios are recomputed for its first trials only;
+        see `StackedModel.clipped_sum`.
     insider
-        The client that observes, where clients train privately; None for the first insider.
+        The client that is the adversary, if clients train by DP-SGD; None for the first insider.
     """
     mechanism, side = federation.public.mechanism, seen.side
     if isinstance(mechanism.contribution, PrivateTraining):
@@ -60,7 +60,7 @@ def question_of(
 
 
 def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation) -> Hypotheses:
-    """Return the sums that a round has under D and under D'.
+    """Return the sums of a round under D and under D', without noise.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
     models
         Parameters theta_{i-1} before the round, float32 (trials, parameters).
     moment
-        The round, with what is public of it.
+        Number of the round, and its adaptive clipping norms.
     side
-        Participation and noised quantile bits, where the likelihood needs them.
+        Participation and noised quantile bits, as far as the likelihood depends on them.
     """
     mechanism = federation.public.mechanism
     turn, weight = federation.public.turn(moment.number), mechanism.sampling_rate
@@ -102,7 +102,7 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
 ) -> TrialContributions:
-    """Add up the updates of all other clients, each in the trials in which it takes part."""
+    """Return the sum of the updates of all clients but the victim, each only in the trials in which it participates."""
     total, members = nothing(models, federation.public.mechanism.is_adaptive), federation.public.cohort(moment.number)
     bits = total.centred_bits
     for client in range(len(federation.shards)) if members is None else members.tolist():
@@ -128,7 +128,7 @@ def _log_odds_of_bits(
     sides: tuple[TrialContributions, TrialContributions],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the log-odds by the noised bits that each differing contribution is in, against none being in."""
+    """Return the log-likelihood ratio, from the noised quantile bits, of each differing contribution against none."""
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
@@ -138,7 +138,7 @@ def _log_odds_of_bits(
 
 
 def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodQuestion:
-    """Return the question of a server that sees the contribution of the target's client by itself."""
+    """Return the likelihood question for a server that sees the contribution of the target's client separately."""
     present, absent = differing_contributions(federation, seen.start, moment)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
@@ -154,7 +154,7 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
 
 
 def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
-    """Subtract the noise shares that the adversary knows."""
+    """Return the observed sum minus the noise shares that the adversary knows."""
     mechanism, side = federation.public.mechanism, seen.side
     if not mechanism.clients_add_noise:
         return observed
@@ -169,7 +169,7 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
 
 
 class WhitenedRound(NamedTuple):
-    """A round, and the factor by which it is multiplied in the whitened sum that an adversary evaluates."""
+    """A round and its factor in the weighted sum of releases that whitens the correlated noise."""
 
     factor: float  # from `MechanismNoise.whitening`; 1 if the noise of every round is independent of all before
     number: int  # the round, from 1
@@ -178,7 +178,9 @@ class WhitenedRound(NamedTuple):
 
 
 def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhitenedRound]:
-    """Return the rounds whose releases, each times its factor, add up to one whose noise is independent of all before.
+    """Return the rounds whose weighted sum of releases has noise that is independent of all earlier rounds.
+
+    Rounds with the weight 0 are left out.
 
     Parameters
     ----------
@@ -196,7 +198,10 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
 
 
 def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodQuestion:
-    """Return the newest row of C times the releases, and of C times both sums: there the noise is independent again."""
+    """Return the likelihood question of the latest whitened round: row i of C applied to the releases and to both sums.
+
+    The noise of this row is independent of all earlier rounds.
+    """
     wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes
     for factor, number, start, release in whitened_steps(federation, seen):

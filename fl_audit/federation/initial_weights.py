@@ -1,9 +1,9 @@
-"""Initial weights of training: drawn for each trial, or trained in public before and the same in all trials.
+"""Initial weights of training: drawn for each trial, or pretrained on public records and equal in all trials.
 
-A guarantee of differential privacy holds from whatever weights training begins, so an audit may choose them. Where a
-model has already learned what ordinary records teach, their gradients are small, and what one unusual record does to
-the model stands out: worst-case initial weights for whoever sees the final model alone (Annamalai & De Cristofaro
-2024). They are trained on records that are in neither data set, nor among those that models are judged by.
+Differential privacy holds for any initial weights, so an audit may choose them. A pretrained model has small gradients
+on ordinary records, so the effect of one unusual record on the model stands out: these are worst-case initial weights
+against an adversary that sees only the final model (Annamalai & De Cristofaro 2024). The pretraining records are in
+neither D nor D', and are not used to evaluate models.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,7 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
     federation
         The federation.
     kind
-        Whether the weights are drawn anew for each trial, or are the same in all trials: pretrained from the weights
-        that are drawn for trial 0.
+        Whether the weights are drawn for each trial, or are the same in all trials: those of trial 0 after pretraining.
     seed
         Public seed of the draws.
     trials
@@ -62,7 +61,7 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
 
 
 def pretraining_examples(federation: LoadedFederation) -> Examples:
-    """Return the records that weights are pretrained on: up to 10,000 that are used for nothing else."""
+    """Return the pretraining records: up to 10,000 records that are used for nothing else."""
     public, spare = federation.public, federation.spare
     found = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
     accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
@@ -76,7 +75,7 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
 
 @lru_cache(maxsize=2)
 def _pretrained(public: Federation, seed: int) -> Tensor:
-    """Return weights (1, parameters) after training on public records, by Adam, without any privacy."""
+    """Return pretrained weights (1, parameters): trained by Adam on public records, without privacy."""
     federation = load_federation(public)
     examples, draw = pretraining_examples(federation), generator(seed, Purpose.PRETRAINING, round=1)
     spec = federation.spec

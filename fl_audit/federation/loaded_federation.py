@@ -1,4 +1,4 @@
-"""The federation with its data and its model: who holds what, and what each unit contributes."""
+"""A federation with its data and its model: shards, targets, held-out records and insiders."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class RawRecords(NamedTuple):
-    """Records as their owners hold them, before they are randomised and before a frozen core reads them."""
+    """Records in the form that their owners hold, before local randomization and before the frozen core."""
 
     inside: Records  # D
     replacement: Records | None  # replacement of the differing unit in D'; None without one
 
 
 class HeldOut(NamedTuple):
-    """Records that clients never see."""
+    """Records that no client holds: test records, the population sample, and the rest."""
 
     test: Records  # held-out records
     population: Records  # records outside D and D'
@@ -51,10 +51,7 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadedFederation:
-    """The federation with its data and its model.
-
-    D and D' differ by one unit: a record x, or all records of one user or of one client.
-    """
+    """A federation with its data and its model."""
 
     public: Federation  # public description of the federation
     training: Examples  # D as tensors; none of it where a client has what it holds alone: see `travelling`
@@ -77,7 +74,7 @@ class LoadedFederation:
 
     @property
     def spec(self) -> ModelSpec:
-        """Specification of the model that is trained, and of the data that it reads."""
+        """Specification of the trained model and of its input."""
         return ModelSpec(self.public.model, self.model.feature_shape, self.classes, self.inputs)
 
     @property
@@ -87,11 +84,11 @@ class LoadedFederation:
 
     @property
     def units(self) -> int:
-        """Number of units in D: of records, of users, or of clients."""
+        """Number of units in D: records, users or clients."""
         return self.public.units
 
     def unit_of_records(self, client: int) -> Integers:
-        """Return the unit to which each record of a client's shard belongs."""
+        """Return the number of the unit of each record in a client's shard."""
         match self.unit:
             case Unit.RECORD:
                 return self.shards[client]
@@ -103,7 +100,7 @@ class LoadedFederation:
                 assert_never(self.unit)
 
     def units_of(self, client: int) -> Integers:
-        """Return the units of which a client holds the records, ascending."""
+        """Return the numbers of the units whose records a client holds, ascending."""
         match self.unit:
             case Unit.RECORD:
                 return self.shards[client]
@@ -115,7 +112,7 @@ class LoadedFederation:
                 assert_never(self.unit)
 
     def by_record(self, client: int, of_units: Flags) -> Flags:
-        """Return flags of a client's units as flags of the records in its shard, shape (trials, records).
+        """Return flags of a client's units expanded to the records of its shard, shape (trials, records).
 
         Parameters
         ----------
@@ -130,7 +127,7 @@ class LoadedFederation:
 
     @property
     def target(self) -> int:
-        """Number of the differing unit among the units."""
+        """Number of the differing unit."""
         return self.public.pair.index
 
     @property
@@ -141,17 +138,17 @@ class LoadedFederation:
 
     @property
     def insider(self) -> int:
-        """The first client that attacks; in a federation of one client, which gets no queries, this client."""
+        """The first insider; client 0 in a federation of one client, which gets no queries."""
         return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
-        """Return the clients whose noise an insider knows beside its own: those that follow it, but the victim."""
+        """Return the clients that tell an insider their noise seeds: the next ones by number, without the victim."""
         others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
         return tuple(islice((one for one in others if one != self.victim), self.public.threat_model.colluders))
 
     @cached_property
     def targets(self) -> Integers:
-        """Numbers of the units that are in or out by chance, ascending; one in the identifiability audit."""
+        """Numbers of the targets, the units with random membership, ascending; one in the identifiability audit."""
         if self.public.candidate_column is not None:
             return np.append(self.target, np.arange(self.public.records, self.public.records_held))
         others = np.delete(np.arange(self.units), self.target)
@@ -160,7 +157,7 @@ class LoadedFederation:
 
     @cached_property
     def _records_of_targets(self) -> list[Integers]:
-        """Positions in D of the records of every target."""
+        """Positions in D of the records of each target."""
         match self.unit:
             case Unit.RECORD:
                 return [np.array([target]) for target in self.targets]
@@ -178,7 +175,7 @@ class LoadedFederation:
 
     @cached_property
     def target_of_records(self) -> Integers:
-        """The target, from 0, that each of the `target_records` belongs to."""
+        """Index of the target, from 0, to which each of `target_records` belongs."""
         return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
 
     @property
@@ -188,26 +185,26 @@ class LoadedFederation:
 
     @property
     def population_records(self) -> Records:
-        """Records outside D and D'."""
+        """Records outside D and D' that are the population sample."""
         return _required(self.held_out).population
 
     @property
     def spare(self) -> Integers:
-        """Positions outside D of the records that serve for nothing."""
+        """Positions, among the records outside D, of those that are used for nothing."""
         return _required(self.held_out).spare
 
     @cached_property
     def test(self) -> Examples:
-        """Held-out examples; made when they are asked for, which clients never do."""
+        """Held-out test examples; computed at first use, which clients never make."""
         return self.examples(self.test_records)
 
     @cached_property
     def population(self) -> Examples:
-        """Examples outside D and D', made likewise."""
+        """Population sample as examples; computed at first use, which clients never make."""
         return self.examples(self.population_records)
 
     def examples(self, records: Records) -> Examples:
-        """Return records as the model reads them."""
+        """Return records as tensors on the federation's device, after the frozen core, if any."""
         return Examples.of(records, self.public.device, self.core)
 
     @cached_property
@@ -220,19 +217,20 @@ class LoadedFederation:
 
     @cached_property
     def common(self) -> Examples:
-        """Records that are in every trial: those that D and D' share, or that belong to no target."""
+        """Records that are in every trial, because they belong to no target."""
         return self.training.take(self.common_records)
 
     @property
     def common_records(self) -> Integers:
-        """Positions in D of what is in every trial."""
+        """Positions in D of the records that are in every trial."""
         return np.delete(np.arange(len(self.training.labels)), self.target_records)
 
     @cached_property
     def directions(self) -> Tensor:
-        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is measured.
+        """Orthonormal public directions along which noise is measured, float32 (coordinates, directions), at most 16.
 
-        They live on evenly spread coordinates, see `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
+        Their coordinates are a subset of the parameters, evenly spread; see
+        `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
         """
         size = min(self.model.layout.size, _COORDINATES)
         found = orthonormal_directions(self.public.data_seed, size, number_of_directions(self.model.layout.size))
@@ -240,7 +238,7 @@ class LoadedFederation:
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """The clients that hold targets of the federation, with these targets, whose membership each client gets."""
+        """The clients that hold targets, with the indices of their targets, whose membership each client receives."""
         if self.unit is Unit.CLIENT:
             return {int(client): (target,) for target, client in enumerate(self.targets)}
         units = (self.units_of(client) for client in range(len(self.shards)))
@@ -248,11 +246,11 @@ class LoadedFederation:
         return {client: tuple(targets) for client, targets in each if targets}
 
     def targets_of(self, client: int) -> tuple[int, ...]:
-        """Return the targets of the federation that a client holds."""
+        """Return the indices of the targets that a client holds."""
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
-        """Return a client's records in every trial: its shard without the differing unit; computed once."""
+        """Return the records of a client that are in every trial: its shard without those of targets; cached."""
         if (client, False) not in self._held:
             # Most clients hold nothing that differs, and nothing is held twice.
             whole, stays = self.shard(client), ~self.differs(client)
@@ -260,15 +258,16 @@ class LoadedFederation:
         return self._held[client, False]
 
     def shard(self, client: int) -> Examples:
-        """Return all records of a client, those of its targets among them; taken once."""
+        """Return all records of a client, including those of targets; cached."""
         if (client, True) not in self._held:
             self._held[client, True] = self.training.take(self.shards[client])
         return self._held[client, True]
 
     def raw_features(self, client: int) -> Floats32:
-        """Return the features of a client's shard as it holds them, and after them those of what stands in for it.
+        """Return the features of a client's shard before local randomization.
 
-        Only where owners randomise their records.
+        Those of the victim are followed by the features of the replacement in D', if any. Only for a federation whose
+        owners randomise their records.
         """
         if client in self._raw:
             return self._raw[client]
@@ -278,8 +277,9 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Store the data of a client, where the federation has no data of its own: see
-        `fl_audit.federation.serialization`.
+        """Store the data of a client in a federation that was sent to this process without data.
+
+        See `fl_audit.federation.serialization`.
 
         Parameters
         ----------
@@ -288,21 +288,21 @@ class LoadedFederation:
         shard
             The client's records.
         raw
-            Features of the client's records before local randomization; None without it.
+            Features of the client's records before local randomization; None if there is no randomization.
         """
         self._held[client, True] = shard
         if raw is not None:
             self._raw[client] = raw
 
     def present(self, client: int, membership: TargetMembership) -> Flags:
-        """Return whether each record of a client's shard is in, (trials, records), by the membership of its targets.
+        """Return which records of a client's shard are in, bool (trials, records), from the membership of its targets.
 
         Parameters
         ----------
         client
             Number of the client.
         membership
-            Membership of the targets in each trial.
+            Membership of the client's targets in each trial.
         """
         held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
         marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
@@ -310,7 +310,7 @@ class LoadedFederation:
         return held
 
     def differs(self, client: int) -> Flags:
-        """Return for each record of a client's shard whether some trials lack it."""
+        """Return, for each record of a client's shard, whether it belongs to a target, so that some trials lack it."""
         if self.unit is Unit.CLIENT:
             return np.full(len(self.shards[client]), client in self.targets)
         return np.isin(self.unit_of_records(client), self.targets)
@@ -319,13 +319,13 @@ class LoadedFederation:
     def offers_noise_measurement(self) -> bool:
         """Whether the noise orthogonal to the difference of D and D' can be measured.
 
-        It can wherever the mean of the release is known but for that one direction. Where a unit that is replaced takes
-        part in secret the mean is uncertain in the plane of both contributions.
+        It can if the mean of the release is known except along this difference. If a unit with a replacement
+        participates in secret, the mean is unknown in the plane that the contributions of both span.
         """
         return not (self.public.is_secretly_sampled and self.replacement is not None)
 
     def losses(self, models: Tensor, examples: Examples | None) -> Floats:
-        """Return the cross-entropy losses (trials, n) of examples under every model; of none, shape (trials, 0).
+        """Return the cross-entropy losses of n examples under every model, (trials, n); (trials, 0) without examples.
 
         Parameters
         ----------
@@ -344,16 +344,16 @@ _BROUGHT: dict[Federation, LoadedFederation] = {}
 
 
 def register_federation(federation: LoadedFederation) -> None:
-    """Have `load_federation` return this federation in this process, and read nothing."""
+    """Make `load_federation` return this federation in this process, instead of reading the data files."""
     _BROUGHT[federation.public] = federation
     load_federation.cache_clear()
 
 
 @lru_cache(maxsize=4)
 def load_federation(public: Federation) -> LoadedFederation:
-    """Load the data of a federation and build its model, or return the federation that was brought here.
+    """Load the data of a federation and build its model, or return the federation that was registered in this process.
 
-    Raises `InputError` if data or model cannot be used.
+    Raises `InputError` if the data or the model cannot be used.
     """
     settle_device(public.device, public.tf32)
     if public in _BROUGHT:
@@ -394,7 +394,7 @@ def load_federation(public: Federation) -> LoadedFederation:
 
 
 def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
-    """Return records as tensors, which know their users only where users are units."""
+    """Return records as tensors, with the user of each record only if users are units."""
     examples = Examples.of(records, public.device, core)
     return examples if user is not None else replace(examples, user=None)
 

@@ -1,20 +1,20 @@
-"""Names that a configuration uses for the federation: initial weights, and the view of clients."""
+"""Configuration names of the initial weights and of the insider's view."""
 
 from enum import StrEnum
 
 
 class InitialWeights(StrEnum):
-    """The origin of the initial weights: drawn for each trial, or pretrained."""
+    """Origin of the initial weights: drawn for each trial, or pretrained."""
 
     DRAWN = "drawn"
     PRETRAINED = "pretrained"
 
 
 class InsiderView(StrEnum):
-    """View of an insider of a round: the noised sum, or only the model that follows from it.
+    """The view of an insider in a round: the noised sum, or only the resulting model.
 
-    The sum is handed to insiders and to the observer of releases, as if the server published it: honest clients train
-    on models, and are sent these alone.
+    Only insiders and the observer of releases receive the sum, as if the server published it; honest clients receive
+    models alone.
     """
 
     UPDATE = "update"

@@ -1,12 +1,11 @@
-"""Observations that clients make of a round: the one place where the views differ.
+"""The observations of clients in a round, for each view.
 
-Under `update` clients see the noised sum, and the models follow from it by the public optimizer. Under `model` they see
-models alone, and the insider recovers the sum from successive ones. The server, the recorder, the insider and the
-replay all use these functions.
+Under the view `update`, clients see the noised sum, from which the models follow by the public optimizer. Under
+`model`, they see models alone, from which the insider recovers the sum. Server, recorder, insider and replay all use
+the functions of this module.
 
-The server makes a round (`ServerRound`). Clients see a part of it (`ObservedRound`): the release or the models, and the
-side information of the adversary (`SideInformation`): the participation, the clipping norms, the noised bits behind an
-adaptive norm.
+`ServerRound` holds all of a round. `ObservedRound` is the part that clients see: the release or the models, and
+`SideInformation`, e.g. participation, adaptive clipping norms and noised quantile bits.
 """
 
 from collections import deque
@@ -32,7 +31,7 @@ _BLURRED_FROM = 1e-3
 
 @dataclass(frozen=True)
 class SideInformation:
-    """Knowledge of an adversary about a round beside the release; None for any part that the mechanism lacks."""
+    """Values of a round that an adversary knows beside the release; None for those that the mechanism does not have."""
 
     # The units that took part, bool (trials, units). If the participation of the target is secret, its column is empty.
     taking_part: Tensor | None = None
@@ -51,22 +50,22 @@ class SideInformation:
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
-        """Return the side information from tensors by name, the inverse of `tensors`."""
+        """Build the side information from tensors by name; inverse of `tensors()`."""
         return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
 
     def first(self, trials: int) -> "SideInformation":
-        """Return the side information of the first trials only."""
+        """Return the side information of the first `trials` trials."""
         named = {name: value[:trials] for name, value in self.tensors().items()}
         return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
 
     @property
     def norms_array(self) -> Floats | None:
-        """The clipping norms as an array; None where the norm is fixed."""
+        """The adaptive clipping norms as an array; None if the norm is fixed."""
         return None if self.norms is None else self.norms.cpu().numpy()
 
 
 class EarlierRound(NamedTuple):
-    """An earlier round: the models on which the clients worked, and the release; both (trials, parameters)."""
+    """An earlier round: the models from which the clients started, and the release; both (trials, parameters)."""
 
     start: Tensor
     release: Tensor
@@ -74,7 +73,7 @@ class EarlierRound(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerRound:
-    """A round with everything that the server knows of it."""
+    """All that the server knows of a round."""
 
     number: int  # the round, from 1
     # Up to three successive models (trials, parameters), theta_i last and theta_{i-1} before it.
@@ -85,7 +84,7 @@ class ServerRound:
     earlier: tuple[EarlierRound, ...] = ()
 
     def first(self, trials: int) -> "ServerRound":
-        """Return the same round with its first trials only."""
+        """Return the round in the first `trials` trials."""
         models = tuple(model[:trials] for model in self.models)
         earlier = tuple(EarlierRound(start[:trials], release[:trials]) for start, release in self.earlier)
         return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier)
@@ -93,7 +92,7 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """The view of an adversary on one round: models or releases, and side information."""
+    """An adversary's view of a round: models or releases, and side information."""
 
     number: int  # the round, from 1
     # Successive models (trials, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as
@@ -105,7 +104,7 @@ class ObservedRound:
     earlier: tuple[EarlierRound, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all of it but the number by name, for a message."""
+        """Return all tensors of the round by their message keys, without the number of the round."""
         named = {models_key(back): model for back, model in enumerate(reversed(self.models))}
         named |= {} if self.release is None else {str(Key.RELEASE): self.release}
         for back, (start, release) in enumerate(reversed(self.earlier), start=1):
@@ -114,14 +113,14 @@ class ObservedRound:
 
     @staticmethod
     def of(number: int, tensors: Mapping[str, Tensor]) -> "ObservedRound":
-        """Return the observed round from the tensors of a message, the inverse of `tensors`.
+        """Build an observed round from the tensors of a message; inverse of `ObservedRound.tensors()`.
 
         Parameters
         ----------
         number
             Number of the round, from 1.
         tensors
-            Models, releases and side information, keyed as in a message.
+            Models, releases and side information by message key.
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
@@ -132,17 +131,17 @@ class ObservedRound:
 
     @property
     def start(self) -> Tensor:
-        """Return theta_{i-1}, the models on which the clients worked."""
+        """The models theta_{i-1} from which the clients started."""
         return self.models[-1] if self.release is not None else self.models[-2]
 
     def sums(self, mechanism: Mechanism) -> Tensor:
-        """Return the noised sums, recovered in float64 where only models were seen."""
+        """Return the noised sums; under the view `model`, they are recovered in float64 from successive models."""
         if self.release is not None:
             return self.release
         return recover_gradient(mechanism.optimizer, list(self.models)) * mechanism.denominator
 
     def rounding(self, mechanism: Mechanism) -> Tensor | None:
-        """Return the root mean square of the rounding in recovered sums (trials,); None where they were seen."""
+        """Return the RMS rounding error of recovered sums, shape (trials,); None if the sums were observed directly."""
         if self.release is not None:
             return None
         largest = torch.maximum(self.models[-1].abs(), self.models[-2].abs())
@@ -154,7 +153,7 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
 
 
 def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
-    """Refuse models alone where the optimizer cannot be inverted, or the noise is correlated over rounds."""
+    """Raise `InputError` if the view `model` is used with an optimizer without inverse or with correlated noise."""
     if view is InsiderView.MODEL:
         _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
@@ -162,12 +161,12 @@ def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
 
 
 def shown(value: Tensor | None, what: str) -> Tensor:
-    """Return what was shown, or refuse.
+    """Return a part of the adversary's view; raises `InputError` if the view does not contain it.
 
     Parameters
     ----------
     value
-        The part of a view; None if the view does not have it.
+        The part; None if the view does not contain it.
     what
         Name of the part, for the message.
     """
@@ -177,20 +176,20 @@ def shown(value: Tensor | None, what: str) -> Tensor:
 
 
 def is_blurred(share: Floats) -> Flags:
-    """Return whether the rounding of float32 models hides a release recovered from them.
+    """Return whether the rounding of float32 models makes the releases that are recovered from them useless.
 
-    The share is the rounding of the recovered sum over the standard deviation of its noise, at least 0; any shape.
+    `share`, of any shape, is the rounding error of the recovered sum divided by the standard deviation of its noise.
     """
     return share > _BLURRED_FROM
 
 
 def refuse_blurred_updates(share: Floats) -> None:
-    """Raise `InputError` if in any trial the rounding of clients' models hides the noise of their updates.
+    """Raise `InputError` if in any trial the rounding of float32 models is too large against the noise of the updates.
 
     Parameters
     ----------
     share
-        The rounding over the standard deviation of the noise, of any shape.
+        Rounding error divided by the standard deviation of the noise, of any shape.
     """
     largest = float(share.max(initial=0.0))
     found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
@@ -199,7 +198,7 @@ def refuse_blurred_updates(share: Floats) -> None:
 
 
 def refuse_blurred(share: Floats) -> None:
-    """Raise `InputError` if in any trial the models' rounding hides the release, which cannot be recovered then."""
+    """Raise `InputError` if in any trial the rounding of float32 models is too large to recover the release."""
     found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
     remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
     hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
@@ -207,16 +206,16 @@ def refuse_blurred(share: Floats) -> None:
 
 
 def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
-    """Return the part of a round that clients see.
+    """Return the part of a round that clients see under a view.
 
     Parameters
     ----------
     view
-        Parts of a round that clients may see.
+        View of the clients.
     mechanism
-        Mechanism by which a release is made.
+        Mechanism of the federation; its optimizer decides how many models clients see.
     made
-        The round as the server made it.
+        The round as the server knows it.
     """
     match view:
         case InsiderView.UPDATE:
@@ -228,14 +227,14 @@ def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> Observed
 
 
 def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
-    """Return the tensors of a round that a run directory keeps, by name: as much as clients saw.
+    """Return the tensors of a round that the run directory stores, by name: release or model, and side information.
 
     Parameters
     ----------
     view
-        Parts of a round that clients see.
+        View of the clients.
     made
-        The round as the server made it.
+        The round as the server knows it.
     """
     match view:
         case InsiderView.UPDATE:
@@ -249,21 +248,21 @@ def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
 def walk(
     view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
-    """Walk through the kept rounds of some trials.
+    """Yield the rounds of some trials, reconstructed from the tensors that the run directory stores.
 
-    Under the view `update` the models follow from the releases by the public optimizer, under `model` the releases from
-    the models.
+    Under the view `update`, the models follow from the releases by the public optimizer; under `model`, the releases
+    follow from the models.
 
     Parameters
     ----------
     view
-        Parts of a round that clients see.
+        View of the clients.
     mechanism
-        Mechanism by which a release is made.
+        Mechanism of the federation.
     initial
         Initial models theta_0, shape (trials, parameters).
     rounds
-        Tensors that were kept of each round, in order.
+        Tensors that are stored of each round, in order.
     """
     models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):

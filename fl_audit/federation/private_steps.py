@@ -1,11 +1,11 @@
-"""The distribution of a round in which every client takes one step of DP-SGD: a noised clipped sum of its own, exactly.
+"""Exact likelihoods of a round in which every client takes a single step of local DP-SGD.
 
-A client with the mean batch b moves by eta / b times the clipped sum of its sample and noise N(0, (z C)^2 I). An
-adversary subtracts the updates whose noise it knows and the means of all others, whose samples it knows but for the
-differing record. It brings the rest to the scale on which the noise that is left has the standard deviation z C: what
-the target's client clips then counts by no more than a record does in that client's own step, and by less where other
-clients hide it with theirs. The record is in the step with the rate of its client, so that sampled both hypotheses
-differ by a mixture.
+A client with the expected batch size b moves its model by eta / b times the sum of the clipped gradients of its sample
+and noise N(0, (z C)^2 I). From the released sum an adversary subtracts the updates whose noise it knows, and the means
+of the other clients, since it knows their samples except for the differing record. It scales the result so that the
+remaining noise has the standard deviation z C. On this scale the clipped gradient of the differing record has at most
+the norm C, and less if the noise of other clients hides it. Its client samples the record with a known probability, so
+that with sampling the distribution under D is a mixture.
 """
 
 from math import sqrt
@@ -27,7 +27,7 @@ _ROUNDING = 2.0**-23 / sqrt(12)
 
 
 class _Scale(NamedTuple):
-    """Public factors by which an adversary multiplies the values that it sees."""
+    """Public factors by which an adversary scales the updates and the clipped sums."""
 
     clients: tuple[int, ...]  # those whose noise it does not know
     of_updates: float  # what updates are multiplied with
@@ -35,7 +35,7 @@ class _Scale(NamedTuple):
 
 
 def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> LikelihoodQuestion:
-    """Return the question of an adversary about a round of single private steps.
+    """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     seen
         The adversary's view of the round.
     insider
-        Number of the client that is the adversary; it is not used where the server is.
+        Number of the client that is the adversary; not used if the server is the adversary.
     """
     scale, training = _scale(federation, insider), federation.public.mechanism.contribution
     assert isinstance(training, PrivateTraining), "asked only where clients train privately"
@@ -58,9 +58,9 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
 
 def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the root mean square of the rounding in what an adversary weighs, float64 (trials,).
+    """Return the RMS rounding error of the adversary's scaled observation, float64 (trials,).
 
-    A client's update is the difference of two float32 models, of which the second is rounded.
+    A client's update is the difference of two float32 models; the second of them is rounded.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     seen
         The adversary's view of the round.
     insider
-        Number of the client that is the adversary; it is not used where the server is.
+        Number of the client that is the adversary; not used if the server is the adversary.
     """
     scale = _scale(federation, insider)
     rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))
@@ -80,7 +80,7 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
 
 def rounding_of_update(models: Tensor) -> Tensor:
-    """Return the root mean square of the rounding in the update of one client, float64 (trials,).
+    """Return the RMS rounding error of one client's update, float64 (trials,).
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _scale(federation: LoadedFederation, insider: int) -> _Scale:
 
 
 def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the sum of the updates whose noise the adversary does not know, float64 (trials, parameters)."""
+    """Return the sum of the updates with noise that the adversary does not know, float64 (trials, parameters)."""
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return shown(seen.side.contribution, "the contribution of the target's client").double()
     rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
@@ -114,7 +114,7 @@ def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider:
 
 
 def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
-    """Return the clipped sum of what a client's step took of the records that it holds in every trial."""
+    """Return the sum of the clipped gradients of those sampled records that the client holds in every trial."""
     stays = ~federation.differs(client)
     if not stays.any():
         return torch.zeros_like(seen.start)

@@ -1,4 +1,4 @@
-"""Records of a data set on which a user's model is tried before a run."""
+"""Records of a data set on which a user's model is tested before a run."""
 
 from functools import lru_cache
 
@@ -19,10 +19,10 @@ _ENDS = 8  # number of records taken at each end, by their extreme value, where 
 
 @lru_cache(maxsize=2)
 def probe_records(source: LoadedDataset) -> ProbeRecords:
-    """Return records that show what a data set has: some from first to last, and those with the extreme numbers.
+    """Return typical and extreme records of a data set: evenly spaced ones, and those with extreme values.
 
-    A model that looks numbers up, such as the tokens of a text, is thus asked for the largest that occurs anywhere. The
-    texts with the most and the least padding come first.
+    So the test of a model with an embedding includes the largest token id of the data set. The texts with the most and
+    the least padding come first.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def _chosen(records: Records) -> Integers:
 
 
 def _shortest_and_longest(records: Records) -> Integers:
-    """Return a record with the most padding and one with the least; none where padding is not known."""
+    """Return a record with the most padding and one with the least; none if the records have no attention mask."""
     if not any(one.name == MASK for one in records.inputs):
         return np.empty(0, dtype=np.int64)
     lengths = array_of(records, MASK).reshape(len(records), -1).sum(axis=1)

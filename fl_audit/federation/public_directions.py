@@ -1,4 +1,4 @@
-"""Public directions along which the noise of releases is looked at: everybody can draw them."""
+"""Public directions along which the noise of releases is measured; every party can draw them."""
 
 from functools import lru_cache
 
@@ -10,18 +10,18 @@ from fl_audit.randomness import Purpose, generator
 
 
 def number_of_directions(parameters: int) -> int:
-    """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
+    """Return the number of public directions for a model: 16, but at most half of its parameters."""
     return min(16, parameters // 2)
 
 
 @lru_cache(maxsize=4)
 def orthonormal_directions(data_seed: int, size: int, count: int) -> Tensor:
-    """Return orthonormal directions; they are kept, since federations that differ elsewhere look along the same ones.
+    """Return orthonormal directions, float32 (size, count); cached, because many federations share them.
 
     Parameters
     ----------
     data_seed
-        Seed of the data.
+        Public seed of the data.
     size
         Number of coordinates of a direction.
     count

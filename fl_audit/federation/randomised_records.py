@@ -1,16 +1,16 @@
-"""Randomised records: every owner randomises its own records once, before any training on them.
+"""Local randomization: every owner randomises its own records once, before any training on them.
 
-An owner draws from its own secret seed, keyed by trial and client, so that the records of a trial are the same in every
-batch size, on every engine, and in every round. They are kept between rounds as bytes where they are bits, in 32-bit
-numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call has those of its
-own trials at hand besides.
+An owner draws from its secret seed, keyed by trial and client, so that the randomised records of a trial are the same
+for every size of a batch of trials, on every engine, and in every round. A process caches up to 512 MiB of them between
+rounds: bits as bytes, other values in 32-bit numbers. Records beyond that are drawn again in every round. A call
+additionally holds the records of its own trials.
 
 Training uses randomised records; queries use the records before randomisation. Accuracy is measured on unchanged test
-records, and members' losses and attacks are about the records that owners really hold. Bernau et al. 2019 (section 3.3)
-do the same: shadow models learn from perturbed records, and the attack model from their outputs on unperturbed ones, so
-that it does not learn to recognise perturbed records.
+records, and members' losses and attacks concern the original records. Bernau et al. 2019 (section 3.3) do the same:
+shadow models learn from perturbed records, and the attack model from their outputs on unperturbed ones, so that it does
+not learn to recognise perturbed records.
 
-The module also defines the pair of records whose randomised versions an adversary is to tell apart (`record_pair`).
+The module also defines the pair of records whose randomised versions an adversary has to distinguish (`record_pair`).
 """
 
 import threading
@@ -38,9 +38,9 @@ _STEPS = 64
 
 
 class _TensorCache:
-    """Tensors by key, those that were not asked for longest given up first once they take too many bytes.
+    """Thread-safe LRU cache of tensors, bounded by their size in bytes.
 
-    Whoever asks makes anew what is not held, so nothing but time depends on the bound. Threads may share it.
+    A tensor that is not cached is computed anew, so the bound affects only the running time.
     """
 
     def __init__(self, most: int = _BYTES_HELD) -> None:
@@ -50,14 +50,14 @@ class _TensorCache:
         self._lock = threading.Lock()
 
     def find(self, key: tuple[int, ...]) -> Tensor | None:
-        """Return the tensors that are stored under a key, None if there are none."""
+        """Return the tensor under a key; None if it is not cached."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
     def hold(self, key: tuple[int, ...], tensor: Tensor) -> None:
-        """Hold a tensor under a key, unless it takes too many bytes by itself; it is not copied."""
+        """Cache a tensor under a key without copying it, unless it alone exceeds the bound."""
         with self._lock:
             if key in self._held or tensor.nbytes > self._most:
                 return
@@ -72,7 +72,7 @@ _HELD = _TensorCache()
 
 @dataclass(frozen=True)
 class LocallyRandomisedRecords:
-    """Randomised records that a client trains on in place of its own, in every trial of a batch."""
+    """Randomised records on which a client trains instead of its own, in each trial of a batch of trials."""
 
     shard: Examples  # its randomised shard, each trial's own
     # The randomised replacement of its differing unit in D'; None if there is no replacement.
@@ -80,16 +80,16 @@ class LocallyRandomisedRecords:
 
 
 def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
-    """Return the records of a client after local randomization.
+    """Return a client's records after local randomization, and after the frozen core, if any, in each trial.
 
     Parameters
     ----------
     federation
         The federation, which has a local randomizer.
     client
-        Number of the client. Only its own shard is read.
+        Number of the client; only its shard is read.
     draws
-        Secret seed of the client, and the trials.
+        Secret seed of the client, and the numbers of the trials.
     """
     found, device = list[Tensor](), federation.public.device
     for trial in draws.trials:
@@ -114,7 +114,7 @@ def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) 
 def randomised_records(
     federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
 ) -> Lean:
-    """Return a client's randomised records in a trial, before a frozen core reads them, shape (records, *shape).
+    """Return a client's randomised records in a trial, before a frozen core, shape (records, *shape).
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def randomised_records(
     trial
         Number of the trial.
     first
-        Number of records that are needed: those of the shard come first, then the replacement of its differing unit.
-        None is all.
+        Number of records that are returned; None for all. The records of the shard come first, then those that replace
+        the differing unit in D'.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)
@@ -137,7 +137,7 @@ def randomised_records(
 
 @dataclass(frozen=True, eq=False)
 class PlacedRecord:
-    """A record, and who randomises it."""
+    """A record with its owner and its position among the owner's records."""
 
     client: int  # its owner
     # Position among the records that the owner randomises: those of its shard, then those that stand in D' in the place
@@ -147,7 +147,7 @@ class PlacedRecord:
 
 
 class RecordPair(NamedTuple):
-    """A record of the first target, and another of the same shape."""
+    """A record of the first target and a second record of the same shape, which an adversary has to distinguish."""
 
     first: PlacedRecord  # the first record of the first target
     # Its replacement in D', or else the record of D that is farthest from it; the first one if there are several.
@@ -157,7 +157,7 @@ class RecordPair(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordGuaranteeEvents:
-    """Guarantee of the local randomisation for each record, as releases."""
+    """Guarantee of the local randomisation for single records, as release events."""
 
     local_randomizer: LocalRandomizer  # mechanism by which owners randomise their records
     shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
@@ -167,7 +167,7 @@ class RecordGuaranteeEvents:
 
 
 def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
-    """Return the claim of a federation for each record by itself; None where records are not randomised."""
+    """Return the guarantee that the local randomizer claims for single records; None without local randomization."""
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
         return None
@@ -184,9 +184,9 @@ def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
 
 
 def record_pair(federation: LoadedFederation) -> RecordPair | None:
-    """Return the pair of records of a federation with a randomizer that a report is about; it is public.
+    """Return the public pair of records that the report about local randomization refers to.
 
-    None where no other record has as many nodes, which are not randomised and tell graphs apart for sure.
+    None if no other record has the same number of nodes: this number is not randomised, so it tells graphs apart.
     """
     instead, number = _raw(federation).replacement, int(federation.target_records[0])
     first, seconds = _placed(federation, number), []
@@ -202,14 +202,14 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
 
 
 def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
-    """Return the record of D at a position, with its owner."""
+    """Return the record at a position in D with its owner."""
     client = next(owner for owner, shard in enumerate(federation.shards) if number in shard)
     place = int(np.flatnonzero(federation.shards[client] == number)[0])
     return PlacedRecord(client, place, _raw(federation).inside.features[number])
 
 
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
-    """Return the position in D of the record farthest from a given one; None if no record can be compared with it."""
+    """Return the position in D of the record farthest from a given one; None if no record is comparable with it."""
     records = _raw(federation).inside
     one = records.features[number]
     if records.graphs:

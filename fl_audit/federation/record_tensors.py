@@ -1,4 +1,4 @@
-"""Records as tensors, as models read them."""
+"""Records as tensors, in the form that models read."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +19,9 @@ from fl_audit.learning.user_batching import UserRecords
 class Examples:
     """Records as tensors: features (n, *shape) in float32, labels (n,) in int64.
 
-    Behind a frozen core the features are what the core makes of the records. Where owners randomise their records,
-    every trial has features of its own, (trials, n, *shape), of a type that may take less memory, and labels
-    (trials, n).
+    With a frozen core (backbone), the features are the core's output. If owners randomise their records, features and
+    labels differ between trials: features (trials, n, *shape), of a type that may take less memory, and labels (trials,
+    n).
     """
 
     features: Tensor
@@ -30,7 +30,7 @@ class Examples:
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
-        """Return records as tensors on a device, passed through a frozen core if there is one.
+        """Return records as tensors on a device, passed through the frozen core, if any.
 
         Parameters
         ----------
@@ -39,7 +39,7 @@ class Examples:
         device
             Device of the tensors.
         core
-            A frozen network through which the features pass first; None for none.
+            Frozen network through which the features pass first; None if there is none.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
@@ -51,24 +51,24 @@ class Examples:
 
     @property
     def count(self) -> int:
-        """Number of examples, of one trial where each has its own."""
+        """Number of examples, in each trial if the trials' examples differ."""
         return self.labels.shape[-1]
 
     @cached_property
     def by_user(self) -> UserRecords:
-        """The examples user by user, sorted once for all rounds; where users are units."""
+        """The examples grouped by user, sorted once for all rounds; only if users are the units."""
         assert self.user is not None, "where users are units, records know theirs"
         return UserRecords.of(self.features, self.labels, self.user)
 
     def take(self, indices: Integers) -> "Examples":
-        """Return the examples at `indices`, of every trial where each has its own."""
+        """Return the examples at `indices`, in every trial if the trials' examples differ."""
         chosen = torch.from_numpy(indices)
         place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
         return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])
 
 
 def model_for(name: str, records: Records) -> ModelSpec:
-    """Return the model that is trained on records; behind a frozen core it is the head, which reads the core's output.
+    """Return the specification of the trained model; with a frozen core, the trained model is the head on its output.
 
     Raises `InputError` if the model does not accept the records.
 

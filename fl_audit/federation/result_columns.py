@@ -1,4 +1,4 @@
-"""Results of a batch of trials, as columns for the tables of a run."""
+"""Results of a batch of trials, as columns of a run's tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ Table = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """Named columns by table; code that finds something new adds a column, which no other code has to know."""
+    """Columns by name, for each table; new results are added as columns without a change of other code."""
 
     trials: Table = field(default_factory=dict)  # of shape (trials,)
     rounds: Table = field(default_factory=dict)  # of shape (trials, rounds)
@@ -28,7 +28,10 @@ class ResultColumns:
     tallies: Table = field(default_factory=dict)  # counts that it opens, a row each, see `belief.opened`
 
     def __or__(self, other: "ResultColumns") -> "ResultColumns":
-        """Return the columns of both; of those that both name, the other's. Tallies of both stand below each other."""
+        """Return the union of two sets of columns, with the columns of `other` where both have one of the same name.
+
+        The rows of `tallies` are concatenated.
+        """
         tables = [entry.name for entry in fields(ResultColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
         both = [one for one in (self.tallies, other.tallies) if one]
@@ -37,7 +40,7 @@ class ResultColumns:
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
-    """Return columns of NaN, for quantities that were not determined.
+    """Return columns of NaN, for quantities that were not computed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Results of a finished run: its tables, timing and provenance, and the accuracy of the same run without privacy."""
+"""Results of a finished run: tables, timing, provenance, and the accuracy of the same run without privacy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -21,7 +21,7 @@ SECRET_TABLES = ("opened", "tallies")  # tables that nobody but the challenger h
 
 @dataclass(frozen=True)
 class RunTables:
-    """The tables of a finished run; the trials stand in the order of their numbers.
+    """The tables of a finished run; rows of `trials` are in the order of the trial numbers.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class RunTables:
 
 @dataclass(frozen=True)
 class Timing:
-    """Duration of a run; None for times that were not recorded."""
+    """Durations of a run; None for those that were not recorded."""
 
     setup_seconds: float | None = None  # before the first round
     training_seconds: float | None = None  # from there to the last one
@@ -76,21 +76,21 @@ class Timing:
 
     @classmethod
     def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
-        """Return the recorded times of a run; other recorded values are left out."""
+        """Return the durations among the recorded values of a run; other values are ignored."""
         return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
 
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
-    """Return the rounds of a table and, for each level, that quantile over the trials at each round.
+    """Return the rounds of a table and, for each level, the quantile of a column over the trials in each round.
 
-    Values that are not finite are left out; a round without any has NaN.
+    Values that are not finite are left out; the quantiles of a round without finite values are NaN.
 
     Parameters
     ----------
     table
-        A table with a row for each trial and round.
+        A table with one row per trial and round.
     column
-        Name of the column whose quantiles are wanted.
+        Name of the column.
     levels
         Levels of the quantiles, each from 0 to 1.
     """
@@ -112,16 +112,16 @@ class NonPrivateAccuracy:
 
     @property
     def final(self) -> float:
-        """Mean accuracy of the last release."""
+        """Mean accuracy of the last evaluated release."""
         return self.accuracy[-1]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value as JSON values."""
+        """Return the fields as a dict of JSON types."""
         return {"run": self.run, "trials": self.trials, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
-        """Return the object that `to_json` wrote; KeyError, TypeError or ValueError if the values are not its own."""
+        """Return the object that `to_json` wrote; raises KeyError, TypeError or ValueError for any other values."""
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
@@ -130,7 +130,7 @@ class NonPrivateAccuracy:
 
 @dataclass(frozen=True)
 class RunSession:
-    """One stretch of work on a run: a run that was interrupted and gone on with has several."""
+    """One session of a run, with its command, software and hardware; an interrupted and resumed run has several."""
 
     began: str  # date and time in UTC, as ISO 8601 writes them
     # The command line, without the challenger's seed; None if no command of this software started the run.
@@ -142,7 +142,7 @@ class RunSession:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Provenance of a run: its sessions, and its data."""
+    """Provenance of a run: its sessions and its data."""
 
     sessions: tuple[RunSession, ...]  # the stretches of work, at least one, the first first
     # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; of records that are not
@@ -161,7 +161,7 @@ class Provenance:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
-        """Return the object that was stored; KeyError, TypeError or ValueError if the values are something else."""
+        """Return the object that `to_json` wrote; raises KeyError, TypeError or ValueError for any other values."""
         if not (sessions := tuple(RunSession(**session) for session in stored["sessions"])):
             raise ValueError("no session was noted")
         for session in sessions:

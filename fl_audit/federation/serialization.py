@@ -1,7 +1,7 @@
-"""Federations on their way to clients: each process is sent what its clients may have, and reads no file of data.
+"""Serialised federations: each client process receives the data that its clients may know, and reads no data file.
 
-What all clients share of a federation is sent once; what one holds goes only where a call of that client goes. So a
-machine that takes part needs neither the data nor the modules of the user, and a data owner has its own shard.
+The part that all clients share is sent once; a client's shard is sent only to processes that run this client. So a
+machine needs neither the data files nor the user's modules, and a data owner receives only its own shard.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class SentExamples:
 
     @classmethod
     def of(cls, examples: Examples) -> "SentExamples":
-        """Return examples on their way."""
+        """Return examples in the form in which they are sent."""
         user = None if examples.user is None else examples.user.cpu().numpy()
         return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
 
     def arrived(self, public: Federation) -> Examples:
-        """Return the examples as tensors, after they arrived in another process."""
+        """Return the examples as tensors in the receiving process."""
         # They may have come in memory of others, which nobody may write to.
         features, labels = (copy_to_tensor(one).to(public.device) for one in (self.features, self.labels))
         user = None if self.user is None else copy_to_tensor(self.user).to(public.device)
@@ -44,7 +44,7 @@ class SentExamples:
 
 @dataclass(frozen=True)
 class SentFederation:
-    """Parts of a federation that all clients of some processes share, as they are sent to these processes."""
+    """The part of a federation that all clients share, in the form in which it is sent to processes."""
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
@@ -58,7 +58,7 @@ class SentFederation:
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 
     def __call__(self) -> None:
-        """Register the federation in this process, which has no data but those that came with it."""
+        """Register the federation in the receiving process, with only the data that was sent."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
         register_federation(
@@ -80,7 +80,7 @@ class SentFederation:
 
 @dataclass(frozen=True)
 class SentShard:
-    """Shard of one client, as it is sent to the process of that client."""
+    """The shard of one client, in the form in which it is sent to the process of the client."""
 
     public: str  # the public federation, as JSON
     client: int
@@ -88,7 +88,7 @@ class SentShard:
     raw: Floats32 | None  # the features of what it randomises, before it does; None where it does not
 
     def __call__(self) -> None:
-        """Let the federation in this process have it."""
+        """Store the shard in the federation that is registered in the receiving process."""
         federation = load_federation(Federation.from_json(self.public))
         federation.receive(
             self.client, self.shard.arrived(federation.public), None if self.raw is None else self.raw.copy()
@@ -96,7 +96,7 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return the serialised federation that is sent to every client, without the shards of single clients.
+    """Return the part of a federation that is sent to every client; it contains no client's shard.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return the serialised shard that is sent to a client.
+    """Return a client's shard in the form in which it is sent to the client.
 
     Parameters
     ----------

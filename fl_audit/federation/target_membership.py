@@ -1,6 +1,6 @@
-"""Membership of the targets in each trial: the secret of a run, and the only question of an attack.
+"""Membership of the targets in each trial, which is the secret that attacks infer.
 
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+Functions raise `InputError` for arrays of wrong shape and numbers out of range.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from fl_audit.errors import require
 
 
 class MembershipScheme(StrEnum):
-    """Scheme that decides which targets are in a trial.
+    """Scheme by which the members of a trial are drawn from the targets.
 
-    Each target is in by a coin of its own, exactly one is drawn, or all are in, if no attack asks about them.
+    Each target by an independent fair coin, exactly one target, or all targets, if no attack infers membership.
     """
 
     BY_COINS = "by-coins"
@@ -25,7 +25,7 @@ class MembershipScheme(StrEnum):
 
 @dataclass(frozen=True)
 class TargetMembership:
-    """Membership of the target units, trial by trial.
+    """Membership of each target unit in each trial.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class TargetMembership:
 
     @property
     def bits(self) -> Flags:
-        """The secret bit of each trial (trials,), where there is one target: whether D was used.
+        """The secret bit of each trial, bool (trials,), if there is a single target: whether D was used.
 
         Raises `InputError` if there are several targets.
         """
@@ -60,16 +60,16 @@ class TargetMembership:
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "TargetMembership":
-        """Return the columns of some targets, which the client that holds these targets receives."""
+        """Return the columns of the given targets, for the client that holds these targets."""
         return TargetMembership(self.is_in[:, list(targets)])
 
     def pack(self) -> bytes:
-        """Return the values as bytes, one a value; a message names trials and targets otherwise."""
+        """Return the values as bytes, one byte each; the shape is not included."""
         return self.is_in.tobytes()
 
     @staticmethod
     def unpack(packed: bytes, targets: int) -> "TargetMembership":
-        """Return the membership that `pack` has packed.
+        """Return the membership from the bytes that `pack` returned.
 
         Parameters
         ----------

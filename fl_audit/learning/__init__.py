@@ -1,1 +1,1 @@
-"""Learning: models, stacks of trials, clipped gradients, and the local training of clients."""
+"""Models, their evaluation in all trials at once, clipped gradients, and the clients' local training."""

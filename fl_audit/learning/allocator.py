@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator: it keeps the memory that training frees, and gives it back when told to."""
+"""Settings of glibc's memory allocator: freed memory is kept for reuse, and returned to the system on request."""
 
 import ctypes
 import sys
@@ -14,12 +14,12 @@ ROUNDS_BETWEEN_TRIMS = 50  # freed memory is given back after so many rounds whe
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 1 GiB of freed memory for the next tensors of this process; elsewhere do nothing.
+    """Let glibc keep up to 1 GiB of freed memory for the next tensors of this process; without glibc, do nothing.
 
-    A pass over a network frees tensors of megabytes and asks for as many a moment later. By default their memory goes
+    A pass over a network frees tensors of megabytes and allocates as many a moment later. By default their memory goes
     back to the system each time, and every page of the next tensors costs a page fault, which takes a fifth of the time
-    of mnist-cnn. All threads share one arena: if every thread had its own, memory would grow with the number of
-    batches.
+    of mnist-cnn. All threads share one arena: if every thread had its own, memory would grow with the number of batches
+    of trials.
     """
     if (mallopt := _of_glibc("mallopt")) is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_FROM_HEAP)
@@ -28,11 +28,10 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Return freed memory to the system, also that between blocks in use; where glibc is missing, do nothing.
+    """Return freed memory to the system, including free blocks between used ones; without glibc, do nothing.
 
-    To be called at the end of a piece of work that is followed by similar ones. Every piece leaves free blocks at
-    places that are up to chance. If they were kept, they would add up, and peak memory would grow with the number of
-    pieces although none of it is in use.
+    Call it at the end of a task that is followed by similar tasks. Each task leaves free blocks at random addresses. If
+    these were kept, fragmentation would make the peak memory grow with the number of tasks.
     """
     if (malloc_trim := _of_glibc("malloc_trim")) is not None:
         malloc_trim(0)

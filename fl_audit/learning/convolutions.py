@@ -1,10 +1,10 @@
-"""Two-dimensional convolutions and 2x2 pooling of all trials at once.
+"""Two-dimensional convolutions and 2x2 max-pooling of all trials at once.
 
-The convolution is computed by torch's own function, with one group of channels for each trial, and so are the weight
-gradients of all examples, with one group for each example (Rochette et al. 2019, "Efficient per-example gradient
-computations in convolutional neural networks"). Where that costs more than two small Gram matrices, the norm is
-computed from these matrices, without the gradient of any example. (For mnist-cnn the product costs less: with Gram
-matrices throughout, a clipped sum took 26 times as long.)
+The convolution is torch's own, with one group of channels for each trial. The weight gradients of all examples are
+computed in the same way, with one group for each example (Rochette et al. 2019, "Efficient per-example gradient
+computations in convolutional neural networks"). If two small Gram matrices are cheaper, the gradient norm is computed
+from them, without any example's gradient. (For mnist-cnn the gradients are cheaper: with Gram matrices throughout, a
+clipped sum took 26 times as long.)
 """
 
 from typing import Any
@@ -23,9 +23,9 @@ _FEW_CHANNELS = 8
 class StackedConv2d(StackedLayer):
     """Two-dimensional convolutions of all trials.
 
-    The norm of an example's gradient comes from the gradient itself or from two small products, whichever costs less
-    (mixed ghost clipping, Bu et al. 2022, "Scalable and efficient training of large convolutional neural networks with
-    differential privacy").
+    The norm of an example's gradient is computed from the gradient itself or from two Gram matrices, whichever is
+    cheaper (mixed ghost clipping, Bu et al. 2022, "Scalable and efficient training of large convolutional neural
+    networks with differential privacy").
     """
 
     def __init__(self, frame: ForwardState, prefix: str, template: nn.Conv2d) -> None:
@@ -39,7 +39,7 @@ class StackedConv2d(StackedLayer):
         self.unfolds = template.in_channels < _FEW_CHANNELS and self.groups == 1
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the convolution of every trial."""
+        """Return the outputs of each trial's convolution."""
         shared = self.frame.is_shared(inputs)
         if not self.unfolds:
             return self.record(inputs.detach(), self.respond(inputs, shared), shared)
@@ -49,7 +49,7 @@ class StackedConv2d(StackedLayer):
         return self.record(patches.detach(), outputs.reshape(*outputs.shape[:2], *sides), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """See `StackedLayer`; patches for inputs where they are unfolded."""
+        """See `StackedLayer`; if the layer unfolds its inputs, `inputs` are the patches."""
         weight, bias = self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[:2]
         if not self.unfolds:
@@ -105,14 +105,16 @@ class StackedConv2d(StackedLayer):
         return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
     def example_gradients(self, visit: LayerCall, signal: Tensor) -> Tensor:
-        """Return every example's weight gradient (trials, examples, outs, ...); later axes are merged for patches.
+        """Return each example's weight gradient, shape (trials, examples, outs, ...).
+
+        If the layer unfolds its inputs, the axes after `outs` are merged into one.
 
         Parameters
         ----------
         visit
             A call of this layer.
         signal
-            Gradients of the losses at the layer's outputs, of their shape.
+            Gradients of the losses with respect to the layer's outputs, of their shape.
         """
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
@@ -128,9 +130,9 @@ class StackedConv2d(StackedLayer):
         return self.frame.split(examples.view(len(signal), outs, *shape))
 
     def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
-        """Return the weight gradients (n, channels, 1, *kernel) where every channel has a kernel of its own.
+        """Return the weight gradients (n, channels, 1, *kernel) of a depthwise convolution.
 
-        A product for each place of the kernel is much faster than a convolution in as many groups as channels.
+        One product for each position in the kernel is much faster than a convolution with as many groups as channels.
         """
         padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
         found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)
@@ -144,16 +146,16 @@ class StackedConv2d(StackedLayer):
         return found
 
     def split_patches(self, visit: LayerCall) -> Tensor:
-        """Return the patches of a visit, (examples, ...) where trials share them, else (trials, examples, ...)."""
+        """Return the patches of a call: (examples, ...) if trials share them, otherwise (trials, examples, ...)."""
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
 
 
 class MaxPool2x2(nn.Module):
-    """Largest values of 2x2 windows that do not overlap; on a CPU several times as fast as torch's own pooling."""
+    """Max-pooling over non-overlapping 2x2 windows; on a CPU several times as fast as torch's own."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Pool (n, channels, height, width); an odd last row or column is dropped."""
+        """Return the pooled input, given as (n, channels, height, width); an odd last row or column is dropped."""
         pooled: Tensor = _Pool2x2.apply(inputs)  # type: ignore[no-untyped-call]  # torch's own lack of a type
         return pooled
 
@@ -184,7 +186,7 @@ class _Pool2x2(torch.autograd.Function):
 
 
 def is_pool_2x2(module: nn.Module) -> bool:
-    """Return whether `MaxPool2x2` computes what a module does."""
+    """Return whether a module is equivalent to `MaxPool2x2`."""
     if not isinstance(module, nn.MaxPool2d):
         return False
     pairs = (module.kernel_size, module.stride, module.padding, module.dilation)

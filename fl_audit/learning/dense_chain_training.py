@@ -1,12 +1,13 @@
-"""Local SGD of chains of dense layers, in all trials at once, with few and small operations.
+"""Local SGD of chains of dense layers (MLPs), in all trials at once, with few and small operations.
 
-A step on a batch of ten records reads and writes every weight of the first layer for the sake of ten examples. But all
-trials see the same records X, and the first layer is linear: with D the gradients at its outputs, times the learning
-rate and summed over the steps so far, its weights stand at W - D' X, and its outputs at X W' - (X X') D. So the outputs
-of the first weights and the products between records are computed once for a stretch of steps, a step reads small
-matrices only, and the weights move once at the end. The other layers move at every step. The backward pass is written
-out: torch's own costs more than the arithmetic of such steps. Where each trial has records of its own, as where the
-clients of a round are stacked or records are randomised, the same holds record by record.
+A plain step on a mini-batch of ten records reads and writes every weight of the first layer for ten examples. But all
+trials see the same records X, and the first layer is linear. Let D be the gradients at its outputs, times the learning
+rate and summed over the steps so far. Then its current weights are W - D' X, and its outputs X W' - (X X') D. So the
+outputs of the initial weights and the inner products between records are computed once for several steps; a step only
+reads small matrices, and the weights are updated once at the end. The other layers are updated at every step. The
+backward pass is written out, because the overhead of autograd exceeds the arithmetic of such steps. If each trial has
+its own records, because clients of a round are stacked or records are randomised, the same is done for each trial's
+records.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from fl_audit.learning.stacked_layers import ParameterLayout
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of single numbers that follows a layer."""
+    """An elementwise activation function that follows a layer, and its backward pass."""
 
     apply: Callable[[Tensor], Tensor]  # the function
     # From the gradients at its outputs, and these outputs, to the gradients at its inputs.
@@ -44,7 +45,7 @@ _ACTIVATIONS: dict[type[nn.Module], Activation] = {
 
 @dataclass(frozen=True)
 class ChainLayer:
-    """One dense layer of a chain."""
+    """One dense layer of a chain and the activation after it."""
 
     outs: int  # number of outputs
     ins: int  # number of inputs
@@ -53,18 +54,18 @@ class ChainLayer:
     activation: Activation = _NONE  # activation that follows the layer
 
     def weights(self, models: Tensor) -> Tensor:
-        """Return the weights of stacked models as a view (trials, outs, ins)."""
+        """Return the layer's weights in stacked models as a view (trials, outs, ins)."""
         return models[:, self.weight].view(len(models), self.outs, self.ins)
 
     def biases(self, models: Tensor) -> Tensor | None:
-        """Return the biases of stacked models as a view (trials, 1, outs); None without biases."""
+        """Return the layer's biases in stacked models as a view (trials, 1, outs); None if it has no bias."""
         return None if self.bias is None else models[:, self.bias].unsqueeze(1)
 
 
 def dense_chain(
     module: nn.Module, feature_shape: tuple[int, ...], layout: ParameterLayout
 ) -> tuple[ChainLayer, ...] | None:
-    """Return the layers of a module that is a chain of dense layers; None if it is none, or not certainly one.
+    """Return the layers of a module that is a chain of dense layers; None if it is not, or may compute anything else.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def dense_chain(
 
 
 def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    """Yield path and module of all parts in the order in which nested `nn.Sequential` call them."""
+    """Yield the path and the module of each part, in the order in which nested `nn.Sequential` call them."""
     if type(module) is not nn.Sequential or _is_altered(module):
         yield name, module
         return
@@ -105,7 +106,7 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_altered(module: nn.Module) -> bool:
-    """Whether a module does more than its type implies, by hooks or a replaced forward."""
+    """Return whether a module may compute more than its type implies, because of hooks or a replaced `forward`."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
@@ -122,14 +123,14 @@ def chain_updates(
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
 ) -> Tensor:
-    """Return the pseudo-gradients of `local_updates` for a chain of dense layers.
+    """Return the pseudo-gradients of `local_updates` for a chain of dense layers, float32 (trials, parameters).
 
     Parameters
     ----------
     layers
         Layers of the chain.
     models
-        Start of every trial, as for `fl_audit.learning.local_training.local_updates`.
+        Initial parameters of every trial, as for `fl_audit.learning.local_training.local_updates`.
     features
         Features of the records, of any type.
     labels
@@ -137,10 +138,10 @@ def chain_updates(
     rate
         Learning rate.
     batches
-        Indices of the records of each step, at least one step; steps may differ between trials where `fits_one_stretch`
-        holds.
+        Indices of the records in the mini-batch of each step, at least one step; steps may differ between trials if
+        `fits_one_stretch` holds.
     trials_together
-        Function from a number of records to the number of trials that are best computed together.
+        Function that maps a number of records to the number of trials that are best computed together.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
@@ -158,21 +159,21 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether all steps of a round together are best computed over one array of all records.
+    """Return whether all steps of a round are best computed over a single array of all the client's records.
 
     Parameters
     ----------
     records
         Number of records of the client, from 0.
     used
-        Number of records that all steps use together, each counted as often as it is used.
+        Total number of records in all mini-batches; a record counts in each mini-batch that contains it.
     """
     return records <= min(_STRETCH, used)
 
 
 @dataclass(frozen=True)
 class _StepRange:
-    """Some records, and the steps that are taken on them."""
+    """Some records, and the consecutive steps that use only these records."""
 
     # Whether each trial has records of its own; elsewhere the leading axis of the three tensors has length 1.
     is_own: bool
@@ -201,13 +202,13 @@ class _StepRange:
         return cls(is_own, flat, targets, products, tuple(map(torch.from_numpy, steps)))
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        """Return the rows of a step's records from values (trials, n, width)."""
+        """Return the rows of a step's mini-batch from `values` (trials, n, width)."""
         if self.is_own:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """Add to the rows of a step's records in values (trials, n, width)."""
+        """Add `more` to the rows of a step's mini-batch in `values` (trials, n, width)."""
         if self.is_own:
             values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
         else:
@@ -215,7 +216,10 @@ class _StepRange:
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
-    """Divide the steps into stretches: yield the records of each, and its steps in indices of these records."""
+    """Divide the steps into ranges of consecutive steps.
+
+    Yields the records of each range, and its mini-batches as indices of these records.
+    """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):
         yield slice(None), batches
@@ -232,7 +236,7 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
 def _move(
     layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepRange, rate: float
 ) -> None:
-    """Take the steps of a stretch from the weights `now` and write to `moved` how far they end from `models`."""
+    """Take the steps of a range from the parameters `now`, and write `models` minus the final parameters to `moved`."""
     front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
     for step in stretch.steps:
         values = front.forward(step)
@@ -249,7 +253,7 @@ def _move(
 
 
 class _FirstLayer:
-    """The first layer in some trials: its weights stay where they are until it settles."""
+    """The first layer in some trials: its weights change only when `settle` is called."""
 
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepRange) -> None:
         self._layer, self._stretch = layer, stretch
@@ -271,7 +275,7 @@ class _FirstLayer:
         self._is_moved = True
 
     def settle(self, moved: Tensor, is_fresh: bool) -> None:
-        """Write how far the stretch moved the parameters, or add it unless `moved` is fresh."""
+        """Write the total update of the parameters to `moved`, or add it if `moved` holds earlier updates."""
         kept = 0 if is_fresh else 1
         self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=kept)
         if self._layer.bias is not None:
@@ -280,7 +284,7 @@ class _FirstLayer:
 
 
 class _UpperLayer:
-    """A further layer in some trials: its weights, which are few, move at every step."""
+    """A layer after the first in some trials: its few weights are updated at every step."""
 
     def __init__(self, layer: ChainLayer, now: Tensor) -> None:
         self._layer = layer
@@ -293,7 +297,7 @@ class _UpperLayer:
         return self._outputs
 
     def backward(self, signal: Tensor) -> Tensor:
-        """Move the layer and return the gradients at what it read, of the weights before the move."""
+        """Update the layer, and return the gradients at its inputs, computed with the weights before the update."""
         signal = self._layer.activation.pull_back(signal, self._outputs)
         below = torch.bmm(signal, self._weights)
         self._weights.baddbmm_(signal.transpose(1, 2), self._inputs, alpha=-1)
@@ -302,7 +306,7 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write how far the parameters are from those of `models`."""
+        """Write `models` minus the current parameters of this layer to `moved`."""
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

@@ -1,7 +1,7 @@
-"""Frozen convolutional cores: layers that are not trained, whose weights come from a file that the user has.
+"""Frozen convolutional cores (backbones) with weights from a file of the user.
 
-What a frozen core makes of a record is the same in all trials and rounds. So records pass through it once, when they
-are loaded, and the model that is trained, stacked and clipped is the head on top of it.
+The output of a frozen core for a record is the same in all trials and rounds. So records pass through it once, when
+they are loaded, and the model that is trained, stacked and clipped is the head on top of it.
 """
 
 import hashlib
@@ -38,17 +38,17 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class BackboneWeights:
-    """A file with the weights of a frozen core."""
+    """A file with the weights of a frozen core, and its digest."""
 
     path: str  # absolute path
     digest: str  # SHA-256 digest of the file
 
 
 class VggCore(nn.Module):
-    """The 13 convolutions of VGG-16, frozen: weights are named as torchvision names them, `features.N.weight`.
+    """The 13 convolutions of VGG-16, frozen, with torchvision's names of the weights, `features.N.weight`.
 
-    Grey images stand in all three colours. Colours are standardised as torchvision does. There is no averaging to 7x7
-    at the end, which for small images would only repeat values.
+    Grey images are repeated in the three colour channels. Colours are standardised as in torchvision. The adaptive
+    average pooling to 7x7 is left out, because it would only repeat values for small images.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class VggCore(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the input of the head for images (n, 1 or 3, height, width) in [0, 1]: see `core_shape`."""
+        """Return the core's output, of shape (n, *core_shape), for images (n, 1 or 3, height, width) in [0, 1]."""
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
         return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
@@ -99,7 +99,7 @@ def find_weights(model: str, path: str | None) -> BackboneWeights | None:
     model
         Name of the model.
     path
-        Path of the file that the user named; None if none was named.
+        Path of the file that the user configured; None if there is none.
 
     Raises
     ------
@@ -117,7 +117,10 @@ def find_weights(model: str, path: str | None) -> BackboneWeights | None:
 
 @lru_cache(maxsize=1)
 def load_core(weights: BackboneWeights) -> VggCore:
-    """Read a frozen core, of which nothing is run; `InputError` if it is another file by now, or lacks tensors."""
+    """Read the weights of a frozen core, without unpickling code.
+
+    Raises `InputError` if the file has changed since the run began, or lacks tensors.
+    """
     path, digest = Path(weights.path), weights.digest
     found = _digest(path)
     told = f"{path} has the SHA-256 digest {found[:16]}... and the run was begun with {digest[:16]}..."

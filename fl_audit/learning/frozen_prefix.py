@@ -1,8 +1,8 @@
-"""The part of a model before its first trained parameter, computed once for a record.
+"""The part of a model before its first trained parameter, evaluated once per record.
 
-What frozen layers make of a record is the same in all trials and rounds. The operations of torch that a model runs on
-one record are noted once. Those that no trained parameter reaches are the prefix; the others, which read some of its
-results, are what trials run. Results are kept by what a record holds, so it does not matter who asks for them.
+The output of frozen layers for a record is the same in all trials and rounds. The operations that a model runs on one
+record are traced once. The operations that depend on no trained parameter are the prefix; the others, which read some
+of its results, are run in every trial. Results are cached under a hash of the record, so that every caller shares them.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _FIRST_ROWS = 64
 
 @dataclass(frozen=True)
 class _Cut:
-    """A result of the prefix that the rest reads."""
+    """A result of the prefix that later operations read."""
 
     shape: tuple[int, ...]  # of one record, its axis of length 1 included
     kind: torch.dtype
@@ -40,7 +40,7 @@ class _Cut:
 
 
 class _Graph:
-    """Noted operations; copies of a module share them, because they hold no state."""
+    """A traced graph; copies of a module share it, because it holds no state."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.run = module
@@ -50,7 +50,7 @@ class _Graph:
 
 
 class Suffix(nn.Module):
-    """The part of a model behind its frozen prefix: it has the trained parameters and reads rows of numbers."""
+    """The rest of a model after its frozen prefix: it has the trained parameters and reads rows of prefix results."""
 
     def __init__(self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_Cut, ...]):
         super().__init__()
@@ -65,7 +65,7 @@ class Suffix(nn.Module):
             place.register_parameter(last, nn.Parameter(like[name].detach().clone(), requires_grad=False))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the logits (n, classes) of rows of results of the prefix, (n, width)."""
+        """Return the logits (n, classes) for rows of prefix results (n, width)."""
         named = [self._parameter(name) for name in self._names]
         if len(rows) == 1:
             return self._of_one(named, rows[0]).unsqueeze(0)
@@ -86,7 +86,7 @@ class Suffix(nn.Module):
 
 
 class FrozenPrefix:
-    """The part of a model before its first trained parameter, and its results for the records that were seen."""
+    """The part of a model before its first trained parameter, with a cache of its results by record."""
 
     def __init__(self, graph: fx.GraphModule, cuts: tuple[_Cut, ...], shape: tuple[int, ...], suffix: Suffix) -> None:
         self.width = sum(cut.width for cut in cuts)
@@ -97,11 +97,11 @@ class FrozenPrefix:
 
     @property
     def records(self) -> int:
-        """Number of records of which results are kept."""
+        """Number of records whose results are cached."""
         return len(self._places)
 
     def rows(self, features: Tensor) -> Tensor:
-        """Return the results for records, (..., width), as float32.
+        """Return the prefix results of records as float32, shape (..., width).
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class FrozenPrefix:
         return found.reshape(*leading, self.width).to(features.device)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """Return the results for one record, (width,), computed alone so that they are the same in every process."""
+        """Return the prefix results of one record, (width,), evaluated alone, so that every process gets the same."""
         with torch.no_grad(), without_hints():
             found = self._graph(record.unsqueeze(0))
         return torch.cat([one.reshape(-1).float() for one in found])
@@ -141,12 +141,14 @@ class FrozenPrefix:
 
 
 def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | None:
-    """Return the prefix of a module, None where it has none that is worth keeping, draws numbers, or cannot be noted.
+    """Return the frozen prefix of a module, or None if none can be used.
+
+    It is None if the prefix is too cheap to cache, draws random numbers, or cannot be traced.
 
     Parameters
     ----------
     module
-        The module in evaluation mode, with the parameters to train marked as such.
+        The module in evaluation mode; its trained parameters are those registered as parameters.
     shape
         Shape of a record.
     """
@@ -161,7 +163,7 @@ def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | N
 
 
 def _noted(module: nn.Module, own: dict[str, Tensor], record: Tensor) -> fx.GraphModule | None:
-    """Return the operations that a module runs on one record; its inputs are the parameters, and then the record."""
+    """Return the traced graph of a module for one record; its inputs are the parameters, and then the record."""
     names = tuple(own)
 
     def run(*given: Tensor) -> Tensor:
@@ -221,7 +223,7 @@ def _split(graph: fx.GraphModule, own: dict[str, Tensor], shape: tuple[int, ...]
 
 
 def _part(graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], outputs: list[fx.Node]) -> fx.GraphModule:
-    """Return the operations that lead from some results to others."""
+    """Return the part of a graph that computes `outputs` from `inputs`."""
     made, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for number, node in enumerate(inputs):
         copies[node] = made.placeholder(f"given_{number}")
@@ -234,7 +236,7 @@ def _part(graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], out
 
 
 def _answering_alone(graph: fx.GraphModule) -> fx.GraphModule:
-    """Have the logits, (1, classes), come as those of one record, (classes,)."""
+    """Change a graph so that it returns logits of shape (classes,) instead of (1, classes)."""
     end = next(iter(reversed(graph.graph.nodes)))
     (answer,) = end.all_input_nodes
     with graph.graph.inserting_before(end):

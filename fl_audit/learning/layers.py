@@ -1,11 +1,12 @@
-"""Layers that run many models at once and know the per-example gradients of their parameters.
+"""Layers that run many models at once and compute the gradient norms of single examples.
 
 A stacked layer takes the examples of all trials merged into the leading axis, trial by trial, so the forward code
-around it sees one large batch and needs no change. The raw input of a model is the same in every trial: a layer that
-reads it gets each example once, not once for every trial. After the backward pass each layer gives the squared norm of
-every example's gradient and the weighted sum of these gradients. A dense layer needs no per-example gradient for
-either, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations"). No layer
-needs one for the product of a gradient with a vector: outputs are linear in a layer's own parameters.
+around it sees one large mini-batch and needs no change. The raw input of a model is the same in every trial: a layer
+that reads it gets each example once, not once for every trial. After the backward pass each layer returns the squared
+norm of every example's gradient and the weighted sum of these gradients. A dense layer computes both without
+per-example gradients, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient
+computations"). Inner products of gradients with a vector never need per-example gradients, because outputs are linear
+in a layer's own parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ the copies that put the outputs of the one product in the order of trials."""
 
 @dataclass
 class ForwardState:
-    """State that the stacked layers of one forward pass share."""
+    """State that the stacked layers share during a forward pass."""
 
     parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (trials, *shape)
     trials: int = 1  # size of the first of the two axes that are merged in the layers' inputs
@@ -35,26 +36,26 @@ class ForwardState:
     derived: dict[object, Tensor] = field(default_factory=dict)  # computed from the raw input, to be used again
 
     def forget(self) -> None:
-        """Drop what was derived from the raw input, whose values may have changed."""
+        """Clear the cache of values derived from the raw input, whose content may have changed."""
         self.features, self.derived = None, {}
 
     def read(self, features: Tensor) -> None:
-        """Note a model's raw input, and drop what was derived from the one before unless it is the same tensor."""
+        """Set the model's raw input, and clear the cache of derived values unless it is the same tensor as before."""
         if self.features is None or not _same_memory(features, self.features):
             self.derived = {}
         self.features = features
 
     def derive(self, name: str, inputs: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return make(inputs); if the inputs are a view of the whole raw input, it is made once for all passes.
+        """Return make(inputs); if `inputs` is a view of the whole raw input, the result is cached for later passes.
 
         Parameters
         ----------
         name
-            Name of the derived tensor.
+            Name of the result in the cache.
         inputs
-            Tensor from which it is made.
+            Input of the function.
         make
-            Function that makes it, which returns the same result whenever the inputs are the same.
+            Deterministic function of the inputs.
         """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
@@ -64,11 +65,11 @@ class ForwardState:
         return self.derived[key]
 
     def split(self, merged: Tensor) -> Tensor:
-        """Return values of shape (trials * examples, ...) in the shape (trials, examples, ...)."""
+        """Return values of shape (trials * examples, ...) reshaped to (trials, examples, ...)."""
         return merged.reshape(self.trials, self.examples, *merged.shape[1:])
 
     def is_shared(self, values: Tensor) -> bool:
-        """Whether the values are the model's raw input, the same in all trials."""
+        """Return whether the values are the model's raw input, which is the same in all trials."""
         return values.shape[0] == self.examples and self.trials > 1
 
 
@@ -79,7 +80,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class LayerCall:
-    """One call of a stacked layer: its inputs, its outputs, and whether all trials have the same inputs."""
+    """A recorded call of a stacked layer; `shared` tells whether all trials have the same inputs."""
 
     layer: "StackedLayer"
     inputs: Tensor
@@ -88,7 +89,7 @@ class LayerCall:
 
 
 class StackedLayer(nn.Module):
-    """A layer whose parameters differ from trial to trial."""
+    """A layer with its own parameters in each trial."""
 
     def __init__(self, frame: ForwardState, prefix: str) -> None:
         super().__init__()
@@ -96,11 +97,11 @@ class StackedLayer(nn.Module):
         self.prefix = prefix
 
     def parameter(self, name: str) -> Tensor | None:
-        """Return the stacked parameter `name` of this layer, None if it has none."""
+        """Return the layer's parameter `name` of all trials, (trials, *shape); None if the layer has none."""
         return self.frame.parameters.get(f"{self.prefix}{name}")
 
     def required(self, name: str) -> Tensor:
-        """Return the stacked parameter `name` of this layer."""
+        """Return the layer's parameter `name` of all trials, (trials, *shape)."""
         return self.frame.parameters[f"{self.prefix}{name}"]
 
     def record(self, inputs: Tensor, outputs: Tensor, shared: bool) -> Tensor:
@@ -122,12 +123,12 @@ class StackedLayer(nn.Module):
         return outputs
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs for stored inputs, linear in the parameters; trailing axes may still be merged.
+        """Return the outputs for recorded inputs, which are linear in the parameters; trailing axes may be merged.
 
         Parameters
         ----------
         inputs
-            Inputs in the form that a visit stores.
+            Inputs in the form that `LayerCall` stores.
         shared
             Whether all trials have the same inputs.
         """
@@ -136,14 +137,14 @@ class StackedLayer(nn.Module):
     def products(self, visit: LayerCall, signal: Tensor) -> Tensor:
         """Return the inner product of every example's gradient with a vector in parameter space, (trials, examples).
 
-        The vector has to stand in the frame in the place of the parameters. The outputs are linear in the parameters of
-        the layer, so calling the layer with the vector gives the Jacobian-vector product of the outputs. Its product
-        with `signal` is the inner product of gradient and vector.
+        The caller puts the vector into `frame.parameters` in place of the parameters. The outputs are linear in the
+        layer's parameters, so calling the layer with the vector gives the Jacobian-vector product of the outputs. Its
+        product with `signal` is the inner product of gradient and vector.
 
         Parameters
         ----------
         visit
-            Stored call of this layer.
+            Recorded call of this layer.
         signal
             Gradients of the losses with respect to the outputs of this call, of the outputs' shape.
         """
@@ -151,12 +152,12 @@ class StackedLayer(nn.Module):
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms (trials, examples) and intermediate results that `weighted_sum` can reuse.
+        """Return the squared gradient norms (trials, examples), and intermediate results for `weighted_sum`.
 
         Parameters
         ----------
         visit
-            Stored call of this layer.
+            Recorded call of this layer.
         signal
             Gradients of the losses with respect to the outputs of this call.
         """
@@ -168,7 +169,7 @@ class StackedLayer(nn.Module):
         Parameters
         ----------
         visit
-            Stored call of this layer.
+            Recorded call of this layer.
         signal
             Gradients of the losses with respect to the outputs of this call.
         weights
@@ -183,7 +184,7 @@ class StackedLinear(StackedLayer):
     """Dense layers of all trials."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the dense layer of every trial."""
+        """Return the outputs of each trial's dense layer."""
         shared = self.frame.is_shared(inputs)
         return self.record(inputs, self.respond(inputs, shared), shared)
 
@@ -217,7 +218,7 @@ class StackedLinear(StackedLayer):
 
 
 class StackedNormalisation(StackedLayer):
-    """Normalisations of all trials that do not mix examples, with their learned scale and shift."""
+    """Group or layer normalisation of all trials, with its learned scale and shift; neither mixes examples."""
 
     def __init__(self, frame: ForwardState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
@@ -231,13 +232,13 @@ class StackedNormalisation(StackedLayer):
                 return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
 
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
-        """Return a parameter (trials, *shape) in a shape that broadcasts against values (trials, examples, ...)."""
+        """Return a parameter (trials, *shape) reshaped so that it broadcasts against values (trials, examples, ...)."""
         left_over = standardised.dim() - parameter.dim()
         middle, trailing = (1, left_over) if isinstance(self.template, nn.GroupNorm) else (left_over + 1, 0)
         return parameter.reshape(len(parameter), *([1] * middle), *parameter.shape[1:], *([1] * trailing))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalise each example and apply the scale and shift of every trial."""
+        """Return the normalised inputs times the scale of each trial plus its shift."""
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.trials, *([1] * (inputs.dim() - 1)))
@@ -252,7 +253,7 @@ class StackedNormalisation(StackedLayer):
         return outputs.flatten(0, 1)
 
     def _reduced(self, values: Tensor) -> Tensor:
-        """Return values (trials, examples, ...) summed over the axes along which one entry of a parameter is shared."""
+        """Return values (trials, examples, ...) summed over the axes along which the parameter is broadcast."""
         if isinstance(self.template, nn.GroupNorm):
             return values.flatten(3).sum(3) if values.dim() > 3 else values
         spanned = values.dim() - 2 - len(self.template.normalized_shape)
@@ -275,7 +276,7 @@ class StackedNormalisation(StackedLayer):
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return gradients summed over examples with weights, (trials, ...).
+    """Return the weighted sum of gradients over examples, (trials, ...).
 
     Parameters
     ----------
@@ -289,7 +290,7 @@ def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
 
 
 def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """Return inputs W' + b in every trial, (trials, n, outs).
+    """Return the outputs of a dense layer in every trial, inputs W' + b, shape (trials, n, outs).
 
     Parameters
     ----------

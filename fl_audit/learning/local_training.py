@@ -1,14 +1,14 @@
-"""Local training of a client, in all trials at once: what a client of DP-FedAvg adds to a round.
+"""Local training of a client in DP-FedAvg, in all trials at once.
 
-A client starts from the round's model and takes plain SGD steps on its own records; the difference between start and
-end is its pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et
-al. 2021, "Adaptive federated optimization"). Local randomness is public and the same in all trials: at each step all
-trials see the same records, or what each of them made of these where records are randomised.
+A client starts from the round's model and takes plain SGD steps on its own records; the start minus the end is its
+pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et al. 2021,
+"Adaptive federated optimization"). The order of records is public and the same in all trials: at each step all trials
+use the same records, or their own randomised versions of them.
 
-Where every trial has members of its own, each trains on another part of the same records. All trials go through the
-records in one public order, and each cuts its own members out of that order into batches. A step gathers every trial's
-own batch. Trials train in groups that fit the cache, each from its first step to its last, so that models and the
-optimizer's moments are read from memory once.
+If membership is random, each trial trains on another subset of the same records. All trials go through the records in
+one public order, and each cuts its own members out of that order into mini-batches. Trials are trained in groups that
+fit the cache, each from its first step to its last, so that models and the optimizer's moments are read from memory
+once.
 """
 
 import math
@@ -50,7 +50,7 @@ class LocalSchedule:
         require_number(f"local {given} are", getattr(self, given), "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
-        """Return the number of steps of a client that has a given number of records."""
+        """Return the number of steps on a given number of records."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None, "one of the two is given"
@@ -58,17 +58,17 @@ class LocalSchedule:
 
 
 def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw the records of each local step, as indices, int64; no step where there is no record.
+    """Draw the mini-batches of a client's local steps, as indices of its records, int64; none without records.
 
-    Every epoch goes through the records in a fresh random order, cut into batches; the last batch of an epoch may be
-    smaller. A schedule in steps begins a new epoch whenever one is used up and ends within one.
+    Every epoch goes through the records in a fresh random order, cut into mini-batches; the last one of an epoch may be
+    smaller. A schedule with a number of steps runs through as many epochs as it needs, and may end within one.
 
     Parameters
     ----------
     records
         Number of records of the client, at least 0.
     schedule
-        Size of the batches, and number of epochs or steps.
+        Size of the mini-batches, and number of epochs or steps.
     draw
         Generator of the order (purpose `LOCAL_ORDER`).
     """
@@ -90,26 +90,27 @@ def local_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return theta_start - theta_end after one SGD step on the mean cross-entropy of each batch, in every trial.
+    """Return the client's pseudo-gradients after one SGD step on each mini-batch, float32 (trials, parameters).
 
-    These are the client's pseudo-gradients, float32 (trials, parameters); zeros where there is no step.
+    A pseudo-gradient is theta_start - theta_end; the loss of a step is the mean cross-entropy of its mini-batch. Zeros
+    without steps.
 
     Parameters
     ----------
     model
         The stacked model.
     models
-        Start of every trial, float32 (trials, parameters), which is not changed.
+        Initial parameters of every trial, float32 (trials, parameters); they are not changed.
     features
-        Features of the client's records, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape),
-        then of a type that may take less memory, see `ClippedSumExamples`.
+        Features of the client's records, float32 (n, *shape), n may be 0. If the records differ between trials,
+        (trials, n, *shape), of a type that may take less memory, see `ClippedSumExamples`.
     labels
-        Classes of the client's records, int64 (n,); or those of each trial's own records, (trials, n).
+        Classes of the client's records, int64 (n,); (trials, n) if the records differ between trials.
     schedule
-        Schedule of the training, of which the learning rate is used.
+        Schedule of the training; only the learning rate is used.
     batches
-        Indices of the records of each step, as `local_batches` draws them. Where trials have records of their own and
-        `trains_stacked` holds, the steps may differ between trials too, (trials, batch).
+        Indices of the records in the mini-batch of each step, from `local_batches`. If records differ between trials
+        and `trains_stacked` holds, the steps may differ between trials too, (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -126,7 +127,9 @@ def local_updates(
 
 
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
-    """Return whether trials may take different steps, which needs plain SGD, a chain of dense layers and few records.
+    """Return whether the steps may differ between trials.
+
+    This needs plain SGD, a model that is a chain of dense layers, and few records.
 
     Parameters
     ----------
@@ -144,14 +147,15 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
     """Clip the update g of each trial to the L2 norm C over all parameters together: g min(1, C / ||g||).
 
-    Return the clipped updates, in the memory of `updates`, and their norms before clipping, float32 (trials,).
+    Return the clipped updates, which overwrite `updates`, and the norms before clipping, float32 (trials,).
 
     Parameters
     ----------
     updates
-        Float32 (trials, parameters); it is overwritten.
+        Updates, float32 (trials, parameters), which are overwritten.
     norm
-        Clipping norm C, for all trials or one for each, shape (trials,); `InputError` unless all are positive.
+        Clipping norm C, one for all trials or one per trial, shape (trials,); raises `InputError` unless all are
+        positive.
     """
     norms = torch.empty(len(updates), dtype=updates.dtype)
     limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))
@@ -170,17 +174,17 @@ Gradients = Callable[[Tensor, Tensor], Tensor]
 
 
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw the records of each trial in each local step: int64 (trials, batch) for a step, padded with -1.
+    """Draw the mini-batches of each trial's own members, as indices; int64 (trials, batch) per step, padded with -1.
 
-    An epoch has as many steps as the trial with the most members needs; others have smaller or empty batches at its
-    end.
+    The number of steps of an epoch is that of the trial with the most members; in other trials, mini-batches at the end
+    of an epoch are smaller or empty.
 
     Parameters
     ----------
     present
         Whether each trial trains on each record, shape (trials, records).
     schedule
-        Size of the batches, and number of epochs or steps.
+        Size of the mini-batches, and number of epochs or steps.
     draw
         Generator of the order, which is the same in all trials.
     """
@@ -206,22 +210,22 @@ def member_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return theta_start - theta_end after one step of the local optimizer on each batch, in every trial.
+    """Return theta_start - theta_end, (trials, parameters), after one step of the local optimizer per mini-batch.
 
     Parameters
     ----------
     model
         The stacked model.
     models
-        Start of every trial, float32 (trials, parameters), which is not changed.
+        Initial parameters of every trial, float32 (trials, parameters); they are not changed.
     features
         Features of the client's records, float32 (n, *shape).
     labels
         Classes of the records, int64 (n,).
     schedule
-        Schedule of the training, of which the optimizer and its learning rate are used.
+        Schedule of the training; only the optimizer and its learning rate are used.
     batches
-        Indices of the records of each step, as `member_batches` draws them.
+        Indices of the records in the mini-batch of each step, from `member_batches`.
     """
     moved = torch.zeros_like(models)
     if not batches:
@@ -237,7 +241,7 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return the parameters at the end of local training in some trials."""
+    """Return the final parameters after local training in some trials."""
     weights = start.clone()
     trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:
@@ -257,7 +261,7 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
 
 
 def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
-    """Return mean gradients of any model, from sums in which the records of other batches do not count."""
+    """Return a function for mean gradients of any model: each trial's sum is masked by its mini-batch."""
 
     def gradients(weights: Tensor, step: Tensor) -> Tensor:
         records = labels.shape[-1]
@@ -270,7 +274,7 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
 
 
 def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return mean gradients of a chain of dense layers, each trial on its own batch, the backward pass written out."""
+    """Return a function for mean gradients of a chain of dense layers, with a backward pass that is written out."""
     is_own = labels.dim() == 2
     flat = features.flatten(2 if is_own else 1)
 

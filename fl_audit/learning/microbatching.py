@@ -1,12 +1,12 @@
-"""Examples that the passes of a computation work on, if trials have drawn samples or hold records of their own.
+"""Examples of the passes of a clipped sum when trials have their own samples or records.
 
-There are two ways. Either every trial works on all examples, and those outside its sample get the weight 0; the first
-layer can then still compute all trials in one product. Or every trial works on its own examples only, which are
+With samples, there are two ways. Either every trial processes all examples, and those outside its sample get the weight
+0; the first layer can then still compute all trials in one product. Or every trial processes only its own examples,
 gathered and padded to the size of the largest sample with examples of weight 0; this is less work, but no product is
 shared.
 
-Where every trial has records of its own, there is no product that trials could share. Such records may be held in a
-type that takes less memory than the models', such as bytes for bits, and are converted pass by pass.
+If every trial has its own records, no product can be shared anyway. Such records may be stored in a type that takes
+less memory than float32, such as bytes for bits; they are converted pass by pass.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class MicrobatchExamples:
 
     @property
     def is_own(self) -> bool:
-        """Whether each trial has examples of its own."""
+        """Whether each trial has its own examples."""
         return self.labels.dim() == 2
 
     @property
     def examples(self) -> int:
-        """Number of examples of one trial."""
+        """Number of examples per trial."""
         return self.labels.shape[-1]
 
     def merged(self, trials: int) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ class MicrobatchExamples:
         return self.features, self.labels.repeat(trials)
 
     def take(self, some: slice) -> "MicrobatchExamples":
-        """Return some of the examples of every trial."""
+        """Return a slice of every trial's examples."""
         place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
         return MicrobatchExamples(self.features[place], self.labels[place], counted)
@@ -53,21 +53,21 @@ class MicrobatchExamples:
 
 @dataclass(frozen=True)
 class ClippedSumExamples(MicrobatchExamples):
-    """The examples of a whole clipped sum, from which the portions of its passes are taken."""
+    """All examples of a clipped sum, from which those of each pass are taken."""
 
     # Int64 (trials, width), indices of the examples that each trial works on; None if each works on all.
     chosen: Tensor | None = None
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumExamples":
-        """Return the workload in the cheaper of the two ways.
+        """Return the examples for the cheaper of the two ways of the module docstring: masked or gathered samples.
 
         Parameters
         ----------
         features
-            Features of all examples, as for `ClippedSumExamples`.
+            Features of all examples, as in `MicrobatchExamples`.
         labels
-            Classes of all examples, as for `ClippedSumExamples`.
+            Classes of all examples, as in `MicrobatchExamples`.
         taking_part
             Whether each example is in each trial's sample, bool (trials, n); None if all are.
         """
@@ -80,18 +80,18 @@ class ClippedSumExamples(MicrobatchExamples):
 
     @property
     def width(self) -> int:
-        """Number of examples that one trial works on."""
+        """Number of examples that each trial processes."""
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> MicrobatchExamples:
-        """Return the examples of one pass, with features in float32.
+        """Return the examples of one pass, with float32 features.
 
         Parameters
         ----------
         rows
             The trials of the pass.
         some
-            The examples of the pass in each trial.
+            The slice of each trial's examples.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

@@ -1,7 +1,7 @@
-"""Error messages for failures of a user's model: one line with the layer, the record, and the change that fixes it.
+"""Error messages for failures of a user's model: one line with the layer, the record, and the remedy.
 
-A model is run on many records of many trials at once, where an exception names neither record nor layer. So the records
-are run again, one after the other and without `torch.func`, while every layer records when it begins and ends.
+A model is run on many records of many trials at once, so an exception names neither record nor layer. Therefore the
+records are run again, one by one and without `torch.func`, while hooks record the begin and the end of every layer.
 """
 
 import traceback
@@ -28,7 +28,7 @@ _NO_MEMORY = ("allocate memory", "out of memory")
 
 
 class FaultPlace(NamedTuple):
-    """Place at which a model failed."""
+    """The layer and the record at which a model failed, with the exception."""
 
     layer: nn.Module  # the innermost layer that had begun and not ended
     path: str  # its name in the model; empty for the model itself
@@ -39,13 +39,13 @@ class FaultPlace(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The layer as a message names it."""
+        """The layer's name and type for a message."""
         kind = type(self.layer).__name__
         return f"layer {self.path!r} ({kind})" if self.path else f"its forward ({kind})"
 
 
 def names_of(count: int) -> tuple[str, ...]:
-    """Return names for records that are known by nothing but their positions."""
+    """Return names for records of which only the positions are known."""
     return tuple(f"record {number} of {count} that it was given (from 0)" for number in range(count))
 
 
@@ -53,9 +53,9 @@ def names_of(count: int) -> tuple[str, ...]:
 def explaining(
     module: nn.Module, parameters: Mapping[str, Tensor], features: Tensor, shape: tuple[int, ...]
 ) -> Iterator[None]:
-    """Turn an exception of a model's code in a block into an `InputError` of one line that names the record.
+    """Convert an exception of a model's code in the block into an `InputError` of one line that names layer and record.
 
-    Exceptions that are the fault of this program, or of a machine without memory, are raised unchanged.
+    Exceptions that this program causes, or a machine without memory, are raised unchanged.
 
     Parameters
     ----------
@@ -64,18 +64,18 @@ def explaining(
     parameters
         Parameters of the model in some trials, by name, each of shape (trials, *shape).
     features
-        Features of the records on which the model runs, in any number of axes.
+        Features of the records on which the model runs, with any number of leading axes.
     shape
         Shape of the features of one record.
 
     Raises
     ------
     InputError
-        If the code of the model raises anything.
+        If the model's code raises an exception.
     Exception
-        If the block raises an exception that is not the fault of the model.
+        If the block raises an exception that the model does not cause.
     SystemExit
-        If the block raises it.
+        If the block raises it outside the model's code.
     """
     try:
         with without_hints():
@@ -97,7 +97,7 @@ def explained(
     features: Tensor,
     names: Sequence[str] | None = None,
 ) -> InputError | None:
-    """Return an exception of a model's code as an error of one line; None if the program is at fault, not the model.
+    """Return an exception of a model's code as an `InputError` of one line; None if the model did not cause it.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ def explained(
     values
         Trained parameters of the model, by name, at the time of the exception.
     features
-        Features of the records that the model received, shape (n, *shape).
+        Features of the records on which the model ran, shape (n, *shape).
     names
-        Name of each record in a message; None numbers them.
+        Name of each record for the message; None for numbers.
     """
     if isinstance(error, InputError):
         return error
@@ -132,7 +132,7 @@ def explained(
 
 
 def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
-    """Return an exception of `torch.func` for a model that it cannot run as an error of one line.
+    """Return an exception that `torch.func` raised for an unsupported model as an `InputError` of one line.
 
     Parameters
     ----------
@@ -197,7 +197,9 @@ _UNDER_VMAP = {
 def located(
     module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]
 ) -> FaultPlace | None:
-    """Return the layer and record at which a model fails, on all records or one by one; None if it does not fail.
+    """Return the layer and the record at which a model fails, or None if it does not fail.
+
+    It is run on all records together and then one by one.
 
     Parameters
     ----------
@@ -208,7 +210,7 @@ def located(
     features
         Features of the records, shape (n, *shape).
     names
-        Name of each record in a message.
+        Name of each record for the message.
     """
     watched = sharing_copy(module).eval()
     with _LayerWatch(watched) as watch:
@@ -226,7 +228,7 @@ def located(
 
 
 class _LayerWatch:
-    """Notes which layers of a module have begun and not ended, and what each was given."""
+    """Context manager that records which layers of a module have begun and not ended, with the input of each."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -262,18 +264,18 @@ class _LayerWatch:
 
     @property
     def path(self) -> str:
-        """Name of the layer where the run that has just failed did."""
+        """Name of the layer at which the last failed run stopped."""
         return self._begun[-1][0] if self._begun else ""
 
     def place(self, error: BaseException, record: str | None) -> FaultPlace:
-        """Return the layer at which the run that has just failed did so."""
+        """Return the layer at which the last failed run stopped, with the record and the exception."""
         path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
         largest = float(given.max()) if given is not None and given.numel() else 0.0
         return FaultPlace(layer, path, given, record, error, largest)
 
 
 def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
-    """Return the remedy for a fault; None where it is not known."""
+    """Return the remedy for a fault; None if none is known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"
@@ -350,7 +352,7 @@ def _fix_recurrent(layer: nn.RNNBase, given: Tensor) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return kind and words of what a user's code raised, and where if the code has a file."""
+    """Return the type and message of an exception of the user's code, with file and line if known."""
     kind, words = type(error).__name__, said(error)
     return (kind if words == kind else f"{kind}: {words}") + _line_of(error)
 
@@ -361,7 +363,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def _their_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the lines, outermost first, that are neither ours nor torch's: those that their author can change."""
+    """Return the stack frames of the user's code, outermost first, without those of this package and of libraries."""
     frames: Iterable[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
     ours = Path(user_modules.__file__)
     return [
@@ -376,7 +378,7 @@ def _their_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _is_theirs(error: BaseException) -> bool:
-    """Return whether the innermost line outside torch is the user's."""
+    """Return whether the innermost stack frame outside installed packages belongs to the user's code."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if "site-packages" not in one.filename]
     theirs = _their_frames(error)
     return bool(theirs) and frames[-1].filename == theirs[-1].filename

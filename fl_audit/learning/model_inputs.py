@@ -1,7 +1,7 @@
-"""Calls of a model: arrays are given by name, attention runs example by example, and logits are the only output.
+"""Adaptation of a user's model: it reads arrays by name, supports `torch.func.vmap`, and returns only logits.
 
-Models of the libraries, such as transformers and peft, are taken as they are: nothing of the libraries is changed, and
-nothing here knows an architecture. What is added to a module are hooks of torch, and a choice that the library offers.
+Models of libraries such as transformers and peft are used unchanged and without knowledge of their architecture. A
+module only gets hooks of torch, and a choice of attention that its library offers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ _CHOOSES = "set_attn_implementation"  # method of the modules of transformers, a
 
 @dataclass(frozen=True)
 class _Named:
-    """Gives a module the named arrays of records, of which the batch that it is called with is made."""
+    """Forward pre-hook that splits the mini-batch of rows into named arrays and passes these to the module."""
 
     inputs: tuple[NamedInput, ...]
 
@@ -32,7 +32,7 @@ class _Named:
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the named arrays of records and their names, whole numbers as int64.
+    """Yield the named arrays that rows of numbers consist of, with their names; integers become int64.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
 
 def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Have a module that its factory has made run example by example, on rows of numbers.
+    """Adapt a module as its factory returned it, so that it runs example by example on rows of numbers.
 
     Parameters
     ----------
     module
-        The module, to which hooks are added.
+        The module, which gets hooks.
     inputs
-        The named arrays of a row; empty where the module takes whole rows.
+        Named arrays that a row consists of; empty if the module reads whole rows.
     """
     widen(module)
     with_plain_attention(module)
@@ -62,15 +62,15 @@ def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Have a module that is called with rows of numbers read them as named arrays.
+    """Make a module that is called with rows of numbers read these as named arrays.
 
-    Where it has a padding mask that it cannot read example by example, its attention is given a mask of
-    floating-point numbers in four axes.
+    If its handling of a padding mask does not support `torch.func.vmap`, its attention gets an additive float mask in
+    four axes instead.
 
     Parameters
     ----------
     module
-        The module, which is given hooks.
+        The module, which gets hooks.
     inputs
         Named arrays that the rows consist of; if empty, nothing is done.
     """
@@ -91,20 +91,20 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
-    """Return the named arrays that a module is given by `give_named`; none where it is not."""
+    """Return the named arrays that `give_named` passes to a module; none if it was not called for the module."""
     found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _Named))
     return next(found, ())
 
 
 def with_plain_attention(module: nn.Module) -> None:
-    """Have attention be computed by plain products of padded tensors, which run example by example.
+    """Switch a module's attention to the plain implementation, which runs example by example.
 
-    Other forms of it have no rule for `torch.func.vmap`, which then runs one example after the other, or not at all.
+    Other implementations have no batching rule for `torch.func.vmap`, which then loops over the examples or fails.
 
     Parameters
     ----------
     module
-        The module, in which nothing but that choice of the libraries is changed.
+        The module; only its choice of the attention implementation is changed.
     """
     for part in _choosers(module):
         getattr(part, _CHOOSES)("eager")
@@ -114,12 +114,12 @@ def with_plain_attention(module: nn.Module) -> None:
 
 
 def read_logits(module: nn.Module) -> None:
-    """Have a module that returns its logits among other things return them alone.
+    """Make a module that returns several outputs return only its logits.
 
     Parameters
     ----------
     module
-        The module, which is given a hook.
+        The module, which gets a hook.
     """
     module.register_forward_hook(_logits_of)
 
@@ -132,7 +132,7 @@ def _logits_of(module: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
 
 
 def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
-    """Yield the modules of transformers in a module; peft answers in the name of what it wraps, and is none."""
+    """Yield the transformers modules within a module; a peft wrapper, which forwards attributes, is not among them."""
     for part in module.modules():
         if hasattr(type(part), _CHOOSES) and (itself or part is not module):
             yield part
@@ -141,7 +141,7 @@ def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
 def _as_floats(
     module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Turn a padding mask, (n, tokens), into what is added to the scores of attention, (n, 1, tokens, tokens)."""
+    """Convert a padding mask (n, tokens) into an additive attention mask (n, 1, tokens, tokens)."""
     mask = named.get(MASK)
     if not isinstance(mask, Tensor) or mask.dim() != 2:
         return given, named
@@ -151,7 +151,7 @@ def _as_floats(
 
 
 def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
-    """Return two records of the lowest ids, one of which has padding behind its first half."""
+    """Return two records with the token ids 0 and 1, the second with padding in its second half."""
     parts = []
     for one in inputs:
         part = torch.ones(2, max(1, one.width))
@@ -163,7 +163,7 @@ def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
 
 
 def _runs_by_example(module: nn.Module, inputs: tuple[NamedInput, ...]) -> bool:
-    """Return whether a module runs one example after the other by `torch.func.vmap`."""
+    """Return whether a module runs under `torch.func.vmap` over examples."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             vmap(lambda row: module(row.unsqueeze(0)))(_padded_rows(inputs))

@@ -1,4 +1,4 @@
-"""Properties of a model that are found before training: how it runs, and the memory of a pass over one example."""
+"""Properties of a model that are measured before training: how it runs, and its memory per example."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _BYTES = 4  # of a scalar
 
 @dataclass(frozen=True)
 class ModelProperties:
-    """Properties of a model that a process with records of the data found, for processes that have none."""
+    """Properties of a model, measured where records of the data are at hand, and sent to processes without data."""
 
     fast: bool  # whether it runs on stacked layers
     activations: int  # scalars of activations that a pass holds of one example
@@ -21,7 +21,7 @@ class ModelProperties:
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
-    """Return the number of scalars that autograd stores for a computation, beside the module's weights and constants.
+    """Return the number of scalars that autograd saves for a computation, beside the module's parameters and constants.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
 
 
 def _address(value: Tensor) -> int | None:
-    """Return the address of a tensor's memory; None of one without memory of its own, as `torch.func` makes them."""
+    """Return the address of a tensor's memory; None if it has no memory of its own, as within `torch.func`."""
     try:
         return value.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The built-in models, models that users bring, and the initial weights of either in every trial."""
+"""Built-in models, users' models, and the initial weights of both in every trial."""
 
 import copy
 import gc
@@ -32,7 +32,7 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Specification of a model: its name, and the data that it reads."""
+    """Specification of a model: its name, and the shape and classes of the data that it reads."""
 
     name: str  # a built-in name or `package.module:factory`
     feature_shape: tuple[int, ...]  # of one example, as the trained part reads it: behind a frozen core, `core_shape`
@@ -41,7 +41,7 @@ class ModelSpec:
 
     @property
     def given(self) -> dict[str, object]:
-        """The values that a factory can take, by the names of its arguments."""
+        """The arguments that a user's factory can take, by name."""
         shape = self.inputs[0].shape if self.inputs else self.feature_shape
         known: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
         size = vocabulary_size(self.inputs)
@@ -62,7 +62,7 @@ _Factory = Callable[[Sequence[int], int], nn.Module]
 
 
 def _dense(*hidden: int) -> _Factory:
-    """Return a factory of networks with hidden layers of the given widths, rectified, and one output for each class."""
+    """Return a factory of MLPs with hidden ReLU layers of the given widths and one output per class."""
 
     def made(feature_shape: Sequence[int], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
@@ -74,7 +74,7 @@ def _dense(*hidden: int) -> _Factory:
 
 
 def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Two 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer: 6,554 parameters on MNIST.
+    """Return a CNN of two 3x3 convolutions of 16 channels and a dense layer: 6,554 parameters on MNIST.
 
     The network of Bernau et al. 2021, section 6, without padding. It has group normalisation (4 groups) in place of
     their batch normalisation, which mixes examples, so that no example has a gradient of its own.
@@ -105,15 +105,15 @@ _BUILT_IN: dict[str, _Factory] = {
 
 
 def build_model(spec: ModelSpec) -> nn.Module:
-    """Build one model and check that its loss has per-example gradients.
+    """Build a model and check that its loss has per-example gradients.
 
-    A user's factory is called with those of `feature_shape`, `classes` and, of a text with a public vocabulary,
-    `vocabulary_size` that it takes.
+    A user's factory is called with those of the arguments `feature_shape`, `classes` and, for texts with a public
+    vocabulary, `vocabulary_size` that its signature has.
 
     Raises
     ------
     InputError
-        If the name is unknown, the factory cannot be imported or fails, or `check_module` refuses what it makes.
+        If the name is unknown, the factory cannot be imported or fails, or `check_module` rejects its model.
     """
     if spec.name == MEAN_EMBEDDING:
         return _mean_embedding(spec)
@@ -177,10 +177,10 @@ class FactoryResult:
 
 @lru_cache(maxsize=2)
 def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryResult:
-    """Run a factory twice: once to compare, and once to keep what it makes, and how it draws it.
+    """Run a factory twice to find out how its initial weights follow from torch's random numbers.
 
-    Where other runs of it cannot be foretold, as where it draws by another library than torch, neither `weights` nor
-    `draws` are known, and every trial has a run of its own.
+    If they cannot be predicted, e.g. because the factory draws with another library, both `weights` and `draws` are
+    None, and the factory is run for every trial.
     """
     first = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
     gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while
@@ -218,7 +218,7 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _fingerprint(module: nn.Module) -> dict[str, bytes]:
-    """Return a digest of each tensor of a module, which takes less memory than the tensor."""
+    """Return a hash of each parameter and buffer of a module."""
     return {name: _digest(value) for name, value in _tensors(module).items()}
 
 
@@ -229,17 +229,17 @@ def _digest(value: Tensor) -> bytes:
 
 
 def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
-    """Build the model whose constants all parties and trials share: frozen parameters, and buffers.
+    """Build the model whose constants (frozen parameters and buffers) all parties and trials share.
 
-    What its factory draws by torch is the same in every process. `InputError` where `build_model` does, or if the
-    factory makes other constants at every call.
+    The factory's draws by torch are the same in every process. Raises `InputError` as `build_model` does, or if the
+    factory makes different constants at every call.
 
     Parameters
     ----------
     spec
-        The description of the model.
+        Specification of the model.
     alone
-        Whether this process needs no initial weights, because another process has examined the factory.
+        Whether this process needs no initial weights, so that the factory need not be examined.
     """
     if alone or ":" not in spec.name:
         return _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
@@ -247,7 +247,7 @@ def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
 
 
 def import_factory(name: str) -> Callable[..., nn.Module]:
-    """Return the function of the user that makes a model, `package.module:factory`; `InputError` if there is none."""
+    """Import a user's model factory `package.module:factory`; raises `InputError` if there is none."""
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(user_modules.import_user_module(module_name), attribute)
@@ -273,9 +273,9 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
 
 @contextmanager
 def _drawing(source: np.random.Generator) -> Iterator[None]:
-    """Have torch draw from a source in a block; the state of its default generator stays.
+    """Seed torch's default generator from a source within the block, and restore its state afterwards.
 
-    Constructors of modules take no generator, so this is the only way to decide the initial weights of any module.
+    Constructors of modules take no generator, so this is the only way to control the initial weights of any module.
     """
     state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
     with torch.random.fork_rng(devices=[]):
@@ -284,13 +284,13 @@ def _drawing(source: np.random.Generator) -> Iterator[None]:
 
 
 def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
-    """Build a model whose draws by torch come from a source, and are noted if there is a recorder."""
+    """Build a model with torch's generator seeded from a source; the draws are recorded if there is a recorder."""
     with _drawing(source):
         return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))
 
 
 def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
-    """Draw the initial weights of some trials, float32 (trials, parameters), each by the seed and its number alone.
+    """Draw the initial weights of some trials, float32 (trials, parameters), keyed by the seed and the trial number.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
 
 def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Generator) -> Tensor:
-    """Return the weights that a run of a factory makes when torch draws from a source, (parameters,)."""
+    """Return the initial weights (parameters,) that the factory makes with torch's generator seeded from a source."""
     if known is not None and known.weights is not None:
         return known.weights
     if known is not None and known.draws is not None:

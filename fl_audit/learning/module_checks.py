@@ -1,4 +1,4 @@
-"""Checks that every record has a gradient of its own under a module, and that all parties compute the same gradient."""
+"""Checks that a module has per-example gradients and that all parties compute the same outputs with it."""
 
 import copy
 import threading
@@ -64,7 +64,7 @@ def check_module(module: nn.Module) -> None:
 
 
 def dropout_settings(module: nn.Module) -> str:
-    """Return the end of a message that names the dropout settings of a library model's configuration, or nothing."""
+    """Return the dropout settings in a library model's configuration as the end of a message; "" if there are none."""
     config = getattr(module, "config", None)
     values = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}  # type: ignore[union-attr]
     named = [name for name, value in values.items() if "drop" in name and isinstance(value, float) and value > 0]
@@ -72,7 +72,7 @@ def dropout_settings(module: nn.Module) -> str:
 
 
 def set_aside_frozen(module: nn.Module) -> None:
-    """Make plain tensors of a module's frozen parameters, so that those that are left are the ones that are trained."""
+    """Replace a module's frozen parameters by plain tensors, so that its parameters are the trained ones."""
     made = dict[int, Tensor]()  # a parameter that stands at two places stays one tensor
     for layer in module.modules():
         for name, parameter in list(layer.named_parameters(recurse=False)):
@@ -84,9 +84,9 @@ def set_aside_frozen(module: nn.Module) -> None:
 
 
 def widen(module: nn.Module) -> None:
-    """Turn a module's frozen parameters and buffers in numbers of 16 bits into float32, so that it computes in it.
+    """Convert a module's frozen parameters and buffers from 16-bit floats to float32.
 
-    What is computed in 16 bits depends on how many records are computed together, by 1e-3.
+    In 16 bits, results depend by about 1e-3 on how many records are computed together.
     """
     wide = dict[int, nn.Parameter]()
     for layer in module.modules():
@@ -100,7 +100,7 @@ def widen(module: nn.Module) -> None:
 
 
 def constants_of(module: nn.Module) -> Iterator[Tensor]:
-    """Yield the tensors of a module that are neither parameters nor buffers, as frozen ones are once set aside."""
+    """Yield the tensors of a module that are neither parameters nor buffers, such as those of `set_aside_frozen`."""
     for layer in module.modules():
         yield from (value for value in vars(layer).values() if isinstance(value, Tensor))
 
@@ -108,7 +108,9 @@ def constants_of(module: nn.Module) -> Iterator[Tensor]:
 def check_outputs(
     module: nn.Module, feature_shape: tuple[int, ...], classes: int, records: Tensor | None = None
 ) -> None:
-    """Refuse a module whose outputs are not one number for each class, mix examples, or depend on the mode.
+    """Raise `InputError` unless a module returns one number per class, independently of other examples and of the mode.
+
+    The mode is training or evaluation mode.
 
     Parameters
     ----------
@@ -119,7 +121,8 @@ def check_outputs(
     classes
         Number of classes.
     records
-        Records of the data, (n, *shape), on which the module is called in place of random examples; None for none.
+        Records of the data, (n, *shape), on which the module is called instead of random examples; None for random
+        ones.
 
     Raises
     ------
@@ -167,10 +170,10 @@ def _mixing_layer(module: nn.Module, features: Tensor) -> str:
 
 
 def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the outputs for all examples at once, and those for one after the other.
+    """Return a module's outputs for all examples together, and for one example at a time.
 
-    Where they differ, in double precision if the module can: sums that run in another order move a network that sorts,
-    such as DGCNN, by more than any tolerance where two keys are equal but for rounding.
+    If they differ, they are computed again in double precision, if the module supports it. A network that sorts, such
+    as DGCNN, may otherwise differ by more than any tolerance where two sort keys are equal up to rounding.
     """
 
     def outputs(one: nn.Module, asked: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +190,7 @@ def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Te
 
 
 def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
-    """Refuse a module that gives other outputs in training mode than in evaluation mode, in which parties compute."""
+    """Raise `InputError` if a module's outputs differ between training mode and evaluation mode, which parties use."""
     # Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
@@ -229,9 +232,10 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
 def _after_a_step(
     subject: nn.Module, features: Tensor, source: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, list[str]]:
-    """Move a module's weights by about their size.
+    """Add random numbers of about the weights' size to a module's weights, and compare its modes.
 
-    Return its outputs in evaluation mode, in training mode, and in evaluation mode again; and the buffers that moved.
+    Return its outputs in evaluation mode, in training mode, and in evaluation mode again, and the names of the buffers
+    that changed.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
         for parameter in subject.parameters():
@@ -247,7 +251,7 @@ def _after_a_step(
 
 
 def _remedy_of_norm(module: nn.Module) -> str:
-    """Return a replacement for spectral normalisation, as the end of a message; empty where there is none."""
+    """Return a substitute for spectral normalisation as the end of a message; "" if the module has none."""
     hooks = (hook for layer in module.modules() for hook in (layer, *layer._forward_pre_hooks.values()))
     if not any("spectral" in type(one).__name__.lower() for one in hooks):
         return ""
@@ -255,16 +259,16 @@ def _remedy_of_norm(module: nn.Module) -> str:
 
 
 def _alike(left: Tensor, right: Tensor) -> bool:
-    """Return whether outputs are the same; what is no number, of examples that a model cannot read, is like itself."""
+    """Return whether two outputs are equal up to rounding; NaN equals NaN."""
     is_one_shape = isinstance(left, Tensor) and left.shape == right.shape
     return is_one_shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def sharing_copy(module: nn.Module) -> nn.Module:
-    """Return a copy of a module that shares its frozen parameters, which nobody may change.
+    """Return a copy of a module that shares its frozen parameters, which must not be changed.
 
-    The frozen part of a large model is held once, however many threads and checks have a copy of their own.
-    `InputError` if the module holds what cannot be copied.
+    So the frozen part of a large model is stored once for all threads and checks. Raises `InputError` if the module
+    holds an object that cannot be copied.
     """
     frozen = [
         value
@@ -283,12 +287,12 @@ def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
     module
         The module to copy.
     shared
-        Tensors that the copy has in common with the module.
+        Tensors of the module that the copy shares.
 
     Raises
     ------
     InputError
-        If the module holds something that cannot be copied.
+        If the module holds an object that cannot be copied.
     """
     try:
         return copy.deepcopy(module, {id(one): one for one in shared})
@@ -301,14 +305,15 @@ def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
 
 
 def start_from_zeros(module: nn.Module) -> None:
-    """Give recurrent layers that begin with a state of zeros a state that `torch.func.vmap` can run many examples of.
+    """Make recurrent layers begin with a zero state that supports `torch.func.vmap`.
 
-    Their own zeros are one tensor for all examples, into which no layer but `torch.nn.LSTM` can write theirs.
+    Their own zero state is one tensor for all examples, into which under vmap only `torch.nn.LSTM` can write per
+    example.
 
     Parameters
     ----------
     module
-        The module, whose layers are given hooks; what they compute stays as it is.
+        The module, whose recurrent layers get hooks; its outputs do not change.
     """
     for layer in module.modules():
         is_lstm = isinstance(layer, nn.LSTM) and not layer.proj_size
@@ -319,7 +324,7 @@ def start_from_zeros(module: nn.Module) -> None:
 def _begin_with_zeros(
     layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Add the zeros with which a recurrent layer would begin, made from its input; None if it needs none."""
+    """Return a recurrent layer's arguments with a zero state derived from its input; None if a state is given."""
     states = given[1] if len(given) > 1 else named.get("hx")
     inputs = given[0] if given else named.get("input")
     if states is not None or not isinstance(inputs, Tensor):
@@ -338,7 +343,7 @@ def _begin_with_zeros(
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its type where the message is empty."""
+    """Return the first line of an exception's message, or the name of its type if the message is empty."""
     return type(error).__name__ if isinstance(error, SystemExit) else first_line(error)
 
 
@@ -349,10 +354,10 @@ _threads_inside = 0
 
 @contextmanager
 def without_hints() -> Iterator[None]:
-    """Suppress torch's warnings about how a module is written, since whoever runs an audit cannot act on them.
+    """Suppress torch's warnings about how a module is written, which the user of an audit cannot act on.
 
-    Python's filters of warnings belong to all threads together, so the first thread that enters sets the filter, and
-    the last one that leaves removes it.
+    Warning filters are shared by all threads, so the first thread that enters sets the filter, and the last one that
+    leaves removes it.
     """
     global _threads_inside
     with _hints:

@@ -1,8 +1,7 @@
-"""Arrays that the forward of a model takes by name, such as the token ids of a text and their padding mask.
+"""Arrays that a model's `forward` takes by name, such as token ids and their attention mask.
 
-Records are rows of 32-bit floating-point numbers in every place where they are chosen, divided, sent and counted. Such
-a number holds whole numbers up to 2^24 exactly, so the named arrays of a record stand one after the other in its row,
-and a model is given them in their own shapes, whole numbers as int64.
+Records are stored, selected and sent as rows of float32 numbers. These hold integers up to 2^24 exactly, so the named
+arrays of a record are concatenated in its row; a model gets them in their own shapes, integers as int64.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ TOKENS, MASK = "input_ids", "attention_mask"
 
 @dataclass(frozen=True)
 class NamedInput:
-    """An array that a model is given by its name."""
+    """An array that a model takes by name."""
 
     name: str  # name of the argument of the model's forward
     shape: tuple[int, ...]  # of one record; empty for a single number
@@ -25,17 +24,17 @@ class NamedInput:
 
     @property
     def width(self) -> int:
-        """Count of the numbers that this array has for one record: the product of `shape`."""
+        """Number of values of this array per record, the product of `shape`."""
         return prod(self.shape)
 
 
 def width_of(inputs: tuple[NamedInput, ...]) -> int:
-    """Return the count of numbers that all named arrays together have for one record."""
+    """Return the number of values of all named arrays together per record."""
     return sum(one.width for one in inputs)
 
 
 def vocabulary_size(inputs: tuple[NamedInput, ...]) -> int | None:
-    """Return the number of ids that the tokens of a text can have; None where no public vocabulary determines it.
+    """Return the number of possible token ids; None if no public vocabulary determines it.
 
     Examples
     --------

@@ -1,17 +1,17 @@
-"""The optimizers of clients and of the server, and the built-in model of texts, by name."""
+"""Configuration names of client and server optimizers and of the built-in text model."""
 
 from enum import StrEnum
 
 
 class LocalOptimizer(StrEnum):
-    """Rules by which a client moves its model."""
+    """Optimizers of a client's local training."""
 
     SGD = "sgd"
     ADAM = "adam"
 
 
 class OptimizerKind(StrEnum):
-    """Rules by which the server moves the model."""
+    """Optimizers of the server."""
 
     SGD = "sgd"
     MOMENTUM = "momentum"

@@ -1,4 +1,4 @@
-"""Server optimizers on stacked models: how the next model follows from a release, and the release from the models."""
+"""Server optimizers on stacked models, and their inverse: the release from successive models."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -16,12 +16,12 @@ _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM:
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """A public optimizer with its constants.
+    """A public server optimizer with its constants.
 
     Raises
     ------
     InputError
-        If a constant is out of its range.
+        If a constant is out of range.
     """
 
     kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
@@ -39,7 +39,7 @@ class ServerOptimizer:
 
     @property
     def models_to_invert(self) -> int:
-        """Number of successive models, newest included, that determine the newest gradient; `InputError` for Adam."""
+        """Number of latest models that determine the latest gradient; raises `InputError` for Adam."""
         match self.kind:
             case OptimizerKind.SGD:
                 return 2
@@ -53,7 +53,7 @@ class ServerOptimizer:
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """State that an optimizer carries from round to round: the number of steps, and moments shaped like the models."""
+    """State of an optimizer between rounds: the number of steps, and moments (trials, parameters)."""
 
     steps: int = 0
     moments: tuple[Tensor, ...] = ()
@@ -62,7 +62,7 @@ class OptimizerState:
 def step(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState, denominator: float = 1.0
 ) -> tuple[Tensor, OptimizerState]:
-    """Move stacked models one step; every weight moves on its own, so that no trial affects another.
+    """Return the models and the optimizer's state after one step; trials do not affect each other.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ def step(
     models
         Models, float32 (trials, parameters).
     gradients
-        Gradients, or their sums, float32 (trials, parameters).
+        Gradients, or sums of gradients, float32 (trials, parameters).
     state
-        State of the optimizer after the previous round; a new one is returned; `OptimizerState()` in the first round.
+        State of the optimizer after the previous round; `OptimizerState()` in the first round. It is not changed.
     denominator
-        Divisor of the gradients before the step, positive; the number of records where they are sums.
+        Positive number by which the gradients are divided before the step, e.g. the number of records if they are sums.
     """
     steps, moments = state.steps + 1, state.moments
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
@@ -90,7 +90,7 @@ def step(
 def _moved(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
 ) -> tuple[Tensor, ...]:
-    """Return the new models and moments; there are no moments before the first step."""
+    """Return the new models and the new moments; `moments` is empty before the first step."""
     match optimizer.kind:
         case OptimizerKind.SGD:
             return (models - optimizer.learning_rate * gradients,)
@@ -115,10 +115,10 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
     Parameters
     ----------
     optimizer
-        SGD or momentum; `InputError` if it cannot be inverted.
+        SGD or momentum; raises `InputError` for Adam, which cannot be inverted.
     models
-        Tensors (trials, parameters), oldest first: the newest `optimizer.models_to_invert` models, or all there are in
-        the first rounds; at least two.
+        Tensors (trials, parameters), oldest first: the latest `optimizer.models_to_invert` models, or in the first
+        rounds all models so far; at least two.
     """
     exact = [model.double() for model in models[-optimizer.models_to_invert :]]
     velocity = (exact[-2] - exact[-1]) / optimizer.learning_rate
@@ -128,10 +128,10 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 
 
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
-    """Return the size of the rounding error of a release that was recovered from float32 models, float64 (trials,).
+    """Return the RMS rounding error of a release that was recovered from float32 models, float64 (trials,).
 
-    In the unit of the summed gradient: the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is
-    the spacing of float32 numbers at a weight.
+    It is the root mean square over coordinates of ulp(theta) n / eta, in units of the summed gradient, where ulp(theta)
+    is the spacing of float32 numbers at a weight.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: flo
     models
         Models, float32 (trials, parameters).
     denominator
-        The fixed n by which the server divides the sum.
+        Fixed number n by which the server divides the sum.
     """
     ulp = (torch.nextafter(models.abs(), torch.full_like(models, torch.inf)) - models.abs()).double()
     return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.learning_rate

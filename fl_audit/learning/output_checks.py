@@ -1,4 +1,4 @@
-"""A model's first outputs, before anything is trained: whatever is no row of logits is refused by what it is."""
+"""Check of a model's outputs before training: they must be one row of logits per record."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True, eq=False)
 class ProbeRecords:
-    """Records of the data that a model is tried on."""
+    """Records of the data on which a model is tested."""
 
     features: Tensor  # float32, (n, *shape)
     names: tuple[str, ...]  # name of each of them in messages
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:
-    """Run a module as its author wrote it, and refuse outputs that are not one row of logits for each record.
+    """Run a module without `torch.func`, and raise `InputError` unless it returns one row of logits per record.
 
-    Return remarks for the author of the module, one line each.
+    Return warnings for the author of the module, one line each, e.g. if the outputs are probabilities.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
     classes
         Number of classes.
     records
-        Records on which the module is tried.
+        Records on which the module is tested.
 
     Raises
     ------
     InputError
-        If the module fails on a record, or returns anything but one differentiable number for each record and class.
-        The line names layer and record, or says what is returned, and how to fix it.
+        If the module fails on a record, or returns anything but one differentiable number per record and class. The
+        message names layer and record, or the returned object, and the remedy.
     """
     subject = sharing_copy(module).eval()
     last, narrow = list[nn.Module](), list[str]()
@@ -115,7 +115,7 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
 
 
 def _logits_within(outputs: object, count: int, classes: int) -> str:
-    """Return code, as written behind a call, that takes the logits out of an object that holds them."""
+    """Return the code that extracts the logits from the object that a model returns, e.g. "[0]" or ".logits"."""
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:
         names = list(outputs) if isinstance(outputs, Mapping) else list(fields or ())

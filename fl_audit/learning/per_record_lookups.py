@@ -18,17 +18,17 @@ _TRIED = 2
 
 
 class PerRecordEmbeddings:
-    """Gives each record a row of its own where a model makes one lookup for all records, such as of positions.
+    """Hooks that repeat an embedding lookup for each record if the model makes one lookup for all, as for positions.
 
-    Opacus takes the first axis of a layer's input for the records, so that positions of shape (1, tokens) count as one
-    record.
+    Opacus takes the first axis of a layer's input for the records, so position ids of shape (1, tokens) would count as
+    one record.
 
     Parameters
     ----------
     module
-        The module, whose lookups are given hooks where its outputs stay the same.
+        The module; its embeddings get hooks if these do not change its outputs.
     features
-        Records on which the module is tried.
+        Records on which the module is tested.
     """
 
     def __init__(self, module: nn.Module, features: Tensor) -> None:
@@ -60,19 +60,19 @@ def _outputs(module: nn.Module, features: Tensor) -> Tensor | None:
 
 
 def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> None:
-    """Refuse what Opacus cannot train: a parameter without a gradient for each record of a batch.
+    """Raise `InputError` unless each trained parameter has one per-sample gradient per record of a mini-batch.
 
     Parameters
     ----------
     parameters
         The trained parameters by name, after a backward pass.
     records
-        Number of records in the batch.
+        Number of records in the mini-batch.
 
     Raises
     ------
     InputError
-        If there is such a parameter.
+        If a parameter has no per-sample gradients or another number of them.
     """
     for name, parameter in parameters.items():
         found: Any = getattr(parameter, "grad_sample", None)

@@ -1,14 +1,13 @@
-"""Private local training of a client with Opacus: DP-SGD on its own records, trial by trial.
+"""Local DP-SGD of a client with Opacus, one trial after another.
 
 Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise (Abadi et al. 2016, "Deep
-learning with differential privacy"). Opacus works model by model, so the trials run one after another: this is the
-slow way to train many trials, and the one whose steps and accountant are not our own.
+learning with differential privacy"). Opacus trains one model at a time, so this way to train many trials is slow; but
+its steps and its accountant are not our own code.
 
-All draws come from generators that the caller names, those of a trial from one of its own, and none from torch's
-shared one. Opacus derives the rate of sampling and the mean batch from the number of records, and so must a client
-whose record is in doubt: it keeps the place of an absent record, which is sampled like others and then left out. With
-and without the record the rate, the number of steps and the mean batch are the same, as the guarantee takes for
-granted.
+All random draws come from generators that the caller provides, one per trial, and none from torch's default generator.
+Opacus derives the sampling rate and the expected batch size from the number of records. So a client whose differing
+record is absent keeps a placeholder for it, which is sampled like other records and then left out. The sampling rate,
+the number of steps and the expected batch size are then the same with and without the record, as the guarantee assumes.
 """
 
 import json
@@ -51,7 +50,7 @@ CLIPPING_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    """Settings of a client's private training in a round."""
+    """Settings of a client's local DP-SGD in a round."""
 
     schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
     clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
@@ -59,22 +58,22 @@ class PrivateSteps:
     noise_multiplier: float
 
     def count(self, records: int) -> int:
-        """Return the number of steps in a round of a client with a given number of records."""
+        """Return the number of steps per round for a client with a given number of records."""
         if self.schedule.steps is not None:
             return self.schedule.steps
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return the mean number of records in a step, by which the step divides the sum of gradients."""
+        """Return the expected batch size, by which a step divides the sum of gradients."""
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
-        """Return the variance that the noise of all steps gives a coordinate of the update if they were independent."""
+        """Return the variance per coordinate of the update if the noise of all its steps simply adds up."""
         step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
         return self.count(records) * step**2
 
     def accountant_after(self, rounds: int, records: int) -> str:
-        """Return the state of the accountant of a client after some rounds.
+        """Return the state of a client's accountant after a number of rounds, as JSON.
 
         Parameters
         ----------
@@ -89,7 +88,7 @@ class PrivateSteps:
 
 @dataclass(frozen=True)
 class PrivateUpdates:
-    """Results of a round of private training."""
+    """Updates of a client after a round of local DP-SGD, and the state of its accountant."""
 
     updates: Tensor  # theta_start - theta_end, float32 (trials, parameters)
     accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all trials
@@ -127,21 +126,21 @@ def private_updates(
     model
         The stacked model.
     models
-        Start of every trial, float32 (trials, parameters), which is not changed.
+        Initial parameters of every trial, float32 (trials, parameters); they are not changed.
     features
         Features of the client's records, float32 (n, *shape), at least one.
     labels
         Classes of the records, int64 (n,).
     steps
-        Steps of the private training: their number, sampling, clipping, noise and learning rate.
+        Settings of DP-SGD: number of steps, sampling, clipping, noise and learning rate.
     sources
-        Generator of the samples and the noise of each trial.
+        Generator of the samples and the noise for each trial.
     present
-        Whether each record is in, shape (trials, n); None if all are in in all trials.
+        Membership of each record, bool (trials, n); None if all records are in in all trials.
     accountant
-        State of the accountant before the round; None for a new one.
+        State of the accountant before the round, as JSON; None for a new one.
     canaries
-        Canary records beside those of the client; None for none.
+        Canary records that are added to the client's records; None if there are none.
     """
     # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
     with without_hints():
@@ -158,7 +157,7 @@ def private_updates(
 
 
 def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags:
-    """Return which records the first step of a private training takes, (records,), drawn as `private_updates` does.
+    """Return which records the first step of DP-SGD samples, bool (records,), with the same draws as `private_updates`.
 
     Parameters
     ----------
@@ -167,7 +166,7 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
     batch
         Batch size of the loader.
     source
-        Source of the trial's draws.
+        Generator of the trial's draws.
     """
     from opacus.data_loader import DPDataLoader  # Opacus takes seconds to import, and most runs do without
 
@@ -185,9 +184,9 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
 
 
 def torch_generator(source: np.random.Generator) -> torch.Generator:
-    """Return a generator of torch, on the processor, whose whole state is drawn from a source.
+    """Return a torch generator on the CPU with its whole state drawn from a source.
 
-    A seed would not do: torch's generator takes 32 bits of it, and of a hundred thousand seeds two would be alike.
+    A seed would not suffice: torch uses 32 bits of it, so two of a hundred thousand generators would likely coincide.
     """
     drawn = torch.Generator().manual_seed(0)
     state = drawn.get_state().numpy().copy()
@@ -199,7 +198,7 @@ def torch_generator(source: np.random.Generator) -> torch.Generator:
 
 @lru_cache(maxsize=256)
 def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Return the epsilon that Opacus' accountant names after equal steps.
+    """Return the epsilon of Opacus's RDP accountant after equal steps.
 
     Parameters
     ----------
@@ -226,12 +225,12 @@ def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "R
 
 
 def _state_of(accountant: "RDPAccountant") -> str:
-    """Return the state of an accountant as JSON; before version 1.6 Opacus' own holds a method, which JSON cannot."""
+    """Return the state of an accountant as JSON; Opacus's own state before version 1.6 cannot be serialised."""
     return json.dumps({"history": accountant.history, "mechanism": "rdp"})
 
 
 class _Trial:
-    """The training of one trial after another on a client's records."""
+    """Trains the trials on a client's records, one after another."""
 
     def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: PrivateSteps) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
@@ -258,7 +257,7 @@ class _Trial:
     def train(
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
     ) -> tuple[Tensor, str]:
-        """Return theta_start - theta_end, and the accountant's state."""
+        """Return the update theta_start - theta_end, (parameters,), and the accountant's state as JSON."""
         from opacus import PrivacyEngine  # as above
 
         with torch.no_grad():
@@ -284,7 +283,7 @@ class _Trial:
         samples, noise = torch_generator(source), torch_generator(source)
 
         def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
-            """Return the places of a sample's records, without those that are absent."""
+            """Return the indices of a sample's records, without those that are absent."""
             slots = torch.stack([place for (place,) in items])
             return slots if present is None else slots[present[slots]]
 
@@ -310,7 +309,7 @@ class _Trial:
         return optimizer, loader
 
     def _step(self, optimizer: "DPOptimizer", slots: Tensor, extra: Tensor | None) -> None:
-        """Take one step, the gradients of records in portions that fit in memory, those of canaries with the first."""
+        """Take one DP-SGD step, in microbatches that fit in memory; canary gradients are added to the first one."""
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
         for left in range(len(portions) - 1, -1, -1):
             optimizer.signal_skip_step(left > 0)

@@ -1,10 +1,10 @@
-"""Crafted records: inputs found by gradient descent so that the gradient of their loss is what an audit wants.
+"""Crafted records: inputs found by gradient descent so that their gradient has the effect that an audit needs.
 
-The gradient of a record that tells most has two properties. It is longer than the clipping norm, so that it counts as
-much as a record can. And it stands at right angles to the sum of all other gradients, so that training on the other
-records does not shrink it (the design of CANIFE, Maddock et al. 2023). Both can be differentiated in the record's
-features, through the gradient of the loss in the parameters. Where one record is replaced by another, the sum moves
-most if their gradients are opposite.
+The most revealing gradient is longer than the clipping norm, so that it has the largest possible influence, and
+orthogonal to the sum of all other gradients, so that training on the other records does not shrink it (the design of
+CANIFE, Maddock et al. 2023). Both properties can be differentiated with respect to the record's features, through the
+gradient of the loss in the parameters. If a record is replaced by another, the sum changes most if their gradients are
+opposite.
 """
 
 import math
@@ -29,7 +29,7 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class FeatureBounds:
-    """Values that the features of a record may have."""
+    """Bounds of the features of a record."""
 
     low: Tensor  # least value of every feature, float32 (*shape)
     high: Tensor  # largest value of every feature, float32 (*shape)
@@ -38,11 +38,11 @@ class FeatureBounds:
     binary: Tensor
 
     def to(self, device: torch.device) -> "FeatureBounds":
-        """Return the same ranges of features on a device."""
+        """Return the bounds on a device."""
         return FeatureBounds(self.low.to(device), self.high.to(device), self.binary.to(device))
 
     def within(self, features: Tensor) -> Tensor:
-        """Return features (n, *shape) cut to their ranges."""
+        """Return features (n, *shape) clamped to the bounds."""
         return torch.minimum(torch.maximum(features, self.low), self.high)
 
     def rounded(self, features: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class FeatureBounds:
 
 @dataclass(frozen=True)
 class CraftingSetting:
-    """Model, weights, clipping norm and box that a record is crafted for."""
+    """Model, weights, clipping norm and feature bounds for which a record is crafted."""
 
     model: StackedModel  # the network
     models: Tensor  # weights at which gradients are looked at, float32 (m, parameters)
@@ -62,7 +62,7 @@ class CraftingSetting:
 
 
 class Candidates(NamedTuple):
-    """Records to begin from, or found: features (n, *shape) in float32 and labels (n,) in int64."""
+    """Starting points of the search: features (n, *shape) in float32 and labels (n,) in int64."""
 
     features: Tensor
     labels: Tensor
@@ -80,21 +80,21 @@ NoiseMeasurements = tuple[Tensor, Tensor]
 
 
 def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> CraftedFeatures:
-    """Return the record whose gradient is clipped and nearest to right angles to the sum over the other records.
+    """Return a record with a clipped gradient that is as orthogonal as possible to the sum over the other records.
 
-    The search minimises the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all records that it met,
-    one that is clipped at every model and has the smallest mean |cos(g, S)| is returned; where none is clipped at every
-    model, the one whose clipped gradient is longest on average.
+    The search minimises the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all records along its
+    path it returns the one with the smallest mean |cos(g, S)| among those clipped at every model; if there is none, the
+    one with the longest clipped gradient on average. Raises `InputError` if the model's gradient is not differentiable
+    in the features.
 
     Parameters
     ----------
     scene
-        Model, weights, clipping norm and range of features for which the record is crafted.
+        Model, weights, clipping norm and feature bounds for which the record is crafted.
     others
-        Sums S of the clipped gradients of all other records, float32 (m, parameters). `InputError` if the gradient of
-        the model cannot be differentiated in its inputs.
+        Sums S of the clipped gradients of all other records, float32 (m, parameters).
     starts
-        Records at which the search begins; their labels stay.
+        Starting points of the search; their labels do not change.
     """
 
     def measure(gradients: Tensor) -> NoiseMeasurements:
@@ -109,16 +109,16 @@ def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> 
 
 
 def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
-    """Return the record whose clipped gradient lies farthest from that of another record, which it is to replace.
+    """Return the record with the clipped gradient farthest from that of a given record, for which it is substituted.
 
     Parameters
     ----------
     scene
         Setting of the search, as for `craft_record`, which raises the same errors.
     starts
-        Records at which the search begins; their labels stay.
+        Starting points of the search; their labels do not change.
     record
-        The record that is to be replaced.
+        The record to be replaced.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)
@@ -148,7 +148,7 @@ def _search(
 def _descend(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
-    """Return the best record that descent from some starts passes, and its rank."""
+    """Return the record of the lowest rank on the descent paths from some starting points, and its rank."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
     place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()

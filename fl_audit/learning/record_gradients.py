@@ -1,12 +1,11 @@
-"""Lengths of the gradients of single records, and their products with vectors, in many trials.
+"""Norms of per-record gradients, and their inner products with vectors, in many trials.
 
-Only two numbers of each gradient are needed, so a model of stacked layers does not have to form the gradients. One
-forward and one backward pass give every layer its inputs and the gradients of the losses at its outputs. With them
-||g||^2 follows as in a clipped sum, and <g, v> as well: the outputs of a layer are linear in its parameters, so <g, v>
-is the product of the outputs' gradients with a Jacobian-vector product, the outputs of the layer for the same inputs
-with v in place of its parameters; for a dense layer d^T V a. Both together take the time of a clipped sum. (A
-forward-mode derivative along v takes as long by itself, and needs a derivative rule for all code of the model.) Other
-models form gradients example by example.
+Only two numbers of each gradient are needed, so a model of stacked layers does not have to compute the gradients. One
+forward and one backward pass give every layer its inputs and the gradients of the losses at its outputs. From these
+||g||^2 follows as in a clipped sum. <g, v> follows as well, because a layer's outputs are linear in its parameters: <g,
+v> is the inner product of the gradients at the outputs with the layer's outputs for v in place of its parameters (for a
+dense layer d^T V a). Both together take as long as a clipped sum. (A forward-mode derivative along v alone takes as
+long, and needs a derivative rule for all code of the model.) For other models, per-example gradients are computed.
 """
 
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from fl_audit.learning.stacked_model import StackedModel
 
 
 class RecordGradientSummary(NamedTuple):
-    """Norms and inner products of the gradients of every record's loss, without clipping."""
+    """Norms and inner products of per-record gradients, without clipping."""
 
     norms: Tensor  # lengths over all parameters together, at least 0, float32 (trials, n)
     products: Tensor  # inner products with one vector for each trial, float32 (trials, n); 0 where none was given
@@ -30,24 +29,24 @@ class RecordGradientSummary(NamedTuple):
 def record_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
-    """Return ||g|| and <v, g>, g the gradient of one record's cross-entropy and v a vector of its trial.
+    """Return ||g|| and <v, g>, where g is the gradient of one record's cross-entropy and v a vector of its trial.
 
-    Raises `InputError` if shapes do not fit. The work is done in passes that fit the budgets of memory.
+    Raises `InputError` if shapes do not match. Records are processed in passes that fit the memory budgets.
 
     Parameters
     ----------
     model
         The stacked model.
     models
-        Weights of each trial, float32 (trials, parameters).
+        Parameters of each trial, float32 (trials, parameters).
     features
         Features of the records, float32 (n, *shape), n may be 0.
     labels
         Classes of the records, int64 (n,).
     vectors
-        One vector for each trial, finite, (trials, parameters), which is read in float32. None, where only the norms
-        are wanted, spares the products, which are then 0. Norms have the relative error of float32 sums; that of
-        products is relative to ||v|| ||g||, not to a product that may be far smaller.
+        One finite vector per trial, (trials, parameters), converted to float32. None if only the norms are needed; the
+        products are then 0. Norms have the relative error of float32 sums; the error of a product is relative to ||v||
+        ||g||, not to the product, which may be far smaller.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Draws of a factory, recorded while it runs once, so that the initial weights of other trials need no further run.
+"""Recording of the random draws in a user's model factory, to compute the initial weights of other trials from them.
 
-A model of the user is made by a function, whose layers draw their first weights from torch's default generator. Only
-the draws differ from trial to trial. So what the function computes from random numbers is noted as it does it, one
-operation of torch after the other, and is computed again from other random numbers. The numbers are drawn in the same
-order and shapes, so the weights are equal to the bit to those that another run of the function would have made.
+A user's model is made by a function whose layers draw their initial weights from torch's default generator. Only the
+draws differ between trials. So the torch operations on random numbers are recorded during one call of the function, and
+replayed with other random numbers. The numbers are drawn in the same order and shapes, so the weights equal those of
+another call to the bit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _OVERWRITING = frozenset(("copy_", "zero_", "fill_"))
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """The place of a tensor: its memory, and its layout there."""
+    """Location of a tensor: its memory, and its layout in that memory."""
 
     memory: int  # number of the memory
     bytes: int  # size of the memory
@@ -37,20 +37,20 @@ class TensorPlace:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tensor is all that its memory holds."""
+        """Whether the tensor covers all of its memory."""
         return _is_dense(self.size, self.stride) and prod(self.size) * self.kind.itemsize == self.bytes
 
 
 @dataclass(frozen=True)
 class _DrawIndependentTensor:
-    """A tensor that does not follow from draws."""
+    """A tensor that does not depend on random draws."""
 
     value: Tensor
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One operation of torch that follows from draws."""
+    """One recorded torch operation that depends on random draws."""
 
     operation: Callable[..., Any]
     given: tuple[Any, ...]  # its arguments in a row, tensors as `TensorPlace` or `_DrawIndependentTensor`
@@ -62,18 +62,18 @@ class _Step:
 
     @property
     def stays(self) -> bool:
-        """Whether it is done again whatever is wanted."""
+        """Whether the step is replayed whatever tensors are needed."""
         return self.is_draw or self.decision is not None
 
     @property
     def places(self) -> Iterable[TensorPlace]:
-        """The tensors that it reads or makes."""
+        """The locations of the tensors that the step reads or makes."""
         return (one for one in (*self.given, *self.found) if isinstance(one, TensorPlace))
 
 
 @dataclass
 class DrawRecorder:
-    """Notes what is computed from the numbers of torch's default generator while a function runs."""
+    """Records the operations on random numbers of torch's default generator while a function runs."""
 
     is_complete: bool = True  # False if something was done with draws that cannot be done again
     _steps: list[_Step] = field(default_factory=list)
@@ -82,23 +82,23 @@ class DrawRecorder:
     _drawn: set[int] = field(default_factory=set)  # memory that follows from draws
 
     def run(self, made: Callable[[], Any]) -> Any:
-        """Return what a function returns, which is noted."""
+        """Run a function, record it, and return its result."""
         with _OperationRecorder(self):
             return made()
 
     def place(self, value: Tensor) -> TensorPlace | None:
-        """Return where a tensor that follows from draws lies; None of one that does not."""
+        """Return the location of a tensor that depends on random draws; None for any other tensor."""
         if not _is_ordinary(value) or self._number(value) not in self._drawn:
             return None
         return self._placed(value)
 
     @property
     def steps(self) -> tuple[_Step, ...]:
-        """The operations that were noted."""
+        """The recorded operations."""
         return tuple(self._steps)
 
     def note(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Carry out an operation of torch, and record it if its result depends on draws.
+        """Execute a torch operation, and record it if its result depends on random draws.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class DrawRecorder:
 
 
 class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tells a recorder of every operation of torch."""
+    """Dispatch mode that passes every torch operation to a recorder."""
 
     def __init__(self, recorder: DrawRecorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -179,30 +179,30 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class ReplayDivergedError(Exception):
-    """Draws led to another decision than when they were noted, so that other operations would follow."""
+    """In a replay, random draws gave a Python number other than the recorded one, so other operations might follow."""
 
 
 def compute_again(
     steps: Iterable[_Step], wanted: Mapping[str, TensorPlace], take: Callable[[str, Tensor], None]
 ) -> None:
-    """Compute what was noted from the next numbers of torch's default generator.
+    """Replay recorded operations with the next numbers of torch's default generator.
 
-    Memory is given back as soon as nothing reads it any more, or before it is drawn anew, as by a library that
-    initialises layers a second time.
+    Memory is freed as soon as no later step reads it, and also before it is overwritten by new draws, as in libraries
+    that initialise layers twice.
 
     Parameters
     ----------
     steps
         The recorded operations.
     wanted
-        The tensors to compute, with their names.
+        Locations of the tensors to compute, by name.
     take
-        Function that receives each tensor.
+        Function that is called with the name and the value of each computed tensor.
 
     Raises
     ------
     ReplayDivergedError
-        If a number that was made of draws is another one than when it was noted.
+        If a Python number computed from draws differs from the recorded one.
     """
     needed = _needed(steps, {place.memory for place in wanted.values()})
     last, unread = _ends(needed)
@@ -242,7 +242,7 @@ def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
 
 
 def _draws_anew(step: _Step, memory: int) -> bool:
-    """Return whether a step overwrites a memory wholly by draws, whatever it held."""
+    """Return whether a step overwrites all of a memory with random draws."""
     if not (step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS):  # type: ignore[attr-defined]
         return False
     places = [place for place in step.places if place.memory == memory]
@@ -262,7 +262,7 @@ def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
 
 
 def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-    """Return the arguments that an operation writes to."""
+    """Return the arguments that an operation modifies in place."""
     arguments = [one for one in operation._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
     places = [one.name for one in operation._schema.arguments]
     found = (given[at] if (at := places.index(one.name)) < len(given) else named.get(one.name) for one in arguments)
@@ -292,13 +292,13 @@ def _is_ordinary(value: Tensor) -> bool:
 
 
 def _fills(value: Tensor) -> bool:
-    """Return whether a tensor is all that its memory holds."""
+    """Return whether a tensor covers all of its memory."""
     is_dense = _is_dense(tuple(value.shape), value.stride())
     return is_dense and value.numel() * value.element_size() == value.untyped_storage().nbytes()
 
 
 def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether the numbers of a tensor lie side by side, in whatever order of its axes."""
+    """Return whether the numbers of a tensor are contiguous in memory, for any order of its axes."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
         if stride != step:

@@ -1,1 +1,1 @@
-"""Black-box audits of claims about other people's code: trials, transcripts, and the evidence."""
+"""Black-box audits of privacy claims about third-party code: trials, transcripts and tests of the claim."""

@@ -1,4 +1,4 @@
-"""Causes of a leak: explanations of the difference between D and D', with lines of the transcript as evidence."""
+"""Likely causes of a leak: why trials with D and with D' can be distinguished, with evidence from the transcript."""
 
 import itertools
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _LINES = 4  # most lines that are shown of a scenario
 
 
 class LeakCause(NamedTuple):
-    """The cause of a leak by which trials with D and with D' were told apart."""
+    """A likely cause why trials with D and with D' can be distinguished, and a fix."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
     fix: str = ""  # the fix, as a sentence; empty where it follows from the scenario
@@ -35,7 +35,7 @@ _ONE_VECTOR = "Clip all tensors of a client together, and give each of them nois
 
 
 def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return the cause of the leak by which trials with D and with D' were told apart.
+    """Return the likely cause why trials with D and with D' can be distinguished; an empty one if none is found.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
     present
         Whether D was used in each trial, shape (trials,).
     group
-        Name of the group of features that told the trials apart.
+        Name of the group of features that distinguishes the trials.
     """
     refused = trials.refused[present].mean() - trials.refused[~present].mean()
     if abs(refused) > 0.5:
@@ -80,7 +80,7 @@ def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return the cause that lies in differences between rounds: lasting shifts, repeated noise, or shrinking noise."""
+    """Return a cause that shows over several rounds: a lasting shift, repeated noise, or noise that shrinks."""
     along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()
@@ -107,7 +107,7 @@ def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return the cause that the size of the noise depends on which clients took part, if it does."""
+    """Return the cause that the noise scale depends on which clients took part, if it does; otherwise an empty one."""
     parts = [trials.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
@@ -119,7 +119,10 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names a tensor if D and D' differ much more in it than in all others, else an empty one."""
+    """Return a cause that names one tensor if D and D' differ much more in it than in all others.
+
+    Otherwise an empty one.
+    """
     steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
     for name, part in trials.tensors:
         rest = np.ones(steps.shape[2], dtype=bool)
@@ -139,7 +142,10 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return shift over spread along a part of the difference, and the part's length; None if spread or length is 0."""
+    """Return the standardised shift between D and D' along some coordinates of the difference, and its L2 norm there.
+
+    None if the standard deviation or the norm is 0.
+    """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
     spread, length = (
@@ -152,12 +158,12 @@ def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: F
 
 
 def _is_clear(one: float, zero: float, count: int) -> bool:
-    """Return whether two spreads of normal numbers differ by more than chance explains."""
+    """Return whether two standard deviations of normal samples of the same size differ significantly."""
     return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
 def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
-    """Return the values that differ most between D and D', measured in spreads, as one line each.
+    """Return one line for each of the values that differ most between D and D', in standard deviations.
 
     Parameters
     ----------
@@ -166,7 +172,7 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
     present
         Whether D was used in each trial, shape (trials,).
     group
-        Name of the group of features that told the trials apart; a value that bears this name comes first.
+        Name of the group of features that distinguishes the trials; a value of the same name comes first.
     """
     columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
@@ -178,14 +184,17 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
 
 def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
-    """Return every released step by name: its round, tensor and place."""
+    """Return every released value of the model's change, named by round, tensor and position."""
     names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
     places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
     return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]
 
 
 def _distance(values: Floats, present: Flags) -> float:
-    """Return the number of spreads by which D and D' differ; infinite where only one of them has a value."""
+    """Return the difference of the means under D and D' in standard deviations.
+
+    It is infinite if the value is present mostly under only one of the two.
+    """
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()
     if abs(shares) > 0.5:

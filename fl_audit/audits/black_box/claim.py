@@ -1,4 +1,4 @@
-"""Claims: statements on a mechanism that trials try to refute."""
+"""Claims: privacy guarantees of a mechanism that black-box trials try to refute."""
 
 from dataclasses import InitVar, dataclass
 from math import expm1
@@ -16,7 +16,7 @@ _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
 
 
 class Limit(NamedTuple):
-    """One inequality that follows from a claim: the mechanism is (epsilon, delta)-DP."""
+    """One inequality that a claim implies: the mechanism is (epsilon, delta)-DP."""
 
     epsilon: float
     delta: float
@@ -24,16 +24,18 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class StatedClaim:
-    """A claim about a mechanism without any statement on how it works.
+    """A privacy claim about a mechanism, which says nothing about how the mechanism works.
 
-    There are two kinds. A pair of `epsilon` and `delta` guarantees (epsilon, delta)-DP over all rounds together. A
-    `noise_multiplier` guarantees that the whole is no easier to distinguish than `rounds` rounds of a Gaussian
-    mechanism with this ratio of noise to sensitivity: a whole curve of epsilon over delta, and so a stricter guarantee.
+    There are two kinds of claim. `epsilon` with `delta` claims (epsilon, delta)-DP for all rounds together.
+    `noise_multiplier` claims that all rounds together are no easier to distinguish than `rounds` rounds of a Gaussian
+    mechanism with this ratio of noise to sensitivity. That is a whole curve of epsilon over delta, and so the stricter
+    claim.
 
     Raises
     ------
     InputError
-        If a number is out of its range, the adjacency has another name, or not exactly one kind of guarantee is given.
+        If a number is out of its range, the adjacency is unknown, or not exactly one of `epsilon` and
+        `noise_multiplier` is given.
 
     Examples
     --------
@@ -73,14 +75,14 @@ class StatedClaim:
 
     @property
     def mu(self) -> float | None:
-        """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
+        """The mu of Gaussian DP for a claim by noise multiplier; None for a claim by epsilon and delta."""
         if self.noise_multiplier is None:
             return None
         return lazy_imports.gaussian.gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:
-        """The largest shift over spread that the claim would allow if the noise were Gaussian."""
+        """The largest ratio of shift to standard deviation that the claim allows if the noise is Gaussian."""
         if self.mu is not None:
             return self.mu
         assert self.epsilon is not None
@@ -111,7 +113,7 @@ class StatedClaim:
 
     @property
     def success(self) -> float:
-        """The largest probability with which a fair coin may be guessed if the claim holds (prior 1/2)."""
+        """The largest probability of guessing D or D' correctly if the claim holds, at prior 1/2."""
         if self.mu is not None:
             return (1 + lazy_imports.gaussian.gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None

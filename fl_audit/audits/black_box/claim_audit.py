@@ -1,4 +1,4 @@
-"""The result of auditing a claim by trials, and the number of trials that an audit plays; see `claim_trials`."""
+"""Result types of a black-box audit, and the number of trials that it runs; see `claim_trials` for the audit itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,7 +93,7 @@ class DistinguisherTest:
 
 @dataclass(frozen=True)
 class IncompleteTrials:
-    """Trials that the mechanism refused to complete."""
+    """The trials of a scenario that the mechanism ended with an error."""
 
     kind: str  # the scenario
     said: str  # the error message, in one line
@@ -103,10 +103,10 @@ class IncompleteTrials:
 
 
 class UncoveredReason(StrEnum):
-    """The reason why distinguishers that need all others' replies do not refute a claim.
+    """Why a distinguisher that uses the replies of all other clients does not refute a claim.
 
-    SHARES: the others reply something else each time to the same model: that may be shares of the noise.
-    SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their mods add.
+    SHARES: the others reply differently each time to the same model; the difference may be their shares of the noise.
+    SHARES_OUTSIDE: the others' results were fixed, and different values arrived each time; their Flower mods add noise.
     """
 
     SHARES = "shares"
@@ -114,7 +114,7 @@ class UncoveredReason(StrEnum):
 
 
 class ScenarioTrials(NamedTuple):
-    """The trials played in one scenario."""
+    """The trials that were run in one scenario."""
 
     trials: int = 0  # number of trials, for the search of distinguishers or for their test
     names: tuple[str, ...] = ()  # names of the numbers that were seen beside the model in any of them
@@ -151,7 +151,7 @@ class ClaimAudit:
 
     @property
     def worst(self) -> DistinguisherTest | None:
-        """The attempt with the strongest evidence; None if nothing could be played."""
+        """The test with the strongest evidence against the claim; None if no distinguisher was tested."""
         return self.attempts[0] if self.attempts else None
 
 
@@ -166,7 +166,7 @@ def attempt_of(
     present: Flags,
     lessons: int = 0,
 ) -> DistinguisherTest:
-    """Return the result of trials for a distinguisher, with its cause.
+    """Return the result of testing a distinguisher, with the likely cause of a leak.
 
     Parameters
     ----------
@@ -179,15 +179,15 @@ def attempt_of(
     confidence
         Confidence of the bound, see `DistinguisherTest`.
     right
-        Whether the distinguisher guessed right in each trial that counts, shape (trials,).
+        Whether the distinguisher guessed right in each counted trial, shape (trials,).
     scores
-        Score of each trial that counts, shape (trials,).
+        Score of each counted trial, shape (trials,).
     trials
-        Transcripts of all trials, including those that do not count.
+        Transcripts of all trials, including those that are not counted.
     present
-        Whether D was used in each trial, also in those that do not count, shape (all trials,).
+        Whether D was used in each trial, including those that are not counted, shape (all trials,).
     lessons
-        Number of trials at the beginning that do not count, since the rule was learned from them.
+        Number of initial trials that are not counted, because the rule was trained on them.
     """
     counted = trials.taken(slice(lessons, None))
     return DistinguisherTest(
@@ -199,7 +199,7 @@ def attempt_of(
 
 
 def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
-    """Return the verdict on a claim by some attempts."""
+    """Return the verdict on a claim from the tests of distinguishers."""
     if any(attempt.is_broken for attempt in attempts):
         return Verdict.VIOLATED
     can = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)

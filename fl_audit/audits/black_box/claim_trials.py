@@ -1,10 +1,9 @@
-"""Audit of a claim: some trials find distinguishers and fresh trials test the best; nothing is assumed of the
-mechanism.
+"""Black-box audit of a claim: some trials select distinguishers, and fresh trials test the best ones.
 
-First every scenario is played some times, and every group of features is ranked on these trials. The few best
-distinguishers are then tried on trials that nobody has seen, in stages of growing number. The level is shared among
-distinguishers and stages, so the probability that a claim that holds is called violated is at most the level, whatever
-was tried before.
+Nothing is assumed about the mechanism. First some trials of every scenario are run, and every group of features is
+ranked on them. Then the few best distinguishers are tested on fresh trials, in stages of growing size. The significance
+level is divided among distinguishers and stages, so a claim that holds is called violated with at most this
+probability, whatever was selected before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,10 +49,10 @@ def audit_claim(
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
 ) -> ClaimAudit:
-    """Audit a claim by trials.
+    """Audit a claim by black-box trials.
 
-    If the time ends before fresh trials test a distinguisher, half of the trials that looked for distinguishers test
-    what the other half has found, so that all trials that were played are judged.
+    If the time ends before any distinguisher is tested on fresh trials, the search trials are split in two halves: one
+    selects distinguishers and the other tests them, so that the trials still lead to a verdict.
 
     Parameters
     ----------
@@ -62,19 +61,19 @@ def audit_claim(
     kinds
         Names of the scenarios.
     play
-        Plays trials; raises `OutOfTimeError` when there is no time for more.
+        Function that runs trials; it raises `OutOfTimeError` if there is no time for more.
     malformed
-        Names of the scenarios whose inputs the mechanism may refuse.
+        Names of the scenarios with malformed input, which the mechanism may refuse.
     said
-        Function that returns the last message with which the mechanism refused a scenario.
+        Function that returns the last error message of the mechanism in a scenario.
     budget
-        The number of trials; None for the usual number.
+        The number of trials in each stage; None for the default.
     confidence
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+        Probability with which a claim that holds is not called violated; above 0.5 and below 1.
     tell
-        Function that receives messages on progress.
+        Callback that receives progress messages.
     keep
-        Takes what is to be said if the trial can go on no further, after every distinguisher that was tried.
+        Callback that receives the result so far after every test, in case the audit is interrupted.
     """
     budget = budget or TrialBudget()
     search = _Search(claim, play, malformed, said, budget, tell)
@@ -93,7 +92,7 @@ def audit_claim(
 
 @dataclass(frozen=True)
 class _Choice:
-    """The distinguishers that fresh trials test."""
+    """The distinguishers that are selected for tests on fresh trials."""
 
     tried: list[Distinguisher]  # those that may refute the claim, the most telling first
     finest: Distinguisher | None  # the best one of low bits alone that seems to break the claim; None for none
@@ -102,7 +101,7 @@ class _Choice:
 
 @dataclass
 class _Search:
-    """The search for distinguishers: how it plays, and the results of the scenarios that were played."""
+    """The search for distinguishers: how trials are run, and the results of the scenarios so far."""
 
     claim: StatedClaim
     play: Play
@@ -119,13 +118,13 @@ class _Search:
     pilots: int = 0  # number of trials
 
     def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
-        """Return the distinguishers of a scenario, ranked for a number of fresh trials."""
+        """Return the distinguishers of a scenario, ranked by their expected margin in a test with `fresh` trials."""
         found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
         # Numbers beside the model may tell where no trial was one; nothing else of such a kind is worth an audit.
         return [one for one in found if one.margin > 0] if kind in self.silent else found
 
     def scout(self, kinds: Sequence[str]) -> None:
-        """Play a few trials of every scenario, as long as there is time."""
+        """Run a few trials of every scenario, as long as there is time."""
         for place, kind in enumerate(kinds):
             self.tell(f"looking for distinguishers: {kind} ({place + 1} of {len(kinds)})")
             try:
@@ -141,7 +140,7 @@ class _Search:
             self._keep(kind, trials, present)
 
     def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
-        """Note the refused trials of a scenario, and return whether no distinguisher is looked for in it."""
+        """Record the refused trials of a scenario, and return whether the search skips this scenario."""
         if not np.any(trials.refused):
             return False
         one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
@@ -155,7 +154,7 @@ class _Search:
         self.looked[kind] = trials, present
 
     def choice(self) -> _Choice:
-        """Return the distinguishers to be tested, after a closer look at the best scenarios."""
+        """Run more trials of the best scenarios, and return the distinguishers to be tested."""
         left = self._look_closely() if self.budget.scout < self.budget.pilot else []
         found, low_bits = _by_bits(self.ranked)
         # Kinds come plainest first, and equals stay in that order.
@@ -166,7 +165,7 @@ class _Search:
         return _Choice(found[:count], finest, passed_over)
 
     def _look_closely(self) -> list[Distinguisher]:
-        """Play more trials of the best scenarios, and return the promising distinguishers of all others."""
+        """Run more trials of the best scenarios, and return the promising distinguishers of all other scenarios."""
         closely = _kept(self.ranked, self.budget.kept)
         for kind in closely:
             self.tell(f"looking closely: {kind}")
@@ -182,7 +181,7 @@ class _Search:
     def result(
         self, choice: _Choice, attempts: Sequence[DistinguisherTest], floating: Sequence[DistinguisherTest] = ()
     ) -> ClaimAudit:
-        """Return the result after some tests of distinguishers, and after those of low bits."""
+        """Return the result of the audit from the tests so far, with the test of low bits apart."""
         done = {attempt.distinguisher.kind for attempt in attempts}
         untried = tuple(one.kind for one in choice.tried if one.kind not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
@@ -209,7 +208,7 @@ def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distingui
 
 
 def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
-    """Return the scenarios with the best distinguishers, in order, and that with the best distinguisher of low bits."""
+    """Return the scenarios of the `count` best distinguishers and of the best one that uses only low bits."""
     found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
     best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
     return [kind for kind in scouted if kind in best]
@@ -237,8 +236,9 @@ def _tried(
     tell: Tell,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
-    """Return the final attempts of distinguishers, tested in stages on fresh trials; the best ones pass to the next
-    stage.
+    """Test distinguishers in stages on fresh trials, and return the last test of each.
+
+    Only the best ones pass from one stage to the next.
     """
     # Earlier trials decide the choice, and every stage of a distinguisher has its share of the level anyway.
     first, last = budget.pilot, dict[str, DistinguisherTest]()

@@ -1,6 +1,6 @@
-"""Distinguishers: every group of features of every scenario, ranked on trials that do not count as evidence.
+"""Distinguishers: for each scenario and each group of features, a trained rule that scores trials as D or D'.
 
-Rules turn features into one score. They are learned on trials that serve no other purpose.
+Rules are trained and ranked on search trials, which do not count as evidence.
 """
 
 import math
@@ -38,16 +38,16 @@ _FLOOR = 1e-9
 
 
 def learned_rule(features: Floats, present: Flags) -> Rule:
-    """Learn the linear rule that best separates D from D' if both are normal with the same spread (Fisher's).
+    """Train Fisher's linear discriminant, the best linear rule if D and D' give normal features of equal covariance.
 
-    The rule gives a score to each new trial; where no column varies, all scores are 0.
+    The rule returns a score for each new trial; all scores are 0 if no feature varies.
 
     Parameters
     ----------
     features
         Features of each trial, finite, shape (trials, columns).
     present
-        Whether D was used in each trial, shape (trials,); both cases have to occur.
+        Whether D was used in each trial, shape (trials,); both D and D' must occur.
     """
     one, zero = features[present], features[~present]
     within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
@@ -63,14 +63,14 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
 
 
 def _signs(columns: Floats, present: Flags) -> Floats:
-    """Return the sign of each column's mean under D minus that under D'; a column without errors needs no more."""
+    """Return the sign of each column's mean under D minus that under D', as weights of columns without variance."""
     return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
 
 
 def _weights(columns: Floats, present: Flags) -> Floats:
-    """Return the weights of Fisher's linear discriminant for columns with standard deviation 1 within each group.
+    """Return the coefficients of Fisher's linear discriminant for columns with within-group standard deviation 1.
 
-    `present` says for each row whether D was used, and so to which of the two groups it belongs.
+    `present` is true for the rows of D.
     """
     if columns.shape[1] == 1:
         return _signs(columns, present)
@@ -83,7 +83,7 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 
 @dataclass(frozen=True)
 class Distinguisher:
-    """A way to tell D from D', to be tested on trials of its own."""
+    """A trained rule that distinguishes D from D', to be tested on fresh trials."""
 
     kind: str  # the scenario
     group: str  # the group of features
@@ -97,9 +97,9 @@ class Distinguisher:
 def find_distinguishers(
     kind: str, trials: Transcripts, present: Flags, limits: tuple[Limit, ...], fresh: int
 ) -> list[Distinguisher]:
-    """Return the best distinguisher over all groups of features, and the best of those that use low bits alone.
+    """Return the best distinguisher of all groups of features but low bits, and the best one that uses only low bits.
 
-    The rules are learned from half of the trials and ranked on the other half; then the best are learned from all
+    Rules are trained on one half of the trials and ranked on the other half. The best are then trained again on all
     trials. The distinguisher with the larger margin comes first.
 
     Parameters
@@ -111,9 +111,9 @@ def find_distinguishers(
     present
         Whether D was used in each trial, shape (trials,).
     limits
-        The inequalities that follow from the claim.
+        The inequalities that the claim implies.
     fresh
-        Number of fresh trials that may test a distinguisher; few trials prove little at a small delta.
+        Number of fresh trials that would test a distinguisher; few trials give only weak bounds at a small delta.
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)
@@ -134,7 +134,7 @@ def find_distinguishers(
 
 
 def every_second(present: Flags) -> Flags:
-    """Return a mask of every second trial with D, and of every second one with D'.
+    """Return a mask that selects every second trial with D and every second trial with D'.
 
     Parameters
     ----------
@@ -148,18 +148,21 @@ def every_second(present: Flags) -> Flags:
 
 
 def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:
-    """Return the expected margin over a limit, and that limit, by the shift of the scores or by their tails.
+    """Return the largest expected margin over an inequality of the claim, and that inequality.
+
+    The margin is the expected lower bound minus the claimed epsilon. The bound is estimated from the shift of the
+    scores and from their tails, and the larger estimate counts.
 
     Parameters
     ----------
     scores
         Score of each trial, shape (trials,).
     truth
-        Whether D was used in each trial, shape (trials,); both cases have to occur.
+        Whether D was used in each trial, shape (trials,); both D and D' must occur.
     limits
-        The inequalities that follow from the claim.
+        The inequalities that the claim implies.
     fresh
-        Number of fresh trials with D, and as many with D'.
+        Number of fresh trials with D; there are as many with D'.
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
@@ -173,7 +176,7 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return hit and false alarm rates at thresholds in both directions, each worsened by one standard error."""
+    """Return TPR and FPR at all thresholds in both directions, each worsened by one standard error."""
     # Both are of ascending scores, under D and under D'.
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
@@ -188,12 +191,12 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
 
 
 def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMethod:
-    """Return the bound that refutes a limit most often on fresh scores like these; this choice certifies nothing.
+    """Return the bound method that most often refutes an inequality on resampled scores; the choice proves nothing.
 
-    A bound that proves more where scores are many may prove nothing where they are few: of 120 scores of each truth the
-    order statistic shows no epsilon above 0 at delta .38 and this confidence, even where a normal distribution is
-    shifted by 3 spreads. So each bound is tried on as many scores as there will be, drawn from these, and at the lowest
-    and the highest confidence that it may be asked for, which depends on the number of distinguishers that are tested.
+    A method that gives the better bound from many scores may prove nothing from few: with 120 scores each under D and
+    D', the order statistic gives no epsilon above 0 at delta 0.38 and this confidence, even for normal scores with a
+    shift of 3 standard deviations. So each method is applied to bootstrap samples of the number of fresh scores, at the
+    lowest and the highest confidence that may be needed, which depends on the number of tested distinguishers.
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
@@ -225,17 +228,17 @@ def _expected_epsilon(
 
 
 def least_shift(limit: Limit, trials: int, level: float) -> float:
-    """Return the smallest shift, in spreads of normal releases, with which fresh trials mostly refute a limit.
+    """Return the smallest shift of normal releases, in standard deviations, at which tests usually refute the limit.
 
-    Mostly means in about nine of ten audits that follow it (simulated in `tests/black_box`). The shift is infinite
-    where no shift refutes the limit.
+    Usually means in about nine of ten audits (simulated in `tests/black_box`). The result is infinite if no shift is
+    enough.
 
     Parameters
     ----------
     limit
-        An inequality that follows from the claim.
+        An inequality that the claim implies.
     trials
-        Number of fresh trials. Four fifths of them measure, half with D and half with D'.
+        Number of fresh trials. Four fifths of them enter the bound, half with D and half with D'.
     level
         One minus the confidence of the bound, above 0 and below 0.5.
     """
@@ -250,7 +253,7 @@ def least_shift(limit: Limit, trials: int, level: float) -> float:
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:
-    """Return the shift of two normal distributions with this area under the ROC curve, less one standard error."""
+    """Return the shift of two unit-variance normal distributions with the scores' AUC, less one standard error."""
     if np.min(one) > np.max(zero):
         spread = math.sqrt((np.var(one) + np.var(zero)) / 2)
         gap = float(np.mean(one) - np.mean(zero))
@@ -262,7 +265,7 @@ def _cautious_shift(one: Floats, zero: Floats) -> float:
 
 
 def _best_threshold(scores: Floats, present: Flags) -> float:
-    """Return the score threshold at which the most trials are guessed right."""
+    """Return the score threshold with the highest accuracy."""
     order = np.argsort(scores)
     ordered, truth = scores[order], present[order]
     right = np.concatenate([[truth.sum()], truth.sum() - np.cumsum(truth) + np.cumsum(~truth)])

@@ -1,8 +1,8 @@
-"""Features of a transcript: groups of numbers that may separate D from D', each ready for a learned rule.
+"""Features of a transcript: groups of numbers that may distinguish D from D', as input of a trained rule.
 
-A group is one idea of where a leak may hide. Every rule is learned on trials that are used for nothing else, so a group
-that tells nothing costs time and no validity. Leaks that are no shift of a mean (a spread, a rounding, a missing value)
-become one here: squares are shown by their logarithms, roundings by shares.
+Each group covers one place where a leak may hide. Rules are trained on trials that do not count as evidence, so a
+useless group costs time but does not affect validity. Leaks that do not shift a mean are turned into a shift: changes
+of variance by the logarithm of squares, rounding by the share of rounded values, and missing values by indicators.
 """
 
 from dataclasses import replace
@@ -35,9 +35,9 @@ _FINE = 10  # binary places below the size of what was released, from which on b
 
 
 def feature_groups(trials: Transcripts) -> dict[str, Floats]:
-    """Return the groups of features, each of shape (trials, columns), by their descriptions in a report.
+    """Return the groups of features, each of shape (trials, columns), keyed by their descriptions in a report.
 
-    Missing and non-finite values become 0, and a further column for each column marks them.
+    Missing and non-finite values become 0, and one indicator column for each feature marks them.
     """
     groups: dict[str, Floats] = {_ALONG: along(trials)[:, None]}
     if trials.steps.shape[1] > 1:
@@ -66,17 +66,23 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
 
 
 def along(trials: Transcripts) -> Floats:
-    """Return the sum over rounds of the releases along the differing contribution; shape (trials,)."""
+    """Return the projections of the releases on the differing contribution, summed over rounds, shape (trials,)."""
     return np.asarray(np.sum(projections(trials), axis=1))
 
 
 def projections(trials: Transcripts) -> Floats:
-    """Return the released steps along the unit vector of the difference, shape (trials, rounds); NaN counts as 0."""
+    """Return the released steps projected on the unit vector of the difference, shape (trials, rounds).
+
+    NaN counts as 0.
+    """
     return _along(trials, np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0))
 
 
 def _along(trials: Transcripts, vectors: Floats) -> Floats:
-    """Return vectors of every trial and round along the unit vector of the difference, 0 where there is none."""
+    """Return the projections of vectors on the unit vector of the difference, shape (trials, rounds).
+
+    The projection is 0 if there is no difference in that round.
+    """
     norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
@@ -89,7 +95,7 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the values of the first round less those of each of some later rounds: repeated noise cancels."""
+    """Return the values of the first round minus those of several later rounds, in which repeated noise cancels."""
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
     # Of a large model every later round shows as many values, evenly spaced.
@@ -98,11 +104,11 @@ def _alternating(trials: Transcripts) -> Floats:
 
 
 def _paired(trials: Transcripts) -> Floats:
-    """Return the differences and the sums of what pairs of rounds released, each by two numbers.
+    """Return two features for the difference and two for the sum of the releases of each pair of rounds.
 
-    Noise that repeats cancels in the difference, and noise that is negated in the sum. The numbers are the part along
-    what the target adds to that difference or sum, and the logarithm of the squared length. Where there are many
-    rounds, pairs with the first one are looked at first, and then rounds that follow each other.
+    Repeated noise cancels in the difference, and negated noise in the sum. The two features are the projection on the
+    target's contribution to that difference or sum, and the logarithm of the squared norm. If there are too many pairs,
+    those with the first round take precedence, and then those of successive rounds.
     """
     steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
@@ -117,40 +123,40 @@ def _paired(trials: Transcripts) -> Floats:
 
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:
-    """Return pairs of rounds, the most telling first: all where there are few."""
+    """Return pairs of rounds, the most informative first; all pairs if there are few."""
     first, next_ones = [(0, other) for other in range(1, rounds)], [(one, one + 1) for one in range(1, rounds - 1)]
     every = [*first, *next_ones, *combinations(range(rounds), 2)]
     return list(dict.fromkeys(every))[:_PAIRS]
 
 
 def _shown(steps: Floats) -> Floats:
-    """Return the values of every round if there are few, else their sums over rounds; long ones are cut."""
+    """Return the values of every round if there are few, otherwise their sums over rounds, cut to a maximum number."""
     if steps[0].size <= _MOST:
         return _flat(steps)
     return np.asarray(steps.sum(axis=1))[:, :_MOST]
 
 
 def _beside_others(trials: Transcripts) -> Floats:
-    """Return, summed over rounds, the released step and the others' mean along the difference, and its length."""
+    """Return the projections of the release and of the others' mean, and the difference's norm, summed over rounds."""
     norms = np.linalg.norm(trials.direction, axis=2)
     return np.stack([along(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
 
 
 def _sizes(trials: Transcripts) -> Floats:
-    """Return logarithms of the squared length of every tensor's step, averaged over rounds."""
+    """Return the logarithm of the squared norm of every tensor's step, averaged over rounds."""
     squares = [np.sum(trials.steps[:, :, part] ** 2, axis=2) for _, part in trials.tensors]
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
 def _grains(released: Floats) -> Floats:
-    """Return the share of released values that are whole multiples of 2**-k, for several k."""
+    """Return the share of released values that are integer multiples of 2**-k, for several k."""
     values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
 
 
 def _coarse(trials: Transcripts) -> Floats:
-    """Return released values rounded to a power of two about a thousandth of the usual step, as any observer can do."""
+    """Return released values rounded to a power of two of about a thousandth of the median step, as post-processing."""
     # The grid of a trial follows from what was released in it alone.
     sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
         len(trials), -1
@@ -161,7 +167,7 @@ def _coarse(trials: Transcripts) -> Floats:
 
 
 def _finest(trials: Transcripts) -> Floats:
-    """Return the finest binary place of any released value, and the size of the differing contribution there."""
+    """Return the number of binary digits after the point in the finest released value, relative to its contribution."""
     # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
     # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
     # 2012).
@@ -172,7 +178,7 @@ def _finest(trials: Transcripts) -> Floats:
 
 
 def _places(values: Floats) -> Floats:
-    """Return the binary place of the last bit of every value: the least k for which it is a multiple of 2**-k."""
+    """Return the number of binary digits after the point of each value: the smallest k with a multiple of 2**-k."""
     mantissas, exponents = np.frexp(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
     whole = np.asarray(mantissas * 2.0**53, dtype=np.int64)
     # The last bit alone of a whole number in two's complement.
@@ -185,6 +191,6 @@ def _flat(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return the columns with 0 for non-finite values, followed by one column for each that marks these values."""
+    """Return the columns with non-finite values replaced by 0, followed by one indicator column for each."""
     missing = ~np.isfinite(values)
     return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

@@ -1,4 +1,7 @@
-"""The findings of a black-box audit in words and as JSON values, with a marked reading of noise that looks Gaussian."""
+"""The findings of a black-box audit in words and as JSON values.
+
+If the noise looks Gaussian, they include an estimate of its scale, marked as such.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +20,7 @@ _MOST_KINDS = 3  # scenarios that are named where many refused alike; the others
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of the fresh trials of one scenario."""
+    """The result of testing one scenario on fresh trials."""
 
     attempt: DistinguisherTest  # the trials
     words: str  # description of the scenario
@@ -42,7 +45,7 @@ class Finding:
 
     @property
     def shown(self) -> str:
-        """The certain result of the trials."""
+        """The lower bound that the trials prove: on epsilon, or on the share of trials that can be guessed right."""
         limit = self.attempt.distinguisher.limit
         if limit.epsilon > 0:
             return f"epsilon is at least {self.attempt.bound:.2f} at delta {limit.delta:.3g}"
@@ -52,13 +55,13 @@ class Finding:
 
     @property
     def allowed(self) -> str:
-        """The value that the claim allows instead."""
+        """The value that the claim allows for the quantity in `shown`."""
         epsilon = self.attempt.distinguisher.limit.epsilon
         return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 
     @property
     def cause(self) -> str:
-        """The cause for which trials with D and with D' were told apart, in a sentence or two."""
+        """The likely cause why trials with D and with D' can be distinguished, in one or two sentences."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
@@ -72,13 +75,13 @@ class Finding:
 
     @property
     def fix(self) -> str:
-        """The fix for the cause, or the usual fix for such a leak where no cause is known."""
+        """The fix for the likely cause, or the usual fix for a leak in this scenario if no cause is known."""
         known = self.attempt.cause.fix
         return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))
 
     @property
     def _is_short(self) -> bool:
-        """Whether there is less noise than claimed, which is certain if the noise is Gaussian."""
+        """Whether the noise is smaller than claimed; this is certain only if the noise is Gaussian."""
         return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
@@ -92,12 +95,12 @@ def findings(
     result
         Result of the audit.
     words
-        Description of each scenario, keyed by its name, the plainest scenarios first.
+        Description of each scenario, keyed by its name, in the order from plain to special.
     fixes
         Usual remedy for a leak in each scenario, keyed by the name of the scenario.
     provisos
         Condition under which the message of a scenario can occur, keyed by the name of the scenario, for messages that
-        not every client can send; None if there are no such scenarios.
+        only some clients can send; None if there are no such scenarios.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -112,14 +115,14 @@ def findings(
 
 
 def opening(result: ClaimAudit) -> str:
-    """Return one sentence on the result for the claim, and another one if floating-point arithmetic leaks."""
+    """Return a sentence on the verdict, followed by sentences on untested scenarios and on a floating-point leak."""
     verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(result)}"
     return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
 
 
 def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the scenarios without a result, by the reason."""
+    """Return the scenarios without a result, keyed by the reason."""
     tried = {attempt.distinguisher.kind for attempt in result.attempts}
     weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
     found = {
@@ -138,14 +141,14 @@ def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def untried_words(result: ClaimAudit, most: int = 3) -> str:
-    """Return a sentence on the scenarios that were not tried, and why; empty if all were.
+    """Return a sentence on the scenarios without a result and the reasons; empty if every scenario has a result.
 
     Parameters
     ----------
     result
         Result of the audit.
     most
-        Largest number of scenarios that are named for each reason; the rest are only counted.
+        Largest number of scenarios that are named for each reason; the others are only counted.
     """
     said = []
     for why, kinds in not_tried(result).items():
@@ -155,7 +158,7 @@ def untried_words(result: ClaimAudit, most: int = 3) -> str:
 
 
 def floating_words(result: ClaimAudit) -> str:
-    """Return two sentences on what the low bits alone reveal beyond the claim; empty where they reveal nothing."""
+    """Return two sentences on a floating-point leak, in which the low bits alone break the claim; empty without one."""
     attempt = result.floating
     if attempt is None or not attempt.is_broken:
         return ""
@@ -172,7 +175,7 @@ def floating_words(result: ClaimAudit) -> str:
 
 
 def _trials_words(attempt: DistinguisherTest) -> str:
-    """Return the share of trials that could break the claim, as the end of a sentence; empty if it is all of them."""
+    """Return the share of trials that could break the claim, as the end of a sentence; empty if all could."""
     if attempt.share_of_trials == 1:
         return ""
     return (
@@ -182,9 +185,9 @@ def _trials_words(attempt: DistinguisherTest) -> str:
 
 
 def could_find(result: ClaimAudit) -> float:
-    """Return the smallest factor of missing Gaussian noise that a test of the trials finds in most cases.
+    """Return the limit of detection: the smallest factor of missing Gaussian noise that the tests usually find.
 
-    It is at least 1, and infinite where these numbers of trials find none.
+    It is at least 1, and infinite if these numbers of trials find no lack of noise.
     """
     reaches = [
         least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
@@ -200,12 +203,12 @@ _NOT_COVERED = {
 
 
 def claim_words(result: ClaimAudit) -> str:
-    """Return the sentence on the claim that continues the verdict, with the strongest evidence."""
+    """Return the sentence after the verdict: the claim, what the trials say about it, and the strongest evidence."""
     return " ".join(part for part in (_claim_words(result), evidence_words(result)) if part)
 
 
 def evidence_words(result: ClaimAudit) -> str:
-    """Return a sentence on the strongest evidence of an audit without a decision; empty where it decides."""
+    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is a verdict."""
     if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
         return ""
     readings = [(one, noise_reading(result.claim, one)) for one in result.attempts]
@@ -267,7 +270,7 @@ def _claim_words(result: ClaimAudit) -> str:
 
 
 def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
-    """Return the refusals of the mechanism: one sentence for all scenarios with the same message.
+    """Return sentences on the trials that the mechanism refused, one for all scenarios with the same error message.
 
     Parameters
     ----------
@@ -297,9 +300,9 @@ def _share_words(shares: Sequence[float]) -> str:
 
 
 def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any]:
-    """Return an audit as JSON values, with the keys that the command guarantees.
+    """Return an audit as JSON values, with the keys that the command documents.
 
-    `lower_bound` is the bound of the worst attempt, at the delta of the part of the claim that it was tested against.
+    `lower_bound` is the bound of the test with the strongest evidence, at the delta of the inequality that it tested.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A marked reading of the noise in black-box trials, where it looks Gaussian; it decides nothing."""
+"""An estimate of the noise scale in black-box trials whose noise looks Gaussian; it does not affect the verdict."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value
 
 @dataclass(frozen=True)
 class GaussianNoiseEstimate:
-    """The estimate of the release along the differing contribution under the assumption of Gaussian noise."""
+    """Estimated shift, noise and mu of the release along the differing contribution, if the noise is Gaussian."""
 
     shift: float  # by how much D is ahead of D', in the model's units
     spread: float  # standard deviation of the noise there
@@ -32,17 +32,17 @@ class GaussianNoiseEstimate:
 
     @property
     def reading(self) -> ClaimComparison:
-        """The reading of the noise relative to the claim."""
+        """The comparison of the lower bound on mu with the claim."""
         return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
 
     @property
     def ratio(self) -> float:
-        """The factor by which the noise is too small; 1 or less where there is enough."""
+        """The factor by which the noise is too small; 1 or less if there is enough noise."""
         return self.mu / max(self.claimed_mu, 1e-300)
 
     @property
     def words(self) -> str:
-        """The reading in one sentence, with its assumption."""
+        """The estimate and its comparison with the claim in one sentence, with the assumption."""
         return (
             f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
             f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
@@ -53,7 +53,9 @@ class GaussianNoiseEstimate:
 def noise_reading(
     claim: StatedClaim, attempt: DistinguisherTest, confidence: float = 0.95
 ) -> GaussianNoiseEstimate | None:
-    """Return the reading of the noise in the trials of an attempt; None where it is not Gaussian.
+    """Return the noise estimate from the trials of a test.
+
+    None if a test rejects normality or there are too few trials.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ def noise_reading(
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
-    """Return the shift over spread of normal releases under D and D', in the direction in which they differ.
+    """Return the estimated ratio of shift to standard deviation of normal releases under D and D', in absolute value.
 
     Parameters
     ----------
@@ -89,8 +91,8 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
     zero
         Releases under D', shape (n0,).
     confidence
-        Confidence of the lower bound, at least 0.5 and below 1. As the releases determine the direction, each
-        direction has half of the error probability.
+        Confidence of the lower bound, at least 0.5 and below 1. Each sign of the shift gets half of the error
+        probability, because the releases themselves determine the sign.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

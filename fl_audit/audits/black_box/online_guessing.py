@@ -1,10 +1,10 @@
-"""Online test of a claim with few trials: each trial is guessed from the ones before it, and right guesses are counted.
+"""Online test of a claim with few trials: each trial is guessed from the earlier ones, and correct guesses are counted.
 
-With a few hundred trials of a whole app, none can be spent only on the search for distinguishers. So every trial is
-guessed before the rule learns from it: the guess follows from earlier trials alone, and an independent fair coin
-decides whether D is used. Under (epsilon, delta)-DP no guess is then right with a probability above (e^epsilon + delta)
-/ (e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is, in
-distribution, at most binomial. Nothing else is assumed.
+With a few hundred trials of a whole app, none can be set aside for the search for distinguishers. So every trial is
+guessed before the rule is trained on it. A guess depends on earlier trials alone, and an independent fair coin decides
+whether D is used. Under (epsilon, delta)-DP a guess is then right with probability at most (e^epsilon + delta) /
+(e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is
+stochastically dominated by a binomial. Nothing else is assumed.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def audit_online(
     knows_others: bool = False,
     void: Flags | None = None,
 ) -> ClaimAudit:
-    """Audit a claim by trials that were played one after the other.
+    """Audit a claim by trials that were run one after another.
 
     Raises `InputError` if there are too few trials, or the confidence is out of its range.
 
@@ -48,18 +48,19 @@ def audit_online(
     kind
         Name of the scenario.
     trials
-        Transcripts of all trials that were planned, in order, more than `LESSONS`. Their number must not depend on how
-        the trials went, which would void the confidence.
+        Transcripts of all planned trials in order, more than `LESSONS`. Their number must not depend on the outcomes of
+        the trials; otherwise the confidence is not valid.
     present
         Whether D was used in each trial, shape (trials,): fair coins, independent of everything else.
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
     knows_others
-        Whether the claim covers an observer who knows what all others sent. If not, evidence that only such an observer
-        has refutes nothing: clients may add the noise in shares, and such an observer knows these shares as well.
+        Whether the claim covers an observer who knows all other clients' contributions. If not, evidence that needs
+        this knowledge refutes nothing: clients may add the noise in shares, and such an observer would know their
+        shares.
     void
-        Whether each trial says nothing about the claim, shape (trials,); None if all say something. No guess on such a
-        trial counts as right. The number of right guesses becomes smaller, and so the confidence holds whatever makes a
+        Whether each trial is no evidence about the claim, shape (trials,); None if all are. Guesses on such trials
+        never count as right. This only lowers the number of right guesses, so the confidence holds whatever makes a
         trial void.
     """
     require_number("trials are", len(trials), f"whole numbers from {LESSONS + 1}")
@@ -68,7 +69,7 @@ def audit_online(
     trials = replace(trials, has_release=trials.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
-        """Return the result of guessing by some groups of features."""
+        """Return the test of the distinguisher that guesses by the given groups of features."""
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
@@ -90,7 +91,7 @@ def audit_online(
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
-    """Return the index of the variant that best tells D from D' in pilot trials, the first of equals.
+    """Return the index of the variant whose pilot trials best distinguish D from D'; the first one of equals.
 
     Parameters
     ----------
@@ -108,11 +109,10 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
-    """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 proves nothing.
+    """Return a lower bound on epsilon at delta from the number of right guesses of fair coins; 0 proves nothing.
 
-    The Clopper-Pearson lower bound of the share of right guesses is put into the limit on this share under (epsilon,
-    delta)-DP: epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or `right` exceeds
-    `guesses`.
+    The Clopper-Pearson lower bound on the probability p of a right guess gives epsilon = ln((p - delta) / (1 - p)),
+    since (epsilon, delta)-DP bounds p. Raises `InputError` if there is no guess, or `right` exceeds `guesses`.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
 
 
 def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
-    """Return the smallest number of trials for a claim: with fewer, even right guesses alone could not refute it.
+    """Return the smallest number of trials that could refute a claim, if every guess were right.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
-    """Guess block by block, each by the group of features that has guessed best so far."""
+    """Guess the trials block by block, each block by the group of features that has guessed best so far."""
     # Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then
     # what was looked at most, and its last rule.
     names, count = list(groups), len(present)
@@ -187,7 +187,10 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
 
 
 def _best_distinguisher(right: Flags) -> int:
-    """Return the group that guessed best, from whether guesses were right (groups, trials); ties go to the first."""
+    """Return the index of the group with the most right guesses, from whether guesses were right, (groups, trials).
+
+    The first group is returned unless another one is better by more than chance.
+    """
     counts = right.sum(axis=1)
     best = int(np.argmax(counts))
     head_start = _HEAD_START * np.sqrt(right.shape[1]) / 2

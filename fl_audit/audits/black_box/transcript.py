@@ -1,4 +1,4 @@
-"""Transcripts: an observer's record of a trial, with released arrays by round (sketched if large) and other numbers."""
+"""Transcripts: the observations of a trial, as released arrays by round (sketched if large) and other numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ _SHOWN = 64  # released values that are kept as they are: their low bits may tel
 
 @dataclass(frozen=True)
 class Transcript:
-    """The observer's record of one trial."""
+    """The observations of one trial."""
 
     # The difference of every released model from the model that was sent out, shape (rounds, parameters); NaN where
     # nothing was released, or a value is not finite.
@@ -41,7 +41,7 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Transcripts:
-    """Many trials of the same scenario, stacked."""
+    """The transcripts of many trials of the same scenario, stacked."""
 
     steps: Floats  # steps of the model, see `Transcript`, with a leading axis of trials
     released: Floats  # released models, see `Transcript`, with a leading axis of trials
@@ -59,16 +59,16 @@ class Transcripts:
         return len(self.steps)
 
     def share_of_trials(self, present: Flags) -> float:
-        """Return the share of trials in which the claim could have been broken, under D or under D', the smaller one.
+        """Return the share of trials that are evidence on the claim, under D or under D', whichever is smaller.
 
-        A trial is no evidence on a mechanism if no model was released, or if the contribution that D adds did not
-        arrive. `present` is true where D was used, shape (trials,), at least one trial.
+        A trial is no evidence if no model was released, or if the contribution that D adds did not arrive. `present` is
+        true where D was used, shape (trials,), at least one trial.
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
 
     def taken(self, which: Flags | Integers | slice) -> "Transcripts":
-        """Return some of the trials, by mask, positions or slice."""
+        """Return the selected trials, by mask, indices or slice."""
         by_trial = (*_ARRAYS, "contributed", "has_release", "numbers", "refused")
         return replace(self, **{name: getattr(self, name)[which] for name in by_trial})
 
@@ -76,7 +76,7 @@ class Transcripts:
 def stacked(
     seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
 ) -> Transcripts:
-    """Stack the transcripts of several trials as arrays.
+    """Return the transcripts of several trials as stacked arrays.
 
     Parameters
     ----------
@@ -102,11 +102,11 @@ def stacked(
 
 @dataclass(frozen=True)
 class LinearSketch:
-    """A linear map from vectors of all parameters to about forty numbers.
+    """A linear map from parameter vectors to about forty numbers.
 
-    The columns are, for every tensor, the part along the known difference; for every tensor, the sum of its values;
-    and sums over random disjoint sets of parameters with random signs, each over the root of the number of its
-    parameters. The first ones keep all that a Gaussian mechanism with a known difference tells.
+    The columns are the projection of every tensor on the known difference; the sum of the values of every tensor; and
+    sums over disjoint random sets of parameters with random signs, each divided by the square root of the set's size.
+    The projections are a sufficient statistic for a Gaussian mechanism with a known difference.
     """
 
     parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
@@ -116,22 +116,22 @@ class LinearSketch:
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:
-        """Names and slices of the columns, as `Transcripts.tensors`."""
+        """Names and slices of the columns, in the form of `Transcripts.tensors`."""
         count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
         along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 
     def of_vectors(self, vectors: Floats, difference: Floats) -> Floats:
-        """Return the sketch of vectors, shape (rounds, columns).
+        """Return the sketch of parameter vectors, shape (rounds, columns).
 
         Parameters
         ----------
         vectors
             Vectors to reduce, shape (rounds, parameters).
         difference
-            Difference between the contributions under D and under D', shape (rounds, parameters); zeros where it is not
-            known.
+            Difference between the contributions under D and under D', shape (rounds, parameters); zeros if it is
+            unknown.
         """
         products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
         lengths = np.stack(self._lengths(difference))
@@ -142,9 +142,9 @@ class LinearSketch:
         return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
 
     def of_difference(self, difference: Floats) -> Floats:
-        """Return the difference in the coordinates of the sketch, with its lengths in the columns along it.
+        """Return the sketch coordinates of the difference: its norm in each projection column, and 0 elsewhere.
 
-        The product of a sketched vector with this one is therefore the product of the vectors, (rounds, parameters).
+        The inner product of these with a sketched vector therefore equals that of the original vectors, in every round.
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
@@ -155,10 +155,10 @@ class LinearSketch:
 
 
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
-    """Return the sketch of models with such tensors; it is the same in every process.
+    """Return the linear sketch for models with tensors of these shapes; it is the same in every process.
 
-    The tensors are in the order in which they are flattened, and there is at least one. Raises `InputError` if there is
-    no parameter.
+    The tensors are in the order in which they are flattened, and there is at least one. Raises `InputError` if there
+    are no parameters.
     """
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     require(sum(sizes) > 0, "a model without parameters cannot be watched: accepted is at least one")

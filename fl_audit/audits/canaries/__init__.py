@@ -1,4 +1,4 @@
-"""Audits of a single training by canaries with secret coins: their scores on a release, and bounds from the scores.
+"""Audits of a single training by canaries with secret coins: scores of a release, and lower bounds from the scores.
 
-`directions` needs numpy alone, so that a client can carry it; the bounds also need scipy.
+`canary_draws` needs numpy alone, so that clients can import it; the bounds also need scipy.
 """

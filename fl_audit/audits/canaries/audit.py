@@ -1,4 +1,4 @@
-"""The one-run audit: canaries take part in every round by secret coins, and an observer scores them on the releases."""
+"""The one-run audit: secret coins decide in which rounds canaries take part, and an observer scores every release."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 class CanaryAudit(PairAudit):
-    """The canary audit, in which a separate coin decides for every canary and round."""
+    """The canary audit, in which an independent coin decides for every canary and round."""
 
     judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
     own_settings = ("canaries",)
     scheme = MembershipScheme.ALL
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return one training, whose targets are canaries instead of a pair."""
+        """Return the defaults: a single training, with canaries as targets instead of a pair of neighbours."""
         # Noise inside training hides a record from the server, which is told what each client sends.
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the kind of query that the observer of canaries gets on a release."""
+        """Return the query for canary scores."""
         return ReleaseQuery.CANARIES
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
@@ -34,5 +34,5 @@ class CanaryAudit(PairAudit):
         return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
 
     def opens_secrets(self, public: "Federation") -> bool:
-        """Return false: the verdict uses only the coins of the canaries."""
+        """Return false: the verdict needs no secret of the challenger but the coins of the canaries."""
         return False

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from the scores and coins of one run, by several methods."""
+"""Lower bounds on epsilon from the canary scores and coins of one run, by several methods."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """A lower bound from one run, with everything that a reader needs to weigh it."""
+    """A lower bound on epsilon from one run, with its confidence, limit of detection and assumptions."""
 
     method: OneRunMethod  # method of the bound
     epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
@@ -61,7 +61,7 @@ class OneRunBound:
         return html_table(rows, f"Lower bound on epsilon from one run, {self.method}", (self.method.assumption,))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
+        """Return the bound as JSON values, with the keys of an ordinary lower bound from many trainings, and `mu`."""
         return {
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
@@ -81,14 +81,14 @@ class OneRunBound:
 def bound_of_guesses(
     guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
 ) -> OneRunBound:
-    """Return the bound from guesses that were already counted.
+    """Return the lower bound on epsilon from counts of right guesses.
 
     Parameters
     ----------
     guesses
-        Counts of guesses; the number of guesses was fixed before the scores were seen.
+        Counts of guesses. The number of guesses must have been fixed before the scores were seen.
     method
-        A method that counts guesses and needs no scores.
+        A method that needs only counts, not scores.
     delta
         Delta of the bound, at least 0 and below 1, and above 0 for `order-statistic`.
     confidence
@@ -120,36 +120,36 @@ def one_run_bound(
     decoys: ArrayLike = (),
     dimension: int | None = None,
 ) -> OneRunBound:
-    """Return the lower bound on epsilon at delta that the scores and coins of one run prove.
+    """Return a lower confidence bound on epsilon at delta from the canary scores and coins of one run.
 
     Parameters
     ----------
     scores
-        Scores of the canaries, higher for a likelier member, no NaN, any shape; of one training, or of several that are
-        counted as one run.
+        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. They are of one
+        training, or of several that are treated as one run.
     coins
-        Whether each canary was in, by independent fair coins, bool or 0 and 1, of the shape of `scores`.
+        Whether each canary was in, decided by independent fair coins; bool or 0 and 1, of the shape of `scores`.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for all methods but `trade-off` and
         `steinke`.
     confidence
         Confidence of the bound, above 0.5 and below 1.
     method
-        `trade-off` and `steinke` hold whatever the mechanism; the others hold only under an assumption on the
-        mechanism, which is false if it leaks several coins together.
+        `trade-off` and `steinke` are valid for any mechanism. The others assume independence that fails for a mechanism
+        that leaks several coins together.
     guessed
-        Number of coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
-        It must be fixed before the scores are seen.
+        Number of coins to guess, half of them as `in`, from 2 to the number of coins; None uses the default share of
+        the method. It must be fixed before the scores are seen.
     decoys
-        Scores of further directions of which it is known that nobody sent them; only `shift` uses them. They tell how
-        scores are spread where a canary is out, so that the bound is limited by the canaries that are in alone.
+        Scores of decoys, i.e. random directions that nobody sent, used by `shift` only. They add to the scores of
+        canaries that are out, so that only the number of canaries that are in limits the bound.
     dimension
-        Number of parameters of the release, at least 1000, for `cosines` alone.
+        Number of parameters of the release, at least 1000; needed by `cosines` only.
 
     Raises
     ------
     InputError
-        If shapes do not fit, or a number or name is none of those accepted.
+        If shapes do not match, a number is out of its range, or the method is unknown.
 
     Examples
     --------

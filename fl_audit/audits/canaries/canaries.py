@@ -1,7 +1,8 @@
-"""Canaries of a simulated training: the contributions of their clients, and the scores that an observer computes.
+"""Canaries of a simulated training: the contributions of canary clients, and the scores that an observer computes.
 
-Directions follow from the public seed, trial, round and canary; coins are the challenger's. Where a canary that is out
-sends nothing, there are decoys as well: directions that no client sends, whose scores show the spread without a canary.
+Directions are derived from the public seed, the trial, the round and the canary; the coins are the challenger's secret.
+Where a canary that is out sends nothing, decoys are scored as well: directions that no client ever sends, whose scores
+show the null distribution.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def directions_read(public: Federation) -> int:
-    """Return the number of directions along which a release is scored: of canaries, and of decoys that nobody adds."""
+    """Return the number of directions along which each release is scored: all canaries, and the decoys if any."""
     return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
@@ -35,7 +36,9 @@ def canary_contribution(
     coins: Flags,
     norms: Tensor | None,
 ) -> TrialContributions:
-    """Return the contribution of a canary client: its canary at the clipping norm, or the alternative of the relation.
+    """Return the contribution of a canary client: its canary if the coin is heads, otherwise nothing or its opposite.
+
+    The canary has the clipping norm. The opposite is sent where the relation is replacement.
 
     Parameters
     ----------
@@ -46,11 +49,11 @@ def canary_contribution(
     server_round
         Number of the round, from 1.
     trials
-        Numbers of the trials in the batch.
+        Numbers of the trials in the batch of trials.
     coins
-        Whether the canary is in, for each trial, shape (trials,).
+        Whether the canary is in, in each trial, shape (trials,).
     norms
-        Clipping norms of the round, float64, shape (trials,), where clipping is adaptive; None otherwise.
+        Clipping norms of the round, float64, shape (trials,), if clipping is adaptive; otherwise None.
     """
     mechanism, size = federation.public.mechanism, federation.model.layout.size
     lengths = np.full(len(trials), mechanism.clipping_norm) if norms is None else norms.cpu().numpy()
@@ -66,7 +69,7 @@ def canary_contribution(
 
 
 def canary_records(federation: LoadedFederation, server_round: int, trials: tuple[int, ...]) -> list[Tensor]:
-    """Return the gradients of the canary records of a round, float32 (canaries, parameters) for each trial; norm 1.
+    """Return the unit-norm gradients of the canary records of a round, float32 (canaries, parameters), for each trial.
 
     Parameters
     ----------
@@ -75,7 +78,7 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
     server_round
         Number of the round, from 1.
     trials
-        Numbers of the trials in the batch.
+        Numbers of the trials in the batch of trials.
     """
     seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
     drawn = ([canary_direction(seed, server_round, one, size, trial) for one in canaries] for trial in trials)
@@ -83,16 +86,16 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
 
 
 def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tuple[int, ...]) -> Floats:
-    """Return the inner products of observed releases with all directions, (trials, directions), in units of a canary.
+    """Return the inner products of the releases with all directions, (trials, directions), in units of one canary.
 
     Parameters
     ----------
     federation
         The federation with its canaries.
     seen
-        The observer's view of the round.
+        The observer's view of the round, with the releases.
     trials
-        Numbers of the trials in the batch.
+        Numbers of the trials in the batch of trials.
     """
     public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
     observed = seen.side.contribution if at_server else seen.sums(public.mechanism)
@@ -107,7 +110,9 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return the share of its canary that a score holds if the canary is in: all, or the part that the steps used.
+    """Return the share of a whole canary that each score contains if the canary is in.
+
+    It is 1, or with DP-SGD at the clients times / sqrt(steps), since the steps sample records.
 
     Parameters
     ----------
@@ -116,14 +121,14 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
     steps
         Number of local steps of the canaries' client in a round.
     times
-        Number of these steps in which each canary was used, of any shape.
+        Number of local steps that sampled each canary, of any shape.
     """
     return times / sqrt(steps) if isinstance(public.mechanism.contribution, PrivateTraining) else np.ones_like(times)
 
 
 @dataclass(frozen=True)
 class CanaryFacts:
-    """The facts about a federation's canaries before the run."""
+    """The facts about a federation's canaries that are known before the run."""
 
     # of one canary in one round by the noise that the mechanism prescribes; of one step where the steps are noised
     mu: float
@@ -134,7 +139,7 @@ class CanaryFacts:
 
 
 def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
-    """Return the facts about a federation's canaries before the run; None where it has none."""
+    """Return the facts about a federation's canaries that are known before the run; None if it has no canaries."""
     mechanism = federation.public.mechanism
     if federation.public.canaries == 0:
         return None
@@ -155,7 +160,7 @@ def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
 
 
 def _unit(federation: LoadedFederation) -> float:
-    """Return the weight of a canary in the release: the clipping norm, or its effect on the steps of a round."""
+    """Return the norm of a canary in the release: the clipping norm, or the norm of its effect on the local steps."""
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):
         return mechanism.clipping_norm

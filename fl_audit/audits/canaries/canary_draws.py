@@ -1,13 +1,12 @@
-"""Canaries of one training: the draws of their directions and coins, and the scores of a release.
+"""Random draws for the canaries of one training, i.e. their directions and coins, and the score of a release.
 
-In each round every canary tosses a coin. If it is in, its client sends its canary, a fresh random direction of the
-largest norm that clipping leaves unchanged. Otherwise it sends the alternative of the guarantee's relation: nothing, or
-the opposite of the canary where a client is replaced. Whoever sees the release takes its inner product with the
-direction.
+In each round every canary tosses a coin. If the canary is in, its client sends a fresh random direction at the largest
+norm that clipping leaves unchanged. Otherwise it sends nothing or, where a client is replaced, the opposite vector. An
+observer scores the release by its inner product with the direction.
 
-Everything is a pure function of (seed, round, canary), so that the client and whoever evaluates afterwards agree
-without a message. The seed is the secret of these two, drawn from the operating system's randomness: who knows it knows
-the coins. numpy alone, so that a client can carry it.
+All draws are pure functions of (seed, round, canary), so that the client and the later evaluation agree without
+messages. The seed is a secret of these two, drawn from the operating system's random generator: whoever knows it knows
+the coins. The module needs numpy alone, so that clients can import it.
 """
 
 import numpy as np
@@ -23,7 +22,7 @@ _PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what f
 
 
 def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: int = 0) -> Floats:
-    """Return the direction of one canary in one round, uniform on the unit sphere, shape (dimension,).
+    """Return the direction of a canary in a round, uniformly distributed on the unit sphere, shape (dimension,).
 
     Raises `InputError` if a number is out of its range.
 
@@ -47,7 +46,7 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
 
 
 def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
-    """Return whether a canary is in, in one round: a fair coin, independent of all others.
+    """Return whether a canary is in, in a given round; the coins are fair and independent.
 
     Raises `InputError` if the seed is out of its range.
 
@@ -66,7 +65,7 @@ def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
 
 
 def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
-    """Return the coins of all canaries in some rounds, shape (rounds, canaries).
+    """Return the coins of all canaries in the given rounds, shape (rounds, canaries).
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
 
 def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
-    """Return the largest update along a direction that clipping leaves as it is, also after rounding.
+    """Return the longest update along a direction that clipping leaves unchanged, also after rounding.
 
     Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm. Raises `InputError` if the clipping
     norm is not positive and finite.
@@ -92,22 +91,22 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     direction
         Direction of the canary with norm 1, shape (dimension,).
     clipping_norm
-        Norm to which updates of this round are clipped, above 0: the one of the settings, or with adaptive clipping the
-        one that the server has announced.
+        Clipping norm of this round, above 0: the configured one, or with adaptive clipping the one that the server has
+        announced.
     """
     require_number("clipping norm is", clipping_norm, "positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
 
 
 def canary_score(release: ArrayLike, direction: Floats) -> float:
-    """Return the inner product of a release with a canary's direction, which is higher where the canary was in.
+    """Return the inner product of a release with a canary's direction; it tends to be higher if the canary was in.
 
     Raises `InputError` if the shapes differ or the release is not finite.
 
     Parameters
     ----------
     release
-        Release of the round, or the difference of two successive models, finite, on any scale, shape (dimension,).
+        Release of the round, or the difference of two successive models, finite, in any unit, shape (dimension,).
     direction
         Direction of the canary, shape (dimension,).
     """

@@ -1,4 +1,4 @@
-"""Certificates by the canaries of one training: the privacy loss of a client in one round and over the training."""
+"""Lower confidence bounds on the privacy loss of a client, in one round and over the training, from canaries."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from fl_audit.statistics.shift_bound import gaussian_slope
 
 @dataclass(frozen=True)
 class OneRunCertificate:
-    """The bounds that the canaries of one training certify."""
+    """The lower bounds on privacy loss from the canaries of one training."""
 
     canaries: int  # number of canaries
     rounds: int  # in how many rounds they were scored
@@ -38,7 +38,7 @@ class OneRunCertificate:
 
     @property
     def is_violated(self) -> bool:
-        """Whether a round is certified to reveal more than the claim allows."""
+        """Whether the lower bound on the mu of a round exceeds the claimed mu."""
         return self.mu_lower > self.mu_claimed
 
 
@@ -51,36 +51,36 @@ def certify(
     decoys: ArrayLike = (),
     parts: ArrayLike = (),
 ) -> OneRunCertificate:
-    """Return the certificate for a training with Gaussian noise by the scores of canaries with secret coins.
+    """Return the bounds for a training with Gaussian noise, from the scores of canaries with secret coins.
 
     Parameters
     ----------
     scores
-        <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
-        of whole rounds in which the canary's client took part.
+        <release, direction> for every round and canary, shape (rounds, canaries), in the same unit in all rounds. Only
+        complete rounds are included, in which the canary's client took part.
     coins
         Whether each canary was in, bool, of the shape of `scores`.
     claim
-        Claim of the training. Its first event is the noisy sum of a round, with Gaussian noise and with or without
+        Claim of the training. Its first event is the noisy sum of a round, with Gaussian noise, with or without
         sampling.
     confidence
         Confidence of the bounds, above 0.5 and below 1.
     method
-        Any but `steinke`, which knows no mu; declared before the scores are seen. The default asks for scores along
-        random directions under Gaussian noise.
+        Any method but `steinke`, which gives no mu; it must be chosen before the scores are seen. The default assumes
+        Gaussian noise and random directions.
     decoys
-        Scores of random directions that nobody sent, of the same rounds, for `shift`: with them a canary that is in is
-        told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
-        as well.
+        Scores of decoys, i.e. random directions that nobody sent, in the same rounds; used by `shift` only. They add to
+        the scores of canaries that are out. They are allowed only if the unit is added or removed: where it is
+        replaced, canaries that are out send something as well.
     parts
-        The part of its canary that each score holds if the canary is in, at least 0, of the shape of the scores, for
-        `shift`; all of it if left out. A canary record of DP-SGD that k of s steps used has the part k / sqrt(s), its
-        score being in units of sqrt(s) canaries: mu is then that of one step.
+        The share of a whole canary that each score contains if the canary is in, at least 0, of the shape of the
+        scores; used by `shift` only, and 1 by default. In DP-SGD at clients, a canary record that k of s steps sampled
+        has the share k / sqrt(s), with scores in units of sqrt(s) canaries; mu is then that of one step.
 
     Raises
     ------
     InputError
-        If shapes do not fit, the claim's noise is not Gaussian, or a number is out of its range.
+        If shapes do not match, the claim's noise is not Gaussian, or a number is out of its range.
     """
     shape = np.shape(scores)
     require(len(shape) == 2, f"scores have shape {shape}: accepted is (rounds, canaries)")
@@ -110,7 +110,7 @@ def certify(
 
 
 def over_the_training(claim: Claim, excess: float) -> float:
-    """Return epsilon at delta by the claimed accountant if each round's mu is multiplied by `excess`.
+    """Return epsilon of the whole training by the claimed accountant if each round has `excess` times the claimed mu.
 
     Parameters
     ----------

@@ -1,14 +1,15 @@
 """Privacy estimates from the cosines of random canaries (Andrew et al. 2023, arXiv 2302.03098), with a lower bound.
 
-Every canary is a random direction of which all are sent. In d dimensions the cosine of a release with a direction that
-nobody sent is N(0, 1/d), d large; with one that was sent it is normal as well, with a larger mean. The paper fits a
-normal distribution to the sent ones and states the epsilon between both distributions: an **estimate** without a
-confidence, too large for small epsilon, because a spread that is fitted off by chance looks like a leak. Its lower
-bound takes the best of all thresholds uncorrected, which is no bound. Here the bound is one on the mean, by the t
+Every canary is a random direction, and all canaries are sent. In a large dimension d, the cosine of a release with a
+direction that nobody sent is distributed as N(0, 1/d); with a direction that was sent it is also normal, with a larger
+mean. The paper fits a normal distribution to the cosines of sent canaries and computes the epsilon between the two
+distributions. This is an **estimate** without confidence, and too large for small epsilon, because a fitted variance
+that is off by chance looks like a leak. The paper's lower bound takes the best threshold without a correction for
+multiple testing, and so is no valid bound. Here the bound is a lower confidence bound on the mean, by the t
 distribution.
 
-**Assumes** Gaussian noise and cosines that are normal; other canaries count as noise, so that the bound stays below a
-client's loss.
+**Assumes** Gaussian noise and normal cosines. Other canaries act as noise, so the bound stays below a client's privacy
+loss.
 """
 
 import math
@@ -28,7 +29,7 @@ _SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is no
 
 @dataclass(frozen=True)
 class CosineFinding:
-    """The estimates for a training that its cosines give."""
+    """The privacy estimate and the lower bounds for a training from the cosines of its canaries."""
 
     epsilon: float  # the paper's estimate at `delta`; it has no confidence
     epsilon_lower: float  # the lower bound at `delta`, at least 0
@@ -41,7 +42,7 @@ class CosineFinding:
 
 
 def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
-    """Return the estimates from the cosines of sent canaries with one release, or with the final model's change.
+    """Return estimate and bound from the cosines of sent canaries with one release or the change of the final model.
 
     Raises `InputError` if a number is out of its range.
 
@@ -65,11 +66,11 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 def from_all_iterates(
     cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
 ) -> CosineFinding:
-    """Return the estimates from the cosines of canaries with all releases, each canary being sent in every round.
+    """Return estimate and bound from the cosines of canaries with all releases; each canary is sent in every round.
 
-    The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a round,
-    composed over the rounds: sqrt(rounds) times its mu. Raises `InputError` if shapes do not fit or a number is out of
-    its range.
+    The estimate uses the largest cosine of each direction, as in the paper. The bound is a bound on the mean cosine of
+    one round, composed over the rounds: sqrt(rounds) times its mu. Raises `InputError` if shapes do not match or a
+    number is out of its range.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def from_all_iterates(
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
-    """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger of both directions.
+    """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger one of both orders.
 
     Raises `InputError` if the spread is not positive and finite, or delta is out of its range.
 
@@ -125,9 +126,10 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
 
 def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
-    """Return P(E) - e^epsilon Q(E), where P = N(mean, spread^2), Q = N(0, 1), and E is a log ratio above epsilon.
+    """Return the hockey-stick divergence of P = N(mean, spread^2) from Q = N(0, 1) at epsilon.
 
-    The ratio is a y^2 + b y + c; where e^epsilon Q(E) would lose its digits, E is so unlikely that P(E) alone counts.
+    It is P(E) - e^epsilon Q(E), where E is the event that the log-likelihood ratio, a quadratic polynomial, exceeds
+    epsilon. Where e^epsilon Q(E) would lose precision, P(E) alone is accurate enough.
     """
     a, b = (1 - spread**-2) / 2, mean / spread**2
     c = -(mean**2) / (2 * spread**2) - math.log(spread) - epsilon
@@ -148,12 +150,12 @@ def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
 
 
 def _mass(low: float, high: float) -> float:
-    """Return the probability of N(0, 1) between two numbers, computed from the tail that keeps its digits."""
+    """Return the probability of an interval under N(0, 1), computed from the tail that avoids cancellation."""
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
 def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
-    """Return the finding with the bound on the mean of all rounds and canaries, shape (rounds, canaries)."""
+    """Return the finding, with the bound on the mean of all scaled cosines, shape (rounds, canaries)."""
     rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
@@ -164,7 +166,7 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return cosines in units of 1 / sqrt(d); raise `InputError` if they are not valid."""
+    """Return cosines in units of 1 / sqrt(d); raises `InputError` if they are not valid."""
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"

@@ -1,4 +1,4 @@
-"""One training as its own audit: the bounds by its canaries, and those by the distribution of its noise."""
+"""Findings of the one-run audit: lower bounds from the canaries of each training, and the judgement of the claim."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one
 
 @dataclass(frozen=True)
 class CanaryTrainingFinding:
-    """The bounds that the canaries of one training certify."""
+    """The lower bounds on privacy loss from the canaries of one training, with their coverage over all trainings."""
 
     finding: OneRunCertificate  # of the first trial
     # mu of a canary in a round, or in a step of private training, by the noise that the mechanism prescribes
@@ -38,11 +38,11 @@ class CanaryTrainingFinding:
 
     @property
     def tells_too_little(self) -> bool:
-        """Whether an accountant reports less than the canaries certify for its client."""
+        """Whether the accountant of the canaries' client reports less epsilon than the canaries' lower bound."""
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `one_run`."""
+        """Return this finding as the value of the key `one_run` of `summary.json`."""
         found, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
         told = {name: getattr(found, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
         told |= {"method": found.method, "assumption": found.method.assumption, "mu_true": self.mu_true}
@@ -51,7 +51,7 @@ class CanaryTrainingFinding:
 
 
 def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
-    """Return the bounds that the canaries certify; None where there are none."""
+    """Return the lower bounds from the canaries of every trial; None if the run has no canaries."""
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
@@ -63,7 +63,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | No
 
 
 def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
-    """Return the bounds that the canaries of the first trial certify, at any confidence.
+    """Return the lower bounds from the canaries of the first trial at the given confidence.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ _WORDS = JudgementWords(
 
 
 def judge_canaries(run: FinishedRun) -> Judgement | None:
-    """Return the judgement by the canaries of all trainings together; None where there are none.
+    """Return the judgement from the canaries of all trainings pooled; None if the run has no canaries.
 
-    Where clients train privately, the epsilon that the accountant of the canaries' client reports is a claim too.
+    Where clients train with DP-SGD, the epsilon that the accountant of the canaries' client reports is judged as well.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or guarantee is None or facts is None:
@@ -122,7 +122,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return the bounds that the canaries of some trainings certify, pooled."""
+    """Return the lower bounds from the canaries of the given trials, pooled."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
     scores, coins, parts = (
@@ -136,7 +136,7 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
 
 
 def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
-    """Return the claim for a canary, which can be stricter than that of the client with the weakest guarantee."""
+    """Return the claim for a canary, which is stricter than the overall claim if its client is not the weakest one."""
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
@@ -150,7 +150,10 @@ def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
 
 
 def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:
-    """Return the epsilon by the accountant of the canaries' client after the last round; None if none was kept."""
+    """Return the epsilon that the accountant of the canaries' client reports after the last round.
+
+    None if its values were not recorded.
+    """
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:
         return None

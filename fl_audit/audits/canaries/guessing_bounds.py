@@ -1,35 +1,36 @@
-"""One-run audits of any mechanism: lower bounds from right guesses, of epsilon alone and of a whole trade-off curve.
+"""One-run bounds for any mechanism from the number of right guesses: on epsilon, or on a whole trade-off curve.
 
 Nothing is assumed about the mechanism: its outputs for different coins may depend on each other in any way.
 
-**Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in distribution, than
-if each was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats
-every right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off function f, more
-can be ruled out (after Mahloujifar, Melis & Chaudhuri 2024).
+**Setting.** Each of m canaries is in if a fair coin says so. An attacker sees the release, guesses r of the coins,
+those it is most confident of, and abstains from the others; v guesses are right.
 
-**Why that holds.** Let F(x) = 1 - f(x), increasing and concave, and P(event | one neighbour) <= F(P(event | other))
-both ways. There are m fair coins and r guesses, N of them right, p_i = P(N = i). Take coins S, a place j and a set T of
-numbers. Of the outcomes whose guess j is right and whose number of right guesses is in T, all have guess j wrong and
-one right guess less if coin j is flipped. So the probability of these outcomes under S is at most F of that under the
-flipped coins. Average over fair coins and over the m places; F is concave, so with Jensen's inequality
+**Assumptions of every bound.** The coins are independent and fair; the guesses depend on the release and on things
+independent of these coins; r is fixed before the scores are seen. Several rounds or trials count as one run with all
+their coins.
+
+**Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP the number of right guesses is stochastically dominated by
+Bin(r, q) with q = e^epsilon / (1 + e^epsilon), up to a correction for delta. This treats every guess as if it were made
+under the worst-case event. If the mechanism has a trade-off function f, a tighter bound holds (after Mahloujifar, Melis
+& Chaudhuri 2024).
+
+**Why that bound holds.** Let F(x) = 1 - f(x), increasing and concave, and P(event | one neighbour) <= F(P(event |
+other)) in both directions. Of r guesses N are right, and p_i = P(N = i). Take coins S, a place j and a set T of
+numbers. Consider the outcomes whose guess j is right and whose number of right guesses is in T. If coin j is flipped,
+each of them has guess j wrong and one right guess less. So the probability of these outcomes under S is at most F of
+their probability under the flipped coins. Average over fair coins and over the m places; F is concave, so Jensen's
+inequality gives
 
     sum over i in T of (i / m) p_i <= F(sum over i in T of ((r - i + 1) / m) p_(i-1)).
 
-Take T = {t, t + 1, ...} for t = 1, ..., r. With A_t = sum over i >= t of i p_i / m and B_t the same sum of (r - i) p_i
-/ m, this says B_(t-1) >= F^-1(A_t). A mass tau at or above v means A_v + B_v = tau r / m, and all mass together A_0 +
+Take T = {t, t + 1, ...} for t = 1, ..., r. Let A_t be the sum over i >= t of i p_i / m, and B_t the same sum of (r - i)
+p_i / m. Then B_(t-1) >= F^-1(A_t). If the probability of N >= v is tau, then A_v + B_v = tau r / m, and in total A_0 +
 B_0 = r / m. From p_(t-1) = m (B_(t-1) - B_t) / (r - t + 1) follows A_(t-1) = A_t + (B_(t-1) - B_t) (t - 1) / (r - t +
-1). If all of tau lies at v and every B_(t-1) is as small as allowed, max(B_t, F^-1(A_t)), then both sums stay smallest
-at every step: another choice that has B larger by d at t has A larger by d t / (r - t) or more, and t / (r - t) shrinks
-as t does. So a tail tau is possible under these constraints exactly if the total so found is at most r / m, and if it
-is more, P(N >= v) < tau. The bound rejects every curve for which the level itself is impossible. Curves of a family are
-nested, so the rejected ones are those below the bound.
-
-**Guesses.** Each of m canaries was in by the toss of a fair coin. Somebody who sees what was released guesses r of the
-coins, those it is surest of, and abstains from the others; v guesses are right.
-
-**What every bound asks for.** The coins are independent and fair; the guesses follow from the release and from whatever
-else is independent of these coins; r is fixed before the scores are seen. Several rounds, or several trials, count as
-one run of all their coins.
+1). Suppose that all of tau lies at v and every B_(t-1) is as small as allowed, max(B_t, F^-1(A_t)). Then both sums stay
+smallest at every step: any other choice whose B is larger by d at t has an A larger by d t / (r - t) or more, and t /
+(r - t) shrinks as t does. So a tail probability tau is possible under these constraints exactly if the resulting total
+is at most r / m; if the total is more, P(N >= v) < tau. The bound rejects every curve for which a tail probability
+equal to the level is impossible. Curves of a family are nested, so the rejected ones are those below the bound.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ from fl_audit.statistics.beta_mean import where_it_reaches
 
 @dataclass(frozen=True)
 class Guesses:
-    """The numbers of guessed and rightly guessed coins."""
+    """The numbers of coins, guesses and right guesses."""
 
     coins: int  # m, how many were tossed, at least 1
     guessed: int  # r, how many the attacker spoke about, from 0 to `coins`
@@ -69,26 +70,26 @@ class Guesses:
 
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
-    """Guess `in` for the highest scores and `out` for the lowest, abstain from those between, and count.
+    """Guess `in` for the highest scores and `out` for the lowest, abstain from the rest, and count right guesses.
 
-    Ties are broken by a lot, so that the order in which canaries are listed reveals nothing; the lot follows from all
-    scores and not from the coins. Of the coins between, the higher half is called `in`. Where all scores are equal,
-    half of the guesses, and of the others, count as right. Raises `InputError` if shapes do not match, a score is NaN,
-    or the numbers are out of range.
+    Ties are broken at random, so that the order of the canaries reveals nothing; the random seed depends on all scores
+    and not on the coins. For `rest_right`, the higher half of the remaining coins is called `in`. If all scores are
+    equal, half of the guesses, and half of the rest, count as right. Raises `InputError` if shapes do not match, a
+    score is NaN, or the numbers are out of range.
 
     Parameters
     ----------
     scores
-        Scores, higher for a likelier member, no NaN, any shape, of one trial, or of several that are counted as one
-        run.
+        Scores, no NaN, any shape; a higher score indicates that the canary was in. They are of one trial, or of several
+        that are treated as one run.
     is_in
         Whether each canary was in, bool, of the shape of `scores`.
     positive
-        Number of scores that are called members, at least 0. It must be chosen before the scores are seen, since the
-        best of several choices gives no valid bound.
+        Number of scores that are guessed `in`, at least 0. It must be chosen before the scores are seen, since the best
+        of several choices gives no valid bound.
     negative
-        Number of scores that are called nonmembers, at least 0, together with `positive` at most the number of scores.
-        It must be chosen before the scores are seen.
+        Number of scores that are guessed `out`, at least 0, together with `positive` at most the number of scores. It
+        must be chosen before the scores are seen.
 
     Examples
     --------
@@ -114,14 +115,14 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 
 
 def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
-    """Return scores and coins along one axis; raise `InputError` if they are not valid.
+    """Return scores and coins as one-dimensional arrays.
 
     Raises `InputError` if shapes do not match, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
 
     Parameters
     ----------
     scores
-        Scores, larger where a canary is likelier to be in, of any shape.
+        Scores, of any shape; a higher score indicates that the canary was in.
     is_in
         Whether each canary was in, bool or 0 and 1, of the shape of `scores`.
     """
@@ -143,12 +144,12 @@ _STEPS = 50
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Return a bound on the probability, under (epsilon, delta)-DP, of at least this number of right guesses.
+    """Return an upper bound on the probability of at least this many right guesses under (epsilon, delta)-DP.
 
     Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
     and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is min(1, beta + 2 m delta alpha).
-    Beyond i = v the probability grows no more, so i stops there. Raises `InputError` if epsilon or delta is out of its
-    range.
+    Beyond i = v the probability does not increase, so i ends there. Raises `InputError` if epsilon or delta is out of
+    its range.
 
     Parameters
     ----------
@@ -170,16 +171,16 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
-    """Return the smallest epsilon at which the p-value reaches the level, at most 36.
+    """Return the lower bound on epsilon by Steinke et al., the smallest one whose p-value reaches the level.
 
-    Raises `InputError` if delta is out of its range.
+    It is at most 36. Raises `InputError` if delta is out of its range.
 
     Parameters
     ----------
     guesses
         Counts of guesses.
     delta
-        Delta at which epsilon is bounded, at least 0 and below 1.
+        Delta of the bound, at least 0 and below 1.
     level
         One minus the confidence, above 0 and below 0.5.
     """
@@ -210,14 +211,14 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
 
 def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
-    """Return whether P(N >= right) may be as large as `tail` under a trade-off curve, see the module's text.
+    """Return whether P(N >= v) can be as large as `tail` under a trade-off curve; see the module's docstring.
 
     Parameters
     ----------
     guesses
-        The counts, with m, r and v of the module's text.
+        The counts m, r and v of the module's docstring.
     tail
-        Probability with which the event is compared, from 0 to 1.
+        Tail probability, from 0 to 1.
     inverse
         Inverse F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
     """
@@ -237,14 +238,14 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
 def tradeoff_mu(guesses: Guesses, level: float) -> float:
     """Return the lower bound on mu of Gaussian DP from one run, at most 30.
 
-    It bounds the mechanism's epsilon at a delta, through `gdp_epsilon`, only where its trade-off function **is** a
-    Gaussian's, and not merely bounded by one: randomised response at epsilon 1 is mu-GDP with mu = 1.23, whose epsilon
-    at 1e-5 is 5.58.
+    It gives a bound on epsilon at a delta through `gdp_epsilon` only if the mechanism's trade-off function **equals**
+    that of a Gaussian, and is not merely bounded by it: randomised response at epsilon 1 is mu-GDP with mu = 1.23,
+    whose epsilon at 1e-5 is 5.58.
 
     Parameters
     ----------
     guesses
-        The counts of `guesses_of_scores`.
+        Counts, as returned by `guesses_of_scores`.
     level
         One minus the confidence, above 0 and below 0.5.
 
@@ -257,16 +258,16 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
 
 def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
-    """Return the lower bound on epsilon at delta from one run, whatever the mechanism, at most 36.
+    """Return the lower bound on epsilon at delta from one run for any mechanism, at most 36.
 
     Raises `InputError` if delta is out of its range.
 
     Parameters
     ----------
     guesses
-        Counts of `guesses_of_scores`.
+        Counts, as returned by `guesses_of_scores`.
     delta
-        Delta at which epsilon is bounded, at least 0 and below 1.
+        Delta of the bound, at least 0 and below 1.
     level
         One minus the confidence, above 0 and below 0.5.
     """
@@ -275,5 +276,8 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:
-    """Return the largest impossible parameter at the level, to 2^-50 of the range; 0 if there is none."""
+    """Return the largest parameter whose curve is rejected at the level, to a precision of 2^-50 of the range.
+
+    0 if none.
+    """
     return last_true(lambda parameter: not is_possible(guesses, level, family(parameter)), 0.0, largest, _STEPS)

@@ -1,4 +1,4 @@
-"""Planning and judging of the one-run audit, in which an observer scores canaries on the releases."""
+"""Planning and judging of the one-run audit, in which an observer scores the releases along the canaries."""
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
@@ -15,10 +15,13 @@ from fl_audit.verdict.verdict import Judgement
 
 
 class CanaryJudging(AuditJudging):
-    """Planning and judging of canaries, each of which is in by a coin of its own in every round."""
+    """Planning and judging for canaries, each of which tosses an independent coin in every round."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse noise through which the observer cannot score canaries, and any further adversary."""
+        """Raise `InputError` if the canary audit does not support the federation.
+
+        It needs fresh noise of a known scale in every round, and has one observer and no insider or colluder.
+        """
         mechanism, federation = public.mechanism, "kind = 'canaries'"
         require_clients(public, 2)
         adjacency = f"{federation} with adjacency '{mechanism.adjacency}'"
@@ -39,7 +42,7 @@ class CanaryJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the canaries of all trainings together; None where there was nothing to judge."""
+        """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested."""
         return judge_canaries(run)
 
     def covers(self, facts: RunFacts) -> str:
@@ -50,17 +53,17 @@ class CanaryJudging(AuditJudging):
         )
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
-        """Return None: the observer does not measure the noise.
+        """Return None, because the observer does not measure the noise scale.
 
         Parameters
         ----------
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise cannot be measured in all of them.
         """
         return
 
     def planned_signal(self, planned: ClaimedRun) -> None:
-        """Return None: there is no pair with a target."""
+        """Return None, because this audit has no pair with a target."""
         return

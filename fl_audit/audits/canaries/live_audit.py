@@ -1,11 +1,11 @@
 """Audit of a running or finished training by its canaries, valid however often it is evaluated.
 
-Bounds are computed from all complete rounds, and hold for one analysis that is chosen beforehand. The verdict must hold
-for repeated analyses: after every round, one of them would sooner or later find a breach by chance. So the verdict is
-given at interim analyses that are declared beforehand, after 5, 10, 20, 40, ... complete rounds and after the last one.
-Each has an equal share of the level of the family, and of the error probability of the bounds (Bonferroni); a breach
-that one of them has found stays found. Rounds after the last claimed one enter the bounds but no interim analysis,
-since no share of the level is left for one.
+The bounds are computed from all complete rounds, and hold for a single analysis that is chosen beforehand. The verdict
+has to hold for repeated analyses: with one after every round, a false violation would appear sooner or later. So it is
+based on interim analyses that are declared beforehand, after 5, 10, 20, 40, ... complete rounds and after the last one.
+Each of them gets an equal share of the family-wise error rate, and of the error probability of the bounds (Bonferroni).
+A violation in one of them is final. Rounds after the last claimed one enter the bounds but no interim analysis, since
+no share of the error rate is left for them.
 """
 
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ _MOST_ROUNDS = 2**24
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """The result after a number of complete rounds."""
+    """The result of one declared analysis, after a given number of complete rounds."""
 
     rounds: int  # number of rounds
     # Certificate of these rounds; the bounds of all declared analyses hold together, with the confidence.
@@ -64,7 +64,7 @@ class InterimAnalysis:
 
 @dataclass(frozen=True)
 class LiveFinding:
-    """The current finding on a training."""
+    """The current result of the live audit of a training."""
 
     guarantee: Guarantee  # the claim
     canaries: int  # number of canaries
@@ -92,10 +92,11 @@ class LiveFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict by the interim analyses so far; more rounds than claimed are a violation by themselves.
+        """The verdict from the interim analyses so far; releasing more rounds than claimed is itself a violation.
 
-        The analyses do not count as evidence in two cases: canaries that should send nothing seem to send their
-        opposite, which makes them easier to see; or rounds start from other models than the previous rounds released.
+        The analyses are no evidence in two cases: canaries that should send nothing when they are out seem to send
+        their opposite, which increases their effect; or rounds start from models other than the previous rounds
+        released.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -111,12 +112,12 @@ class LiveFinding:
 
     @property
     def is_claiming(self) -> bool:
-        """Whether the claimed number of rounds is enough to find the breach that `rounds_needed` is about."""
+        """Whether the claimed number of rounds is at least `rounds_needed`, so that such a breach would be detected."""
         return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
 
     @property
     def is_over(self) -> bool:
-        """Whether the last claimed round was stored."""
+        """Whether the last claimed round has been stored."""
         return self.last >= self.guarantee.rounds
 
     def to_json(self) -> dict[str, Any]:
@@ -145,23 +146,24 @@ class LiveFinding:
 
 
 def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveFinding:
-    """Return the finding of the canaries of a training so far.
+    """Return the result of the live audit from the rounds that are stored so far.
 
     Parameters
     ----------
     directory
         Directory of the stored rounds, to which further rounds may be added.
     coins
-        Seed of the canaries' coins, which the clients have too.
+        Seed of the canaries' coins, which the clients use too.
     confidence
         Confidence of the bounds, above 0.5, below 1.
     is_over
-        Whether no round will follow though the last claimed one is missing: then the last planned analysis takes place.
+        Whether no further round will follow, although the last claimed one is missing; the last planned analysis takes
+        place then.
 
     Raises
     ------
     InputError
-        If no complete round was stored there, or a number is out of its range.
+        If no complete round is stored, or a number is out of its range.
     """
     kept = stored_guarantee(directory)
     claim = kept.terms.claim(kept.delta)
@@ -207,7 +209,9 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
 
 
 def declared_looks(rounds: int) -> tuple[int, ...]:
-    """Return the numbers of complete rounds at which a training gets a verdict; the last one is its end.
+    """Return the numbers of complete rounds after which there is an interim analysis.
+
+    The last is the end of the training.
 
     Examples
     --------
@@ -221,14 +225,14 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return the certificate of the first complete rounds; it proves nothing unless canaries are both in and out."""
+    """Return the lower bounds from the first complete rounds; they are 0 unless some canaries were in and some out."""
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
 def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
-    """Return the mu of a round that the given number of rounds finds in 9 of 10 trainings."""
+    """Return the smallest mu of a round that an analysis of so many rounds detects with probability 0.9."""
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
     is_in = rounds * kept.canaries // 2
     out = rounds * (kept.canaries + decoys) - is_in
@@ -236,9 +240,9 @@ def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> fl
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
-    """Return the least weight of each canary relative to the heaviest client, (canaries,); 1 if unseen.
+    """Return the smallest weight of each canary over rounds, relative to the heaviest client, (canaries,).
 
-    A canary shows this share of what is revealed of a client that is clipped to the same norm.
+    1 if unknown. At equal clipping norm, a canary of weight w shows w times the effect of the heaviest client.
     """
     seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
     return np.asarray(np.min(seen, axis=0))
@@ -247,9 +251,10 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
 ) -> BackgroundVariance:
-    """Return the spread of other updates over the noise of some rounds, in sensitivities of the heaviest client.
+    """Return the variance that other clients' updates add to the scores, in sensitivities of the heaviest client.
 
-    A canary has a part of that sensitivity. Clients that nobody saw count only as far as the scores show them.
+    `part` is the weight of a canary relative to that client. Rounds in which the number of other clients is unknown
+    count as if there were none, unless the scores show more variance.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

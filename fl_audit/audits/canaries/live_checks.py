@@ -1,24 +1,25 @@
-"""Checks of a running training: reasons to give no verdict, and the effect of other updates that hide missing noise.
+"""Checks of a running training: reasons for no verdict, and other clients' updates that can hide missing noise.
 
-An inconsistency never makes a guarantee broken, and where it shows that scores do not belong to the canaries, these
-scores are no evidence. Each of the three inconsistencies that rest on scores arises by chance in at most 1 in 1,000
-trainings with the claimed noise, at one analysis. Rounds also differ in spread where updates of other clients add to
-the noise, and shrink as the model learns.
+An inconsistency never leads to the verdict `violated`. If it shows that scores do not belong to the canaries, these
+scores are no evidence. Each of the three inconsistencies that are found from scores has a false alarm rate of at most 1
+in 1,000 trainings with the claimed noise, at one analysis. The variance of rounds also differs for honest reasons:
+updates of other clients add to the noise, and they shrink as the model converges.
 
-**How updates of others hide missing noise.** In units of the sensitivity D, the score of a canary is c + <X, v> / D +
-z' N(0, 1): its own part, which its coin decides, the sum X of what all others send along its direction v, and noise of
-the true multiplier z'. v is uniform on the sphere of d dimensions and independent of X, so that <X, v> has mean 0 and
-variance |X|^2 / d. Scores are spread by sqrt(z'^2 + s^2), s = |X| / (D sqrt(d)), and what shows of mu = 1/z' is
+**How other updates hide missing noise.** In units of the sensitivity D, the score of a canary is c + <X, v> / D + z'
+N(0, 1). Here c is the canary's own contribution, which its coin decides, X is the sum of what all others send, v is the
+canary's direction, and z' is the true noise multiplier. v is uniform on the sphere of d dimensions and independent of
+X, so <X, v> has mean 0 and variance |X|^2 / d. The standard deviation of scores is sqrt(z'^2 + s^2), where s = |X| / (D
+sqrt(d)), and the observable part of mu = 1/z' is
 
     m = 1 / sqrt(1/mu^2 + s^2) <= min(mu, 1/s).
 
-A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it finds nothing, not even noise that was
-left out.
+A test that detects m* detects mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it detects nothing, not even the
+absence of noise.
 
-Scores do not separate s from z': they show only the sum of squares of both. There is a bound on s, where D is the
-sensitivity of the heaviest client and c may be a part of it: n others, each clipped to C and with no larger weight than
-the heaviest client, send |X| <= n C together. The other canaries lie along directions of their own, and add C^2 for
-each that is sent. A larger spread of the scores is noticed.
+Scores do not separate s from z': they show only z'^2 + s^2. But s is bounded. Let D be the sensitivity of the heaviest
+client; c may be a fraction of it. n other clients, each clipped to C and with no larger weight than the heaviest
+client, send |X| <= n C together. The other canaries have independent directions, and each of them that is sent adds C^2
+to |X|^2. A larger variance of the scores is detected.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 
 @dataclass(frozen=True)
 class BackgroundVariance:
-    """The spread that other updates add to the noise of the scores."""
+    """The variance that other clients' updates add to the noise in the scores."""
 
     spread: float  # s, at least 0: the bound, or more where more is seen; infinite where no canary stands out
     # Whether canaries stand out less than the claimed noise and the bound explain: others' updates lie over them,
@@ -51,29 +52,30 @@ class BackgroundVariance:
     is_seen: bool
 
     def shown(self, mu: float) -> float:
-        """Return the mu that scores show under this spread, for a true mu above 0 and finite."""
+        """Return the mu that is observable in the scores, for a true mu above 0 and finite."""
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the true mu for the mu that scores show, above 0; infinite where no true mu shows so much."""
+        """Return the true mu for an observable mu above 0; infinite if no true mu is observable as so much."""
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
 
 def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
-    """Return an upper bound on s^2, the variance that other updates add to the scores of a round.
+    """Return an upper bound on s^2, the variance that other clients' updates add to the scores of a round.
 
     Parameters
     ----------
     others
-        The number of clients that answered besides those that send canaries, or their weight in units of the heaviest
+        The number of clients that answered and do not send canaries, or their total weight in units of the heaviest
         client.
     canaries
-        Number of canaries. Half of them are sent, or all of them where a canary is replaced by its opposite.
+        Number of canaries. In expectation half of them are sent, or all of them if a canary that is out sends its
+        opposite.
     size
         Number of parameters d, at least 1.
     is_replaced
-        Whether the guarantee is about a client that is replaced, so that the sensitivity is 2 C instead of C.
+        Whether the relation is replacement of a client, so that the sensitivity is 2 C instead of C.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
     return (others**2 + sent) / size / unit**2
@@ -82,16 +84,16 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 def dilution(
     squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
 ) -> BackgroundVariance:
-    """Return the spread that updates of other clients add to the noise of the scores.
+    """Return the variance that other clients' updates add to the noise in the scores.
 
-    These updates count as visible in the scores where the estimate of mu is so low that this happens in at most 1 in
-    1,000 trainings whose noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu
-    leaves beside the claimed noise.
+    By default it is the upper bound `squared`. If the estimate of mu is so low that the claimed noise and this bound
+    explain it in at most 1 in 1,000 trainings, the variance is the largest one that this estimate allows beside the
+    claimed noise.
 
     Parameters
     ----------
     squared
-        Upper bound on s^2, the variance that other updates add.
+        Upper bound on s^2, the variance that other clients' updates add.
     claimed
         Claimed mu of a round, above 0.
     found
@@ -99,7 +101,7 @@ def dilution(
     low
         Lower confidence bound of mu of a round, at least 0.
     sizes
-        Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
+        Root of the sum of squared deviations of the scores' parts from their mean, and degrees of freedom, as for
         `detectable_slope`.
     """
     least = BackgroundVariance(sqrt(squared), is_seen=False)
@@ -116,7 +118,7 @@ def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float
 
 
 class Inconsistency(StrEnum):
-    """A kind of inconsistency in stored rounds."""
+    """A kind of inconsistency in the stored rounds of a training."""
 
     OVERRUN = "overrun"  # a later round than the last claimed one was kept: those that were not may be too many
     GAPS = "gaps"  # rounds start from other models than those before them were seen to release
@@ -141,20 +143,20 @@ def doubts_about(
     guarantee: StoredGuarantee,
     hidden: BackgroundVariance, weights: Floats,
 ) -> Inconsistencies:  # fmt: skip
-    """Return the inconsistencies of stored rounds.
+    """Return the inconsistencies in the stored rounds of a training.
 
     Parameters
     ----------
     every
         All rounds that were stored.
     whole
-        The rounds that count, in which every canary answered once.
+        The complete rounds, in which every canary answered once.
     opened
-        Scores, coins and decoys of the rounds that count.
+        Scores, coins and decoy scores of the complete rounds.
     guarantee
-        The guarantee of the training.
+        The claimed guarantee of the training.
     hidden
-        Spread of the updates of other clients, which may hide missing noise.
+        Variance of the updates of other clients, which may hide missing noise.
     weights
         Weight of each canary relative to the heaviest client, from 0 to 1, shape (canaries,).
     """
@@ -177,10 +179,11 @@ def doubts_about(
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
-    """Return whether canaries that are out differ from the alternative of the relation.
+    """Return whether canaries that are out send something other than the adjacency relation implies.
 
-    Updates along other directions have mean 0 along theirs. So the mean score of a canary that is out is 0 if nothing
-    is sent, and half of the observable mu below 0 if its opposite is sent; Student's t tests this at 1 in 1,000.
+    Updates along other directions have mean 0 along the canary's direction. So a canary that is out has a mean score of
+    0 if it sends nothing, and of minus half the observable mu if it sends its opposite. A t-test at level 1 in 1,000
+    checks this.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -195,10 +198,10 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
 def _faint(
     scores: Floats, coins: Floats, claimed: float, hidden: BackgroundVariance, weights: Floats
 ) -> tuple[int, ...]:
-    """Return the canaries whose own scores are too low, as happens if a canary uses other coins than the judge.
+    """Return the canaries whose scores are too low, as happens if a canary uses other coins than the evaluation.
 
-    The scores of a canary that is in are compared with its scores when it is out, and not with decoys: it scores higher
-    than decoys half of the time whatever its coins.
+    Scores of a canary that is in are compared with its own scores when it is out, not with decoys: with wrong coins it
+    would still exceed decoys, since it is sent in half of the rounds.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
@@ -210,10 +213,10 @@ def _faint(
 
 
 def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
-    """Return the numbers of rounds whose decoys have a far smaller spread than those of the others.
+    """Return the numbers of rounds whose decoy scores have a far smaller variance than those of all other rounds.
 
-    An F-test of each round's sum of squares against all others', with as many degrees of freedom as the decoys and the
-    model have; noise that is left out of some rounds shows so, and canaries that are averaged with far more others.
+    This is an F-test of each round's sum of squares against that of all other rounds, with degrees of freedom from the
+    numbers of decoys and parameters. It finds rounds without noise, or with an average over far more clients.
     """
     kept = [one for one in rounds if len(one.scores) > DECOYS]
     if len(kept) < 2:
@@ -228,7 +231,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
-    """Return whether canaries took part more often than the claimed sampling allows, or their number is unknown."""
+    """Return whether canaries took part more often than the claimed sampling rate implies, or how often is unknown."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

@@ -1,4 +1,4 @@
-"""Output of the live audit of a training: lines for a terminal, and a page of one screen."""
+"""Output of the live audit: lines for a terminal, and an HTML page of one screen."""
 
 import math
 from pathlib import Path
@@ -22,18 +22,18 @@ _MOST_NUMBERED = 5  # more rounds or canaries are not listed
 
 
 def live_lines(numbers: LiveFinding) -> list[str]:
-    """Return the current finding as lines for a terminal."""
+    """Return the current result as lines for a terminal."""
     facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
     return [f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}", *facts, f"* Next: {_next(numbers)}"]
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:
-    """Write the page of a live audit, and return its path.
+    """Write the HTML page of a live audit, and return its path.
 
     Parameters
     ----------
     numbers
-        The current finding of the live audit.
+        The current result of the live audit.
     path
         Path of the HTML file.
     """
@@ -66,7 +66,7 @@ def _assumption(numbers: LiveFinding) -> str:
 
 
 def _light(numbers: LiveFinding) -> str:
-    """Return the name of the lightest canary, where one is lighter than the heaviest client."""
+    """Return a sentence on the lightest canary if it weighs less than the heaviest client; otherwise an empty text."""
     least = min(numbers.weights)
     if least == 1:
         return ""
@@ -99,10 +99,10 @@ def _opening(numbers: LiveFinding) -> str:
 
 
 def _reading(numbers: LiveFinding) -> Reading:
-    """Return the reading of the certified mu relative to the claim, from which all numbers of the page follow.
+    """Return the comparison of the lower bound on mu with the claim, in the words used for all numbers of the page.
 
-    Readers open this page at any time. So the word "broken" rests on the declared interim analyses, each at its level,
-    and only where these are evidence.
+    The page may be opened at any time, so the word "broken" depends on the declared interim analyses only, each at its
+    own level, and only if these are evidence.
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
@@ -208,13 +208,13 @@ def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
 
 
 def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
-    """Return the first few numbers in words."""
+    """Return the first few numbers as a phrase, such as "canaries 1, 4, ..."."""
     more = ", ..." if len(found) > _MOST_NUMBERED else ""
     return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
 def _table(numbers: LiveFinding) -> str:
-    """Return a table of the finding at each declared interim analysis."""
+    """Return the HTML table of the declared interim analyses so far."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [

@@ -1,15 +1,16 @@
-"""The methods of one-run bounds by name, with their assumptions."""
+"""The methods for lower bounds from one run, with their names and assumptions."""
 
 from enum import StrEnum
 
 
 class OneRunMethod(StrEnum):
-    """The method of a lower bound from one run; `assumption` states its assumption.
+    """A method for a lower bound from one run; `assumption` states what it assumes.
 
     TRADE_OFF: after Mahloujifar et al. 2024. STEINKE: Steinke et al. 2023. ORDER_STATISTIC: after Xiang et al. 2025.
-    SHIFT: the distance of the mean scores over their spread, by the noncentral t distribution. Agrawal et al. 2026 take
-    sums of canary scores for normal too, but as an asymptotic statement about fitted normals; this one is exact for
-    normal scores. COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
+    SHIFT: the standardised difference of the mean scores, with a bound by the noncentral t distribution. Agrawal et al.
+    2026 also treat sums of canary scores as normal, but their statement about fitted normal distributions is
+    asymptotic; this one is exact for normal scores. COSINES: the mean cosine of canaries that were sent, Andrew et al.
+    2023.
     """
 
     TRADE_OFF = "trade-off"
@@ -25,17 +26,17 @@ class OneRunMethod(StrEnum):
 
     @property
     def is_for_any_mechanism(self) -> bool:
-        """Whether the bound holds whatever the mechanism does, also where it leaks many coins together."""
+        """Whether the bound is valid for any mechanism, including one that leaks many coins together."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
 
     @property
     def guesses(self) -> bool:
-        """Whether the bound counts guesses rather than using the scores themselves."""
+        """Whether the bound uses only the number of right guesses, not the scores themselves."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE, OneRunMethod.ORDER_STATISTIC)
 
     @property
     def usual_share(self) -> float:
-        """Share of the coins that is guessed by default; it is fixed before any score is seen."""
+        """Default share of the coins to be guessed, fixed before any score is seen."""
         return 0.2 if self.is_for_any_mechanism else 0.5
 
 

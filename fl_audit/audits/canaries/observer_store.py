@@ -1,4 +1,4 @@
-"""The store of an observer of a running training: one file a round, written atomically, and values derived from it."""
+"""Storage of the rounds that an observer of a running training records, in one file each, written atomically."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ _PATIENCE = 60.0  # seconds in which another process has kept its round
 
 @dataclass(frozen=True)
 class TrainingObserver:
-    """The observer of a training: its task, and the directory of its rounds."""
+    """The observer of a running training, with its settings and the directory in which it stores the rounds."""
 
     directory: Path  # directory of the rounds, one file each, and of the guarantee
     directions: int  # seed of the directions, as the clients have it
@@ -59,33 +59,34 @@ class TrainingObserver:
         run: int | None = None,
         models_only: bool = False,
     ) -> None:
-        """Store the release of a round; a failure is reported on the error stream, and does not end the training.
+        """Score the release of a round and store it.
 
-        A round that leaves the model as it was releases nothing, and is not kept. Rounds of another run that lie there,
-        and rounds from this one on, belong to a training that ended early, and was started again: they are set aside in
-        `earlier-1`, `earlier-2`, ..., and are no evidence any more. Clients that watch one run see the same models, so
-        that they may share a directory: each round is kept once.
+        A failure is printed on standard error and does not stop the training. A round that does not change the model
+        releases nothing and is not stored. Stored rounds of another Flower run, and rounds from this number on, are
+        from a training that was restarted. They are moved to `earlier-1`, `earlier-2`, ..., and are no longer evidence.
+        Clients that observe the same run see the same models and may share a directory, in which each round is stored
+        once.
 
         Parameters
         ----------
         server_round
             The round, from 1.
         before
-            Tensors of the model before the round, in their order. They are read only here, where a failure does not end
-            the training.
+            Arrays of the model before the round. An iterator is read only inside this method, so that its errors do not
+            stop the training.
         after
-            Tensors of the model after the round, in the order of `before`.
+            Arrays of the model after the round, in the order of `before`.
         present
             The canaries whose clients answered.
         others
-            The number of other clients that answered: their updates may hide missing noise. None where it is not seen,
-            and `others` of the observer counts.
+            The number of other clients that answered, whose updates may hide missing noise. None if unknown; then
+            `others` of the observer is used.
         norm
-            Norm to which the strategy clips in this round; None where it is not known.
+            Clipping norm of the strategy in this round; None if unknown.
         run
-            Number of Flower's run; None where it is not known.
+            Identifier of the Flower run; None if unknown.
         models_only
-            Whether the observer is a client, which sees the models alone.
+            Whether the observer is a client, which sees only the models.
         """
         with ends_nothing(f"round {server_round}"):
             models = list(before), list(after)
@@ -123,7 +124,10 @@ class TrainingObserver:
         write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
 
     def _is_there(self, kept: StoredRound) -> bool:
-        """Return whether another client has stored a round of the run; raise `InputError` if it does not match."""
+        """Return whether another client has already stored this round.
+
+        Raises `InputError` if its content does not match.
+        """
         near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
         for one in (last, same):
@@ -138,7 +142,10 @@ class TrainingObserver:
 
 @contextmanager
 def ends_nothing(what: str) -> Iterator[None]:
-    """Report errors in a block of an observer instead of raising them, with what is not stored as a result."""
+    """Print exceptions of the `with` block on standard error instead of raising them.
+
+    `what` names what is therefore not stored.
+    """
     try:
         yield
     except Exception as error:  # any error
@@ -149,7 +156,7 @@ def ends_nothing(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StoredGuarantee:
-    """The guarantee of a training in a directory; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
+    """The claimed guarantee of a training; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
 
     terms: StatedReleases
     delta: float
@@ -157,9 +164,9 @@ class StoredGuarantee:
 
 
 def stored_guarantee(directory: Path) -> StoredGuarantee:
-    """Return the guarantee of the training whose rounds are stored in a directory.
+    """Return the claimed guarantee of the training whose rounds are stored in a directory.
 
-    Raises `InputError` if the directory has no guarantee, or a damaged one.
+    Raises `InputError` if the directory has no file of the guarantee, or a damaged one.
     """
     path = directory / _GUARANTEE
     require(
@@ -173,13 +180,13 @@ def stored_guarantee(directory: Path) -> StoredGuarantee:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed, a whole number from 0 to 2**64 - 1, in a text file.
+    """Return the seed, an integer from 0 to 2**64 - 1, from a text file.
 
     Raises
     ------
     InputError
-        If the file holds none. The message repeats nothing of what stands there, which is secret: Flower sends errors
-        of a client to the server.
+        If the file contains no seed. The message does not quote the content, which is secret: Flower sends the error
+        messages of a client to the server.
     """
     accepted = "accepted is a text file with one whole number from 0 to 2**64 - 1 and nothing else"
     try:
@@ -194,13 +201,13 @@ def seed_in(path: Path) -> int:
 
 
 def _kind_of(text: str) -> str:
-    """Describe the fault of a text that is not a seed, without quoting it."""
+    """Return in words why a text is no seed, without quoting it."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
 
 
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
-    """Return the change of the floating-point tensors of a model, as one vector in their order."""
+    """Return the change of the floating-point arrays of a model, concatenated as one vector."""
     # The tensors that clients were sent decide what counts: an average turns counters into fractions.
     shapes = [one.shape for one in before], [one.shape for one in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
@@ -213,7 +220,7 @@ def _file_of(server_round: int) -> str:
 
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> str:
-    """Return a digest that differs between models."""
+    """Return the SHA-256 digest of a model's arrays, with their dtypes and shapes."""
     digest = sha256()
     for one in tensors:
         digest.update(f"{one.dtype}{one.shape}".encode())
@@ -223,19 +230,19 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
-    """Return the run and the number of a round; each file is read only once, however many rounds follow."""
+    """Return the Flower run and the number of a stored round; cached, so that each file is read once."""
     kept = kept_round(path)
     return kept.run, kept.number
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return numbers that change when a file is rewritten."""
+    """Return inode, modification time and size of a file, as a cache key that changes when the file is rewritten."""
     stored = path.stat()
     return stored.st_ino, stored.st_mtime_ns, stored.st_size
 
 
 def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move rounds of other trainings into a directory of their own."""
+    """Move stored rounds of other trainings, and later rounds, to a new directory `earlier-N`."""
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]
     if kept.models_only:  # another client may have kept later rounds of the run

@@ -1,23 +1,25 @@
 """The order-statistic bound of one run (after Xiang et al. 2025, arXiv 2509.08704), with the exact null distribution.
 
-**What it asks for besides.** What the release says of each coin is a coarser view of an observation of that coin
-alone, at most as telling as N(0, 1) against N(mu, 1), and these observations are independent given everything else. So
-it is with Gaussian noise along directions that no coin moves. It is **not** so for a mechanism that sometimes leaks
-many coins together, though each coin's leak is small on average: there more certificates are false than claimed.
+**Additional assumption.** What the release reveals of each coin is post-processing of an observation of that coin
+alone, which is at most as informative as N(0, 1) against N(mu, 1), and these observations are conditionally
+independent. This holds for Gaussian noise along directions that no coin affects. It does **not** hold for a mechanism
+that sometimes leaks many coins together, even if each coin's leak is small on average: the error rate is then larger
+than stated.
 
-**Why it holds.** Give the attacker the ideal observations themselves, with losses L_j. Given these, coin j is told
-rightly with probability p_j = 1 / (1 + e^-|L_j|) at most, independently of the others. Let the guess in place k of the
-attacker's order of confidence count w_k, w_1 >= w_2 >= ... >= 0. Of two places the earlier one should have the coin of
-the larger p_j: outcomes in which both or neither is right weigh the same either way, and among outcomes with one right
-guess the heavier one becomes likelier. So the sum over right guesses is stochastically largest when the coins are
-sorted by |L_j|, whatever the weights, and that distribution is the null. Here the r surest guesses count w each and all
-others 1, with w so large that the others only break ties.
+**Why it is valid.** Give the attacker the underlying observations themselves, with log-likelihood ratios L_j. Given
+these, coin j is guessed right with probability at most p_j = 1 / (1 + e^-|L_j|), independently of the others. Let the
+guess at rank k of the attacker's order of confidence have weight w_k, w_1 >= w_2 >= ... >= 0. Of two ranks the earlier
+one should have the coin with the larger p_j: outcomes with both or neither right have the same weight in either order,
+and among outcomes with one right guess the heavier one becomes more likely. So the weighted sum of right guesses is
+stochastically largest when the coins are sorted by |L_j|, whatever the weights, and this distribution is the null
+distribution. Here the r most confident guesses have weight w each and all others 1, with w so large that the others
+only break ties.
 
-**Its distribution.** Let t be the (r + 1)-th largest |L_j|. The probability B that |L| is larger than t has the
-distribution Beta(r + 1, m - r). Given t, the r larger losses are independent draws of |L| above t, so that errors among
-them are Bin(r, p(t)), and so are the m - r - 1 smaller ones below t: one integral over B is exact. With the losses of
-the even mixture, |L| = mu |s|, s normal around +-mu/2: P(|s| > a) = Phi(-a - mu/2) + Phi(mu/2 - a), of which the first
-part errs.
+**Its null distribution.** Let t be the (r + 1)-th largest |L_j|. The probability B that |L| is larger than t has the
+distribution Beta(r + 1, m - r). Given t, the r larger values are independent draws of |L| above t, so the number of
+errors among them is Bin(r, p(t)), and likewise for the m - r - 1 smaller ones below t. So one integral over B gives the
+exact distribution. With L of the even mixture, |L| = mu |s|, where s is normal around +-mu/2: P(|s| > a) = Phi(-a -
+mu/2) + Phi(mu/2 - a), of which the first term is the probability of an error.
 """
 
 import math
@@ -36,7 +38,7 @@ _NEGLECTED = 1e-14  # probability at either end of the distribution of B that th
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
-    """Return the probability of guesses at least this good where each coin is N(0, 1) against N(mu, 1), from 0 to 1.
+    """Return the p-value of the counted guesses if each coin is at most as revealed as N(0, 1) against N(mu, 1).
 
     Raises `InputError` if mu is out of its range.
 
@@ -70,12 +72,12 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 
 
 def order_statistic_mu(guesses: Guesses, level: float) -> float:
-    """Return the smallest mu at which the p-value reaches the level, at most 30.
+    """Return the lower confidence bound on mu: the smallest mu whose p-value reaches the level, at most 30.
 
     Parameters
     ----------
     guesses
-        Counts of guesses; the number of guesses was fixed beforehand (half of the coins is a good one).
+        Counts of guesses. The number of guesses must be fixed beforehand; half of the coins is a good choice.
     level
         One minus the confidence, above 0 and below 0.5.
 
@@ -93,7 +95,7 @@ def _share_above(place: Floats | float, mu: float) -> Floats:
 
 
 def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Floats]:
-    """Return nodes and weights of the distribution of t / mu, the place of the (r + 1)-th largest |s|."""
+    """Return quadrature nodes and weights for the distribution of t / mu, the (r + 1)-th largest |s|."""
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)
@@ -107,7 +109,7 @@ def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Fl
 
 
 def _place_of_share(share: float, mu: float) -> float:
-    """Return the place beyond which |s| lies with this probability."""
+    """Return the value that |s| exceeds with this probability."""
     if share >= 1:
         return 0.0
     furthest = mu / 2 + 2 + math.sqrt(-2 * math.log(share))

@@ -1,6 +1,6 @@
-"""Stored rounds of a training, read again: the rounds that count, and their mismatches.
+"""Reading of the stored rounds of a training: the rounds that count as evidence, and mismatches of the others.
 
-The client of a canary adds a note to its reply, so that a canary which nobody expects is noticed.
+The client of a canary adds a note to its reply, so that an unexpected canary is noticed.
 """
 
 import json
@@ -34,7 +34,10 @@ _ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
 
 @dataclass(frozen=True)
 class CanaryReply:
-    """The note on a canary whose client answered; None where it is unknown, as for an observer of models alone."""
+    """The properties of a canary whose client answered.
+
+    Each is None if unknown, e.g. to an observer that sees only models.
+    """
 
     number: int  # number of the canary, from 0
     is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
@@ -47,19 +50,19 @@ class CanaryReply:
     weight: float | None = None
 
     def __str__(self) -> str:
-        """Return the note as it is sent; facts that the server knows are left out."""
+        """Return the note as JSON text for a message, without the facts that only the server knows."""
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
 def read_note(said: object, node: str | None = None) -> CanaryReply | None:
-    """Return the note of a client on its canary, None if there is none; the reply may contain anything.
+    """Return the canary note in a client's reply, None if there is none; the reply is untrusted input.
 
     Parameters
     ----------
     said
-        The entry of the client's reply that may hold the note.
+        The value of the reply that may be a note.
     node
-        Identifier of the node that sent the reply; None where it is not known.
+        Identifier of the node that sent the reply; None if unknown.
     """
     text = str(said)
     if len(text) > _LONGEST:
@@ -71,7 +74,7 @@ def read_note(said: object, node: str | None = None) -> CanaryReply | None:
 
 
 def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
-    """Return a note from its JSON values, named as in `CanaryReply`; all but the number may be missing."""
+    """Return a note from its JSON values, keyed as in `CanaryReply`; all but the number are optional."""
     number, replaced = int(str(values["number"])), values.get("is_replaced")
     coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
@@ -84,19 +87,19 @@ def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
 
 
 def _told(kind: Callable[[str], Value], value: object) -> Value | None:
-    """Return a value of a kind from a file or a message, None if it is missing."""
+    """Return a JSON value converted to the given type; None if it is missing."""
     return None if value is None else kind(str(value))
 
 
 @cache
 def fingerprint(seed: int) -> str:
-    """Return 16 digits that differ between seeds and reveal neither, provided that the seeds were drawn at random."""
+    """Return a hash of 16 hexadecimal digits that identifies a randomly drawn seed without revealing it."""
     return pbkdf2_hmac("sha256", str(seed).encode(), b"fl-audit", _WORK, 8).hex()
 
 
 @dataclass(frozen=True)
 class StoredRound:
-    """The release of a round along the directions."""
+    """One stored round: the scores of its release along all directions, and who answered."""
 
     number: int  # the round, from 1
     present: tuple[CanaryReply, ...]  # the canaries whose clients answered, by number
@@ -117,13 +120,13 @@ class StoredRound:
 
     @property
     def unit(self) -> float | None:
-        """The weight of a canary that is in, in a unit common to all rounds; None if it is unknown."""
+        """The norm of a canary that is in, in the same unit in all rounds; None if unknown."""
         said = [one.norm for one in self.present]
         return self.norm or (said[0] if said and len(set(said)) == 1 else None)
 
 
 class Mismatch(StrEnum):
-    """A property of a canary that does not match the observer, the judge, or the guarantee."""
+    """A property in which a canary does not match the observer, the evaluation or the guarantee."""
 
     COINS = "coins"
     OUT = "out"
@@ -145,7 +148,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class ExcludedCanary:
-    """A canary whose rounds do not count."""
+    """A canary whose rounds are excluded from the evidence, with the reason."""
 
     number: int  # number of the canary
     node: str | None  # the sender, where it was seen
@@ -157,7 +160,7 @@ class ExcludedCanary:
 
 
 def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
-    """Return the mismatches in words, the first few by name."""
+    """Return the mismatches in words; the first few are listed and the others counted."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
@@ -180,19 +183,19 @@ def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[Exclu
 
 @contextmanager
 def stored_in(path: Path, what: str) -> Iterator[Any]:
-    """Give the JSON values of a file; any error with them in the block becomes one line.
+    """Yield the JSON value of a file, and turn every error in the `with` block into an `InputError` of one line.
 
     Parameters
     ----------
     path
         Path of the file.
     what
-        Name of the thing that the file should hold, for the error message.
+        What the file should contain, for the error message.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or the block fails on the values.
+        If the file cannot be read, or the `with` block fails on its values.
     """
     try:
         yield json.loads(path.read_text(encoding="utf-8"))
@@ -201,7 +204,7 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
 
 def kept_round(path: Path) -> StoredRound:
-    """Return the round in a file; raises `InputError` if it cannot be read."""
+    """Return the stored round in a file; raises `InputError` if it cannot be read."""
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
@@ -216,15 +219,15 @@ def kept_round(path: Path) -> StoredRound:
 
 
 def _kept_rounds(directory: Path) -> list[StoredRound]:
-    """Return the rounds in a directory, in order."""
+    """Return the stored rounds in a directory, in order."""
     return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
 
 
 def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], list[StoredRound]]:
-    """Return the rounds that count, in which every canary answered once, and all stored rounds, in order.
+    """Return the complete rounds, in which every canary answered once, and all stored rounds, both in order.
 
-    If two clients send the same canary, it weighs twice what one client may; and a canary that is not expected may
-    stand out along the direction of a decoy. Raises `InputError` if a file cannot be read, or no round was complete.
+    If two clients send the same canary, it has twice the effect of one client, and an unexpected canary may coincide
+    with a decoy; such rounds are not complete. Raises `InputError` if a file cannot be read, or no round is complete.
 
     Parameters
     ----------
@@ -245,7 +248,7 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 def fitting_rounds(
     rounds: list[StoredRound], terms: StatedReleases, coin_seed: int
 ) -> tuple[list[StoredRound], tuple[ExcludedCanary, ...]]:
-    """Return the rounds whose canaries match the guarantee and the coins, and the mismatches of the others.
+    """Return the rounds whose canaries match the guarantee and the coins, and the mismatches in all other rounds.
 
     Raises `InputError` if no round is left.
 
@@ -254,7 +257,7 @@ def fitting_rounds(
     rounds
         The stored rounds.
     terms
-        Terms of the training, which name the guarantee.
+        Terms of the training, which define the guarantee.
     coin_seed
         Secret seed of the clients that carry canaries.
     """
@@ -268,31 +271,32 @@ def fitting_rounds(
 
 
 def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
-    """Return the numbers that two clients used in one round, and those of no expected canary.
+    """Return the canary numbers that two clients used in the same round, and those that are out of range.
 
     Parameters
     ----------
     rounds
         The stored rounds.
     canaries
-        Number of expected canaries, which are numbered from 0.
+        Number of canaries, which are numbered from 0.
     """
     named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
     return tuple(sorted(set(named)))
 
 
 def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
-    """Return the number of rounds set aside that released models of the same training as the rounds in the directory.
+    """Return the number of set-aside rounds that belong to the same training as the rounds in the directory.
 
-    A training that is started again from a model that it had released goes on: what it releases comes on top. It is
-    told by the models, of which one round starts from what another has released; the first model is released by none.
+    A training that is restarted from a model it had released continues the same training, so its rounds compose with
+    the earlier ones. This is detected by model digests: a round starts from a model that another one released. The
+    initial model is released by no round.
 
     Parameters
     ----------
     directory
         Directory of the stored rounds.
     rounds
-        The rounds that were not set aside.
+        The rounds that are not set aside.
     """
     chain, added = list(rounds), 0
     aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
@@ -305,14 +309,14 @@ def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
 
 
 def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
-    """Return whether one of some rounds starts from a model that others have released."""
+    """Return whether one of the later rounds starts from a model that one of the earlier rounds released."""
     return bool({one.after for one in earlier} & {one.before for one in later} - {None})
 
 
 def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
-    """Return scores of canaries and their coins, (rounds, canaries), and scores of decoys, (rounds, decoys).
+    """Return scores and coins of canaries, both (rounds, canaries), and scores of decoys, (rounds, decoys).
 
-    Scores are on one scale: in units of a canary's weight, where all rounds state it.
+    Scores are in units of a canary's norm if all rounds state it.
 
     Parameters
     ----------
@@ -329,6 +333,6 @@ def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Fl
 
 
 def units(rounds: list[StoredRound]) -> Floats:
-    """Return the weight of a canary in each round, (rounds,); 1 if not every round states it."""
+    """Return the norm of a canary in each round, (rounds,); all 1 if not every round states it."""
     said = [one.unit for one in rounds]
     return np.array([1.0 if one is None or None in said else one for one in said])
