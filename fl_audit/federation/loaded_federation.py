@@ -209,7 +209,7 @@ class LoadedFederation:
 
     @cached_property
     def differing(self) -> Examples:
-        """Records of D that D' lacks: x, all of a user's records, the victim's shard, or all targets."""
+        """Records of D with random membership: x, a user's records, the victim's shard, or all targets' records."""
         if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
         # In the hands of the victim, who has its own shard alone.

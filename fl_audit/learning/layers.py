@@ -164,7 +164,9 @@ class StackedLayer(nn.Module):
         raise NotImplementedError("each stacked layer computes its own norms")
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (trials, *shape).
+        """Return sum_e weights[w, e] * gradient[w, e], the weighted sum over examples e in trial w, for each parameter.
+
+        Each has the shape (trials, *shape).
 
         Parameters
         ----------

@@ -39,7 +39,7 @@ class MicrobatchExamples:
         return self.labels.shape[-1]
 
     def merged(self, trials: int) -> tuple[Tensor, Tensor]:
-        """Return the features as a stacked model takes them, and the labels of its outputs, trial by trial."""
+        """Return the features in the layout of a stacked model's input, and the labels of its outputs."""
         if self.is_own:
             return self.features.flatten(0, 1), self.labels.flatten()
         return self.features, self.labels.repeat(trials)

@@ -49,7 +49,7 @@ class ModelSpec:
 
 
 def glorot(module: nn.Module) -> nn.Module:
-    """Initialise weights as Keras does, which Bernau et al. 2021 used; fewer units die than by torch's own rule."""
+    """Initialise a module as Keras does by default, and Bernau et al. 2021 did; fewer ReLUs die than in torch."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(layer.weight)
@@ -167,7 +167,7 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
 
 @dataclass(frozen=True)
 class FactoryResult:
-    """A model as its factory made it, and how the weights of other trials follow without another run of it."""
+    """The model that a factory returned, and data to compute other trials' initial weights without another call."""
 
     module: nn.Module  # which nobody may change: all that is built of it shares its frozen parameters
     weights: Tensor | None  # the trained weights, (parameters,), where the factory draws none; else None

@@ -23,7 +23,7 @@ _SMALL_STEP = 0.01  # step that moves weights that are all zero
 
 
 def check_module(module: nn.Module) -> None:
-    """Refuse layers that mix examples or draw random numbers, and parameters that cannot be used.
+    """Raise `InputError` if a module's layers mix examples or draw random numbers, or its parameters are unusable.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _check_outputs(module: nn.Module, features: Tensor, classes: int) -> None:
 
 
 def _mixing_layer(module: nn.Module, features: Tensor) -> str:
-    """Return in words which layer reads the examples of a batch as the steps of a sequence, if one does."""
+    """Return a hint on a layer that takes the examples of a mini-batch for time steps; "" if there is none."""
     kinds = (nn.RNNBase, nn.MultiheadAttention)
     for path, layer in module.named_modules():
         if isinstance(layer, kinds) and not layer.batch_first:
@@ -210,7 +210,7 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
 
 
 def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: torch.Generator) -> None:
-    """Refuse a module whose modes part once its weights have moved, or whose outputs follow buffers that move."""
+    """Raise `InputError` if, once the weights have changed, the modes' outputs differ or depend on changed buffers."""
     # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
     # weights, and not those after a step.
     subject = sharing_copy(module).train()

@@ -1,4 +1,4 @@
-"""Gradients of single records as Opacus forms them: lookups that all records share, and what Opacus cannot form."""
+"""Support for Opacus's per-sample gradients: shared embeddings get them, and unsupported parameters are rejected."""
 
 from collections.abc import Mapping
 from typing import Any

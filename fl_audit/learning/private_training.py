@@ -97,10 +97,10 @@ class PrivateUpdates:
 
 @dataclass(frozen=True)
 class CanaryRecords:
-    """Records of an audit that are gradients and nothing else (Nasr et al. 2023, arXiv 2302.07956, gradient canaries).
+    """Canary records of an audit, each defined by its gradient alone (gradient canaries, Nasr et al. 2023).
 
-    They are sampled like records, and their gradients go through the clipping of Opacus like those of records. The rate
-    of sampling and the mean batch stay those of the shard without them.
+    They are sampled like records, and their gradients are clipped by Opacus like those of records. The sampling rate
+    and the expected batch size remain those of the shard without them. (arXiv 2302.07956)
     """
 
     directions: Sequence[Tensor]  # of each trial, float32 (canaries, parameters), of norm 1
@@ -119,7 +119,7 @@ def private_updates(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Train by DP-SGD with Opacus in every trial, one after another; `InputError` if it cannot train the network.
+    """Train by DP-SGD with Opacus in every trial, one after another; raises `InputError` if Opacus cannot train it.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class _Trial:
         self._extra: list[Tensor] = []
 
     def take_up(self, canaries: CanaryRecords, row: int) -> Floats:
-        """Draw which steps of the next training take which canaries of a trial; return how many take each of them."""
+        """Draw which canaries each step of the next training samples; return the number of steps with each canary."""
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
         taken = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate

@@ -137,7 +137,7 @@ def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Cand
 def _search(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
-    """Return the record of the smallest rank among all that descent passes, from groups of starts that fit memory."""
+    """Return the record of the lowest rank on all descent paths; starting points are split to fit in memory."""
     together = max(1, stacked_model.GRADIENT_BUDGET // scene.models.numel())
     parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
     record, rank = min((_descend(scene, part, measure) for part in parts), key=lambda one: one[1])

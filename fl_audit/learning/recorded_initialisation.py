@@ -228,7 +228,7 @@ def compute_again(
 
 
 def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
-    """Return the memories that each step is the last to use, and those that the next step to use them draws anew."""
+    """Return, per step, the memories that no later step uses, and those that are next overwritten by new draws."""
     last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
     is_drawn_anew = dict[int, bool]()  # by the next step that uses it
     for number, step in reversed(list(enumerate(steps))):
@@ -250,7 +250,7 @@ def _draws_anew(step: _Step, memory: int) -> bool:
 
 
 def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
-    """Return the steps from which some memory follows, and all that draw: others would be given their numbers."""
+    """Return the steps on which some memories depend, and all draws, since each omitted draw would shift the others."""
     needed, kept = set(memories), list[_Step]()
     for step in reversed(tuple(steps)):
         places = {place.memory for place in step.places}

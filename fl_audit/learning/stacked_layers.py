@@ -1,4 +1,4 @@
-"""Stacked forms of the layers of a module, and the layout of its parameters in one flat vector."""
+"""Stacked versions of a module's layers, and the layout of its parameters in one flat vector."""
 
 import math
 import threading
@@ -16,14 +16,14 @@ from fl_audit.learning.module_checks import sharing_copy
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the path of every layer that has parameters of its own, with the layer."""
+    """Yield the path and the module of every layer that directly owns parameters."""
     for name, layer in module.named_modules():
         if any(True for _ in layer.parameters(recurse=False)):
             yield name, layer
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Return whether a module is only a row of torch layers, so that no other code runs in it."""
+    """Return whether a module is a torch layer or an `nn.Sequential` of torch layers, without any other code."""
     return all(
         type(layer).__module__.startswith("torch.nn.modules.")
         and (type(layer) is nn.Sequential or not any(True for _ in layer.children()))
@@ -33,14 +33,14 @@ def is_plain(module: nn.Module) -> bool:
 
 
 def stack_layers(module: nn.Module, frame: ForwardState) -> nn.Module | None:
-    """Return a module with every layer that owns parameters replaced by its stacked form; None if one has no such form.
+    """Return a module whose layers with parameters are replaced by stacked ones; None if one has no stacked version.
 
     Parameters
     ----------
     module
-        Template of the model, which is changed.
+        Template of the model, which is modified.
     frame
-        Shared state of the stacked layers.
+        State that the stacked layers share.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
@@ -68,7 +68,7 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
 
 
 def _stacked_layer(module: nn.Module, frame: ForwardState, prefix: str) -> StackedLayer | None:
-    """Return the stacked form of a layer, None if it has none."""
+    """Return the stacked version of a layer; None if there is none."""
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
@@ -84,7 +84,7 @@ _CACHED_SCALARS = 2**17  # whole stacks of large models would be moved to memory
 
 
 def cached_rows(trials: int, parameters: int) -> Iterator[slice]:
-    """Yield the rows of stacked models in portions of at least one trial that stay in cache even in float64.
+    """Yield slices of the trials of stacked models, of at least one trial each, that fit in cache even in float64.
 
     Parameters
     ----------
@@ -100,30 +100,30 @@ def cached_rows(trials: int, parameters: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Names and shapes of a model's parameters, in the order of `named_parameters`."""
+    """Names and shapes of a model's parameters in a flat vector, in the order of `named_parameters`."""
 
     names: tuple[str, ...]  # parameter names
     shapes: tuple[tuple[int, ...], ...]  # shape of each parameter
 
     @classmethod
     def of(cls, module: nn.Module) -> "ParameterLayout":
-        """Return the positions of a module's parameters in one flat vector."""
+        """Return the layout of all parameters of a module."""
         named = list(module.named_parameters())
         return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
 
     @classmethod
     def of_trained(cls, module: nn.Module) -> "ParameterLayout":
-        """Return the layout of what is trained of a module."""
+        """Return the layout of the trained parameters of a module."""
         named = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
         return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
 
     @property
     def size(self) -> int:
-        """Number of scalars in one model."""
+        """Number of scalars of one model."""
         return sum(math.prod(shape) for shape in self.shapes)
 
     def slices(self) -> dict[str, slice]:
-        """Return the columns of a flat vector that hold each parameter, by its name."""
+        """Return the columns of each parameter in the flat vector, by parameter name."""
         ends = accumulate(map(math.prod, self.shapes), initial=0)
         return {name: slice(start, end) for name, (start, end) in zip(self.names, pairwise(ends), strict=True)}
 
@@ -133,7 +133,7 @@ class ParameterLayout:
         return {name: models[:, columns].view(len(models), *shape) for (name, columns), shape in placed}
 
     def of_one(self, model: Tensor) -> dict[str, Tensor]:
-        """Return each parameter of one model (parameters,) as a view of its own shape."""
+        """Return each parameter of one model (parameters,) as a view in its own shape."""
         return {name: value[0] for name, value in self.views(model.unsqueeze(0)).items()}
 
     def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
@@ -142,7 +142,7 @@ class ParameterLayout:
 
 
 class PerThreadState(threading.local):
-    """Objects that a pass changes while it runs; every thread has a copy, so that threads do not disturb each other."""
+    """Objects that change during a pass; every thread has its own copy, so that threads do not interfere."""
 
     def __init__(self, template: nn.Module) -> None:
         self.template = sharing_copy(template)
@@ -151,7 +151,7 @@ class PerThreadState(threading.local):
         self._behind: nn.Module | None = None
 
     def behind(self, suffix: nn.Module) -> nn.Module:
-        """Return this thread's copy of what lies behind the frozen prefix of a model, which stays the same."""
+        """Return this thread's copy of `suffix`, the part of a model after its frozen prefix; copied only once."""
         if self._behind is None:
             self._behind = sharing_copy(suffix)
         return self._behind
@@ -160,9 +160,9 @@ class PerThreadState(threading.local):
 def clipping_weights(
     squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None, slack: float = 0.0
 ) -> Tensor:
-    """Return the weights min(1, C / norm) of gradients, or 1 without clipping; 0 for examples that do not count.
+    """Return the clipping factors min(1, C / norm) of gradients, or 1 without clipping; 0 for uncounted examples.
 
-    A gradient of zero has the weight 1.
+    The factor of a zero gradient is 1.
 
     Parameters
     ----------
@@ -171,9 +171,9 @@ def clipping_weights(
     clipping_norm
         Clipping norm C, positive; None for no clipping.
     counted
-        Numbers of the shape of the norms: 1 where an example counts, else 0; None where all count.
+        1 for examples that count and 0 for others, of the shape of the norms; None if all count.
     slack
-        Number that is added to the norms, at least 0, as some libraries do to avoid a division by 0.
+        Non-negative number that is added to the norms, as Opacus does to avoid a division by 0.
     """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted
@@ -188,18 +188,18 @@ def backward_sums(
     portion: MicrobatchExamples,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each trial.
+    """Return sums of gradients clipped to norm 1, computed by one backward pass per example and trial.
 
     Parameters
     ----------
     layout
-        Positions of the parameters in a model.
+        Layout of the parameters in a model.
     models
         Parameters of the models, float32 (trials, parameters).
     portion
-        Examples of the pass, which all trials share.
+        Examples of the pass, shared by all trials.
     loss
-        Function of one model's parameters, some examples and their classes that returns the summed loss.
+        Function of one model's parameters, some examples and their classes that returns the sum of the losses.
     """
     sums = torch.zeros_like(models)
     for total, model in zip(sums, models, strict=True):

@@ -1,4 +1,4 @@
-"""One model in many trials: logits, losses and clipped per-example gradient sums of stacked models."""
+"""One model in many trials at once: logits, losses and clipped sums of per-example gradients."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -51,24 +51,25 @@ _SMALL = 2**15
 
 
 class StackedModel:
-    """A module that is run with the weights of any number of trials at once.
+    """A module that is evaluated with the parameters of any number of trials at once.
 
-    Models made of dense, convolutional and normalising layers run on stacked layers, which need no gradient per example
-    (`fast` is then True). That this is right is not assumed: when the model is made, it is compared with
-    gradients taken example by example. Every other module runs through `torch.func`, example by example. `chain` has
-    the layers of a model that is a plain chain of dense layers.
+    Models of dense, convolutional and normalisation layers run on stacked layers, which need no per-example gradients
+    (`fast` is then True). Their correctness is tested: when the model is made, they are compared with gradients
+    computed example by example. Every other module runs through `torch.func`, example by example. `chain` holds the
+    layers of a model that is a plain chain of dense layers.
 
     Parameters
     ----------
     template
-        A module whose output for an example depends on that example alone. Frozen parameters stay as they are in all
-        trials; the others are the parameters of the model.
+        A module whose output for an example depends on this example only. Frozen parameters are constant in all trials;
+        the others are the parameters of the model.
     feature_shape
         Shape of one example.
     records
-        Records of the data, (n, *shape), on which a module with code of its own is judged; None for random examples.
+        Records of the data, (n, *shape), on which a module with its own code is tested; None for random examples.
     known
-        Properties of the module that another process has found, and which are not sought again; None for nothing.
+        Properties of the module that another process has measured, and which are not measured again; None if there are
+        none.
 
     Raises
     ------
@@ -114,16 +115,16 @@ class StackedModel:
     def of(
         cls, spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None
     ) -> "StackedModel":
-        """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs.
+        """Return the stacked model of a specification; raises `InputError` if it cannot be built or has wrong outputs.
 
         Parameters
         ----------
         spec
             Specification of the model.
         records
-            Records of the data on which a user's model is tried; None for random examples.
+            Records of the data on which a user's model is tested; None for random examples.
         known
-            Properties of the model that another process found; None if there are none.
+            Properties of the model that another process has measured; None if there are none.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
@@ -132,7 +133,7 @@ class StackedModel:
 
     @property
     def properties(self) -> ModelProperties:
-        """The properties that were found of the model."""
+        """The measured properties of the model."""
         return ModelProperties(self.fast, self.activations, self.prefix is not None)
 
     @property
@@ -142,16 +143,16 @@ class StackedModel:
 
     @property
     def scalars_per_example(self) -> int:
-        """Number of scalars that a pass over one example touches: a rough measure of its cost."""
+        """Number of scalars that a pass over one example uses, as a rough measure of its cost."""
         return self.activations + self.layout.size
 
     @property
     def examples_per_pass(self) -> int:
-        """Largest number of examples that run together, so that the activations of one trial fit the budget."""
+        """Largest number of examples per pass with which the activations of one trial fit the budget."""
         return max(1, PASS_BUDGET // self.activations)
 
     def trials_per_pass(self, examples: int) -> int:
-        """Return the number of trials that run together on a number of examples so that the work stays in cache."""
+        """Return the number of trials per pass with which the activations of some examples stay in cache."""
         return max(1, CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
@@ -164,25 +165,25 @@ class StackedModel:
         taking_part: Tensor | None = None,
         slack: float = 0.0,
     ) -> Tensor:
-        """Return the sum over examples of g min(1, C / ||g||), g the gradient of one example's cross-entropy.
+        """Return the sum over examples of g min(1, C / ||g||), where g is the gradient of one example's cross-entropy.
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters); the result has the same shape.
         features
-            Features of the examples, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape), then of
-            a type that may take less memory, see `ClippedSumExamples`.
+            Features of the examples, float32 (n, *shape), n may be 0. If the examples differ between trials, (trials,
+            n, *shape), of a type that may take less memory, see `ClippedSumExamples`.
         labels
-            Classes of the examples, int64 (n,); or each trial's own, (trials, n).
+            Classes of the examples, int64 (n,); (trials, n) if the examples differ between trials.
         clipping_norm
-            C, positive; the norm runs over all parameters together. None sums the gradients as they are.
+            Clipping norm C, positive, over all parameters together. None sums the gradients without clipping.
         batch_trials
-            Trial count of the original batch, when only its first trials are computed again. The work is then done in
-            the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It cannot
-            be combined with `taking_part`, nor with examples of each trial's own.
+            Number of trials of the original batch of trials, if only its first trials are recomputed. The computation
+            then uses the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It
+            cannot be combined with `taking_part`, nor with examples that differ between trials.
         taking_part
-            Bool tensor (trials, n): the examples over which each trial sums; None means all of them.
+            Bool tensor (trials, n): the examples over which each trial sums; None for all examples.
         slack
             See `clipping_weights`.
         """
@@ -206,7 +207,9 @@ class StackedModel:
         return total
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the gradient of the mean cross-entropy of the examples in every trial, without per-example norms.
+        """Return the gradient of the mean cross-entropy of the examples in every trial, float32 (trials, parameters).
+
+        No per-example norms are computed.
 
         Parameters
         ----------
@@ -232,7 +235,7 @@ class StackedModel:
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of the examples, which all trials share, (n, *shape).
+            Features of the examples, shared by all trials, (n, *shape).
         """
         found: dict[int, list[Tensor]] = {}
         for rows, some in self.passes(len(models), len(features)):
@@ -249,7 +252,7 @@ class StackedModel:
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of the examples, which all trials share, (n, *shape).
+            Features of the examples, shared by all trials, (n, *shape).
         labels
             Classes of the examples, int64 (n,).
         """
@@ -258,13 +261,13 @@ class StackedModel:
         return losses.reshape(len(models), len(labels))
 
     def forget(self) -> None:
-        """Drop what an earlier computation in this thread kept of its features, whose values may have changed."""
+        """Clear this thread's cache of values derived from features, whose content may have changed."""
         self._parts.frame.forget()
 
     def passes(self, trials: int, examples: int) -> Iterator[tuple[slice, slice]]:
-        """Yield the trials and the examples of each pass that fits the budgets; together they are all of every trial.
+        """Yield slices of trials and of examples for passes that fit the memory budgets and together cover everything.
 
-        Intermediate results of an earlier computation in this thread are discarded.
+        This thread's cache of values derived from features is cleared first.
 
         Parameters
         ----------
@@ -283,7 +286,7 @@ class StackedModel:
     def _run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
     ) -> tuple[Tensor, ForwardState]:
-        """Return the output of the stacked layers, and the frame, which holds their visits if it was recording."""
+        """Return the outputs of the stacked layers, and their shared state with the recorded calls, if `recording`."""
         stacked, frame = self._parts.stacked, self._parts.frame
         assert stacked is not None
         frame.parameters = parameters
@@ -305,7 +308,7 @@ class StackedModel:
             return frame.split(merged)
 
     def _summed_gradients(self, models: Tensor, portion: MicrobatchExamples) -> dict[str, Tensor]:
-        """Return each parameter's gradient (trials, *shape) of the summed loss of a pass."""
+        """Return the gradient of the summed loss of a pass with respect to each parameter, (trials, *shape)."""
         views = self.layout.views(models)
         with self.explaining(views, portion.features):
             if len(models) > 1 and not self.fast:
@@ -326,13 +329,13 @@ class StackedModel:
         return dict(zip(leaves, found, strict=True))
 
     def _summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
-        """Return the summed loss of one model on what trials read of records, see `_read`."""
+        """Return the summed cross-entropy of one model; `features` are those that `_read` returns."""
         return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
-        """Return what one model makes of what trials read of records.
+        """Return the logits of one model; `features` are those that `_read` returns.
 
-        Looking for parameters that are held under two names takes longer than many a layer, so it is done once.
+        The search for parameters with two names takes longer than many a layer, so `_is_tied` is computed only once.
         """
         logits: Tensor = functional_call(self._behind, parameters, (features,), tie_weights=self._is_tied)
         return logits
@@ -345,7 +348,7 @@ class StackedModel:
         total: Tensor,
         slack: float = 0.0,
     ) -> None:
-        """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
+        """Write the clipped sums of one pass to `total`, computed by stacked layers."""
         taped = self.backward(models, portion)
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
@@ -359,7 +362,7 @@ class StackedModel:
     def backward(self, models: Tensor, portion: MicrobatchExamples) -> list[tuple[LayerCall, Tensor]]:
         """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
 
-        For a `fast` model. What the layers give of a call is good until the model runs again in this thread.
+        For `fast` models only. The calls can be used until the model runs again in this thread.
 
         Parameters
         ----------
@@ -383,7 +386,7 @@ class StackedModel:
         total: Tensor,
         slack: float = 0.0,
     ) -> None:
-        """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
+        """Write the clipped sums of one pass to `total`, computed by `torch.func`."""
         total.zero_()
         together = max(1, GRADIENT_BUDGET // models.numel())
         for first in range(0, portion.examples, together):
@@ -393,7 +396,7 @@ class StackedModel:
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def example_gradients(self, models: Tensor, portion: MicrobatchExamples) -> Tensor:
-        """Return every example's gradient (trials, n, parameters), computed by `torch.func`.
+        """Return the gradient of each example, float32 (trials, n, parameters), computed by `torch.func`.
 
         Parameters
         ----------
@@ -417,25 +420,24 @@ class StackedModel:
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
     def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
-        """Turn an exception of the user's code in a block into an `InputError` of one line that names the record.
+        """Convert an exception of the user's code in the block into an `InputError` of one line that names the record.
 
         Parameters
         ----------
         parameters
             Parameters of stacked models, by name, each of shape (trials, *shape).
         features
-            Features of the records on which the models run, (n, *shape), or each trial's own, one trial after the
-            other.
+            Features of the records on which the models run, (n, *shape), or those of all trials one after another.
         """
         return explaining(self.template, parameters, features, self.feature_shape)
 
     @property
     def _behind(self) -> nn.Module:
-        """This thread's module that trials run: all of the template, or what lies behind its frozen prefix."""
+        """This thread's copy of the module to run in every trial: the template, or its part after the frozen prefix."""
         return self._parts.template if self.prefix is None else self._parts.behind(self.prefix.suffix)
 
     def _read(self, features: Tensor) -> Tensor:
-        """Return what trials read of records: the records, or what the frozen prefix makes of them."""
+        """Return the input of `_behind`: the records, or the frozen prefix's results for them."""
         if self.prefix is None:
             return features
         # Copied before `torch.func` begins, whose tensors a copy would keep.
@@ -443,7 +445,7 @@ class StackedModel:
         return self.prefix.rows(features)
 
     def _split_off(self, records: Tensor | None, is_tried: bool) -> None:
-        """Have the prefix of the template be computed once for a record, where that gives the same."""
+        """Evaluate the frozen prefix of the template once per record from now on, if a test gives the same results."""
         prefix = frozen_prefix(self.template, self.feature_shape)
         if prefix is None:
             return
@@ -472,7 +474,7 @@ class StackedModel:
             self.activations = max(self.layout.size, held)
 
     def _probe(self, records: Tensor | None) -> bool:
-        """Run the stacked layers on a few examples and return whether they do what gradients of single examples do."""
+        """Return whether stacked layers give the same clipped sums on a few examples as per-example gradients do."""
         source = _seeded()
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
@@ -501,15 +503,15 @@ class StackedModel:
         return False
 
     def _agrees(self, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
-        """Return whether there are stacked layers that give these sums; if so, store the size of an example in them."""
+        """Return whether stacked layers exist and give the expected sums; if so, set `activations`."""
         found = self._stacked_sums(models, portion)
         return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
     def _agrees_in_double(self, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
-        """Return whether stacked layers give these sums roughly, and the same sums as `torch.func` in double precision.
+        """Return whether stacked layers give the expected sums roughly, and those of `torch.func` in double precision.
 
-        A ReLU whose input is 0 but for rounding passes a signal in one way of computing and not in the other, so that
-        float32 sums differ by 1e-2 though both ways are right.
+        A ReLU whose input is zero up to rounding passes the gradient in one computation and not in the other, so that
+        float32 sums may differ by 1e-2 although both are right.
         """
         found = self._stacked_sums(models, portion)
         if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
@@ -524,9 +526,9 @@ class StackedModel:
         return again is not None and torch.allclose(again, exact, rtol=1e-8, atol=1e-10)
 
     def _stacked_sums(self, models: Tensor, portion: MicrobatchExamples) -> Tensor | None:
-        """Return sums of gradients clipped to norm 1 by stacked layers, and store the size of an example in them.
+        """Return sums of gradients clipped to norm 1, computed by stacked layers, and set `activations`.
 
-        None if there are no such layers or if they do not run once each.
+        None if there are no stacked layers, or if they are not each called exactly once.
         """
         if self._parts.stacked is None:
             return None
@@ -559,7 +561,7 @@ def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelPro
 
 
 def _has_two_names(module: nn.Module) -> bool:
-    """Return whether some tensor of a module is held in two places of it."""
+    """Return whether a module holds some tensor under two names."""
     held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     return len({id(tensor) for _, tensor in held}) < len(held)
 
@@ -576,5 +578,5 @@ def _seeded() -> torch.Generator:
 def _of_factory(
     spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, known: ModelProperties | None
 ) -> StackedModel:
-    """Build the model of a factory; factories that share a name are distinguished."""
+    """Build the model of a user's factory; the cache distinguishes different functions of the same name."""
     return _built(spec, records, known)

@@ -1,4 +1,4 @@
-"""Division of the records of users into the passes of a computation: the records of a user stay together."""
+"""Division of users' records into the passes of a computation, such that all records of a user are in one pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _EXACT = 8
 
 
 class Bucket(NamedTuple):
-    """Users with similar numbers of records."""
+    """Users with similar numbers of records, so that their records can be padded to the same number k."""
 
     segments: Tensor  # numbers of the users, int64 (s,)
     places: Tensor  # places of the records of each, int64 (s, k), padded with any place
@@ -28,14 +28,14 @@ class Bucket(NamedTuple):
     run: slice | None = None  # their numbers, where these follow each other, else None
 
     def read(self, values: Tensor, padded_by_zeros: bool = True) -> Tensor:
-        """Return values (axis, places, ...) of the users' records, (axis, s, k, ...).
+        """Return the values of the users' records, shape (axis, s, k, ...), from values (axis, places, ...).
 
         Parameters
         ----------
         values
-            A value for each place.
+            Values of the records at all places, (axis, places, ...).
         padded_by_zeros
-            Whether padded places hold zeros; else they hold any value of the user, which takes less time.
+            Whether padding is filled with zeros; otherwise it holds any value of the same user, which is faster.
         """
         users, most = self.places.shape
         if self.span is not None:
@@ -48,10 +48,10 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True)
 class UserGroups:
-    """The places of the records in a pass, and which of them belong together.
+    """The places of a pass's records, grouped by user.
 
-    Where all trials work on the same records, users stand in one axis that the trials share; where each trial has drawn
-    its own, the places of all trials stand in one row, and a user of two trials counts as two.
+    If all trials process the same records, they share one axis of users. If each trial has its own sample, the places
+    of all trials are concatenated, and a user who is in two trials counts as two users.
     """
 
     users: Tensor  # user of each record, int64 (n,), or (trials, n) with -1 for places that only fill up a row
@@ -60,12 +60,12 @@ class UserGroups:
 
     @property
     def is_own(self) -> bool:
-        """Whether each trial has drawn records of its own."""
+        """Whether each trial has its own sample of records."""
         return self.users.dim() == 2
 
     @cached_property
     def runs(self) -> tuple[Tensor, Tensor]:
-        """The run of equal users that each place belongs to, and the length of each run."""
+        """Index of the user (run of equal users) of each place, and the number of records of each user."""
         flat = self.users
         if self.is_own:
             trials = torch.arange(len(flat), device=flat.device).unsqueeze(1)
@@ -75,12 +75,12 @@ class UserGroups:
 
     @property
     def count(self) -> int:
-        """Number of users along one axis."""
+        """Number of users along the axis of users."""
         return len(self.runs[1])
 
     @cached_property
     def is_first(self) -> Tensor:
-        """1 for places that are the first of their user and 0 for others, float64 (n,) or (trials, n)."""
+        """1 at the first place of each user and 0 at the others, float64 (n,) or (trials, n)."""
         segment, lengths = self.runs
         first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
         first[lengths.cumsum(0) - lengths] = 1.0
@@ -88,7 +88,7 @@ class UserGroups:
 
     @cached_property
     def buckets(self) -> list[Bucket]:
-        """The users by how many records they have, so that little is padded."""
+        """The users in buckets by number of records, so that there is little padding."""
         _, lengths = self.runs
         starts = lengths.cumsum(0) - lengths
         real = self.users.flatten()[starts] >= 0
@@ -102,30 +102,30 @@ class UserGroups:
 
     @cached_property
     def trial_of_user(self) -> Tensor:
-        """The trial of each user, where trials have drawn their own, int64 (users,)."""
+        """The trial of each user, int64 (users,), if each trial has its own sample."""
         _, lengths = self.runs
         return (lengths.cumsum(0) - lengths) // self.users.shape[1]
 
 
 @dataclass(frozen=True)
 class MicrobatchUsers:
-    """The records of a pass, and the users that they are of."""
+    """The records of a pass, grouped by user."""
 
     portion: MicrobatchExamples
     groups: UserGroups
     trials: int  # number of trials
 
     def by_place(self, of_users: Tensor) -> Tensor:
-        """Return `of_users`, (axis, users), at the place of each record, (trials, n)."""
+        """Return values per user (axis, users) expanded to the places of their records, (trials, n)."""
         placed = of_users[:, self.groups.runs[0]]
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
     def along(self, values: Tensor) -> Tensor:
-        """Return values (trials, n, ...) with the places in the second axis, (axis, places, ...)."""
+        """Return values (trials, n, ...) reshaped to (axis, places, ...), as in `UserGroups`."""
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:
-        """Return values (trials, n, ...) added up over the records of each user, (axis, users, ...)."""
+        """Return the sum of values (trials, n, ...) over the records of each user, (axis, users, ...)."""
         along, groups = self.along(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
         if not all(one.span and one.run for one in groups.buckets):
@@ -136,7 +136,7 @@ class MicrobatchUsers:
 
 
 def _limits(longest: int) -> list[int]:
-    """Return the largest number of records in each bucket, up to the number that any user has."""
+    """Return the largest number of records per user in each bucket, ascending until `longest` is covered."""
     limits = [1]
     while limits[-1] < longest:
         limits.append(limits[-1] + 1 if limits[-1] < _EXACT else limits[-1] * 3 // 2)
@@ -144,7 +144,7 @@ def _limits(longest: int) -> list[int]:
 
 
 def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
-    """Return the users of some numbers, with the places of their records."""
+    """Return the bucket of the users with the given numbers."""
     first, own, count = starts[segments], lengths[segments], len(segments)
     fewest, most = (int(one) for one in own.aminmax())
     places = first.unsqueeze(1) + torch.arange(most, device=lengths.device)
@@ -161,27 +161,27 @@ def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
 
 @dataclass(frozen=True)
 class UserBlock:
-    """Records of whole users that a pass may hold."""
+    """Records of whole users that fit into one pass."""
 
     work: ClippedSumExamples
     users: Tensor  # user of each, int64 (n,)
 
     @cached_property
     def _shared(self) -> UserGroups:
-        """The users of records that all trials share."""
+        """The users of the block's records, if all trials share the records."""
         return UserGroups(self.users)
 
     def trials_per_pass(self, model: StackedModel) -> int:
-        """Return the number of trials that run together."""
+        """Return the number of trials per pass."""
         return model.trials_per_pass(max(1, self.work.width))
 
     def passes(self, model: StackedModel, trials: int) -> Iterator[slice]:
-        """Yield the trials of each pass.
+        """Yield the slice of trials of each pass.
 
         Parameters
         ----------
         model
-            The stacked model, which discards intermediate results on other records.
+            The stacked model; its cache of values derived from other records is cleared.
         trials
             Number of trials.
         """
@@ -191,14 +191,14 @@ class UserBlock:
             yield slice(first, min(trials, first + width))
 
     def users_of(self, rows: slice, trials: int) -> MicrobatchUsers:
-        """Return the users of one pass.
+        """Return the records of one pass, grouped by user.
 
         Parameters
         ----------
         rows
             The trials of the pass.
         trials
-            Number of models in the pass, which exceeds that of the trials where copies fill up the pass.
+            Number of models in the pass; it exceeds the number of trials if the pass is padded with copies.
         """
         portion = self.work.portion(rows, slice(0, self.work.width))
         if self.work.chosen is None:
@@ -210,10 +210,10 @@ class UserBlock:
 
 @dataclass(frozen=True)
 class UserRecords:
-    """Records sorted by user, so that those of each user follow one another; users with few records come first.
+    """Records sorted such that those of a user are adjacent; users are sorted by their number of records, ascending.
 
-    Users with equally many records follow each other, so that their records are read without a copy. The order depends
-    on the users alone: whoever computes on the same records again keeps this, and what is derived from it.
+    So the records of users with equal numbers of records can be read without a copy. The order depends only on `users`,
+    so this object and what is cached in it can be reused for all computations on the same records.
     """
 
     features: Tensor
@@ -225,7 +225,7 @@ class UserRecords:
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, users: Tensor) -> "UserRecords":
-        """Return the records in this order.
+        """Return the records sorted by user, users with few records first.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class UserRecords:
         labels
             Classes of the records, as for `clipped_user_sum`.
         users
-            Number of the user of each record; `InputError` if shapes do not fit.
+            Number of the user of each record; raises `InputError` if shapes do not match.
         """
         found = f"there are {len(users)} users of {len(labels)} records"
         require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
@@ -252,14 +252,14 @@ class UserRecords:
         return cls(features.index_select(0, places), labels[places], users[places], by_size, places)
 
     def blocks(self, limit: int, taking_part: Tensor | None = None) -> Iterator[UserBlock]:
-        """Yield blocks of whole users, with as many records as fit into one, and at least one user each.
+        """Yield blocks of whole users with up to `limit` records per trial, and at least one user each.
 
         Parameters
         ----------
         limit
-            Number of records of a trial that fit into a block.
+            Number of records per trial that fit into a block.
         taking_part
-            Whether each record takes part in each trial, bool (trials, n), in the order that was given; None if all do.
+            Whether each record participates in each trial, bool (trials, n), in the original order; None if all do.
         """
         if taking_part is not None:
             yield from self._cut(limit, taking_part if self.places is None else taking_part[:, self.places])

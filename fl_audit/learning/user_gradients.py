@@ -1,11 +1,11 @@
-"""Gradients of users: the gradients of all records of one user, added up and clipped together.
+"""User-level clipping: the gradients of all records of a user are summed and clipped together.
 
-A user with several records is one unit: its contribution is g = sum of the gradients of its records, shortened to C. So
-what is needed is the norm of a sum. Where a model is made of stacked layers no gradient of a record need be formed. The
-gradient of a layer is a sum of products d a' over records and output positions, and ||sum d a'||^2 follows from two
-small Gram matrices of a user's rows, <D D', A A'>, or from the sum itself where that costs less. Gram matrices are
-formed in float64: their differences would lose the norms of sums of gradients that cancel. Other models form gradients
-record by record.
+A user with several records is one unit: the contribution is the sum g of the gradients of the user's records, clipped
+to C. So only the norm of a sum is needed, and a model of stacked layers does not compute any record's gradient. The
+gradient of a layer is a sum of products d a' over records and output positions. ||sum d a'||^2 follows from two small
+Gram matrices of the user's rows, <D D', A A'>, or from the sum itself, whichever is cheaper. Gram matrices are computed
+in float64, because cancellation would otherwise spoil the norms of sums. For other models, per-record gradients are
+computed.
 """
 
 import math
@@ -29,7 +29,7 @@ _OF_ONE_PRODUCT = 400
 
 
 class UserSum(NamedTuple):
-    """The clipped sums of some users, and how many of them were within the norm."""
+    """The clipped sums of some users, and the sum of their centred quantile bits."""
 
     total: Tensor  # float32 (trials, parameters)
     # For every user that takes part 1/2 where its summed gradient is at most C long, else -1/2, added up, float64
@@ -47,16 +47,16 @@ def clipped_user_sum(
     batch_trials: int | None = None,
     taking_part: Tensor | None = None,
 ) -> UserSum:
-    """Return the sum over users of g min(1, C / ||g||), g the summed gradient of all records of one user.
+    """Return the sum over users of g min(1, C / ||g||), where g is the sum of the gradients of a user's records.
 
-    Raises `InputError` if shapes do not fit.
+    Raises `InputError` if shapes do not match.
 
     Parameters
     ----------
     model
         The stacked model.
     models
-        Weights of each trial, float32 (trials, parameters).
+        Parameters of each trial, float32 (trials, parameters).
     features
         Features of the records, float32 (n, *shape), n may be 0.
     labels
@@ -64,12 +64,12 @@ def clipped_user_sum(
     users
         Number of the user of each record, int64 (n,).
     clipping_norm
-        C, positive, one number or one for each trial (trials,); None sums the gradients as they are.
+        Clipping norm C, positive, one number or one per trial (trials,); None sums the gradients without clipping.
     batch_trials
         As for `StackedModel.clipped_sum`; it cannot be combined with `taking_part`.
     taking_part
-        Bool (trials, n): the records over which each trial sums; None means all of them. A user of whom only some
-        records take part contributes the clipped sum of these.
+        Bool (trials, n): the records over which each trial sums; None for all records. A user with only some records in
+        a trial contributes the clipped sum of these.
 
     Examples
     --------
@@ -92,12 +92,12 @@ def clipped_sum_of(
     batch_trials: int | None = None,
     taking_part: Tensor | None = None,
 ) -> UserSum:
-    """Return the same of records that are sorted already, as those of a client are for all of its rounds.
+    """Return `clipped_user_sum` for records that are already sorted by user, e.g. once for all rounds of a client.
 
     Parameters
     ----------
     records
-        The records.
+        The records, sorted by user.
     model
         The stacked model.
     models
@@ -107,7 +107,7 @@ def clipped_sum_of(
     batch_trials
         As for `clipped_user_sum`.
     taking_part
-        As for `clipped_user_sum`, with the records in the order in which they were given to `UserRecords.of`.
+        As for `clipped_user_sum`, with the records in the original order that `UserRecords.of` was given.
     """
     assert batch_trials is None or taking_part is None, "a part of a batch has not the shapes of its samples"
     norms = None if clipping_norm is None else torch.as_tensor(clipping_norm, device=models.device)
@@ -130,26 +130,25 @@ def clipped_sum_of(
 def user_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, users: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
-    """Return ||g|| and <v, g>, g the summed gradient of a user's records and v a vector of its trial, (trials, users).
+    """Return ||g|| and <v, g>, (trials, users), where g is the sum of a user's gradients and v a vector of its trial.
 
-    Raises `InputError` if shapes do not fit.
+    Raises `InputError` if shapes do not match.
 
     Parameters
     ----------
     model
         The stacked model.
     models
-        Weights of each trial, float32 (trials, parameters).
+        Parameters of each trial, float32 (trials, parameters).
     features
-        Features of the records, float32 (n, *shape), the records of each user one after the other. The result has the
-        users in this order.
+        Features of the records, float32 (n, *shape), with the records of each user adjacent. The result has the users
+        in this order.
     labels
         Classes of the records, int64 (n,).
     users
         Number of the user of each record, int64 (n,).
     vectors
-        One vector for each trial, finite, (trials, parameters), which is read in float32; None, where only the norms
-        are wanted.
+        One finite vector per trial, (trials, parameters), converted to float32; None if only the norms are needed.
     """
     records = UserRecords.of(features, labels, users)
     norms, products = [], []
@@ -172,14 +171,14 @@ def user_gradients(
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
-    """Return the number of records of a trial that fit into a pass."""
+    """Return the number of records per trial that fit into a pass."""
     if model.fast:
         return model.examples_per_pass
     return max(1, min(model.examples_per_pass, stacked_model.GRADIENT_BUDGET // models[:1].numel()))
 
 
 class _Squares(NamedTuple):
-    """Squared norms, and where they were formed the sums, of the users' gradients in one layer."""
+    """Squared norms of the users' summed gradients in one layer, and these gradients if they were computed."""
 
     squares: Tensor  # squared norms of the summed gradients, float64 (axis, users)
     sums: dict[str, Tensor] | None  # the summed gradients of each parameter (axis, users, ...), where they were formed
@@ -188,7 +187,7 @@ class _Squares(NamedTuple):
 def _fast_sum(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped sums of a pass and the bits, by stacked layers."""
+    """Return the clipped sums of a pass, and the sums of its centred bits, computed by stacked layers."""
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
         found = [_of_layer(users, visit, signal) for visit, signal in taped]
@@ -214,7 +213,7 @@ def _fast_sum(
 
 
 def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the weight of each user, float32 (trials, users), and the centred bits (trials,), if all take part."""
+    """Return the clipping factors (trials, users), and sums of centred bits (trials,), if all users participate."""
     if norm is None:
         return torch.ones_like(squares, dtype=torch.float32), squares.new_full((len(squares),), squares.shape[1] / 2)
     lengths, limit = squares.clamp_(min=0.0).sqrt_(), norm.double()
@@ -225,7 +224,7 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
 def _clipped(
     users: MicrobatchUsers, squares: Tensor, norm: Tensor | None, counted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight of each record (trials, n), and the centred bits of the users (trials,)."""
+    """Return the clipping factor of each record's user (trials, n), and sums of the users' centred bits (trials,)."""
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
         return flags, (0.5 * flags * users.groups.is_first).sum(1)
@@ -236,7 +235,7 @@ def _clipped(
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
-    """Return the intermediate results from which a layer forms its clipped sum once the clipping factors are known."""
+    """Return the intermediates from which a layer can compute its sum once the clipping factors are known."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None
@@ -272,14 +271,14 @@ def _of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> _Squa
 
 
 def _is_gram_cheap(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> bool:
-    """Return whether Gram matrices of all places of a user cost less than the gradients of its records."""
+    """Return whether Gram matrices over all rows of a user are cheaper than the gradients of its records."""
     outs, *ins = visit.layer.required("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
 
 
 def _of_sums(users: MicrobatchUsers, gradients: dict[str, Tensor]) -> _Squares:
-    """Return the squared norms of users' sums of gradients of records, (trials, n, ...), and the sums."""
+    """Return users' summed gradients and their squared norms from per-record gradients (trials, n, ...)."""
     counted, sums = users.portion.counted, {}
     for name, own in gradients.items():
         flags = None if counted is None else counted.view(*counted.shape, *([1] * (own.dim() - 2)))
@@ -289,7 +288,7 @@ def _of_sums(users: MicrobatchUsers, gradients: dict[str, Tensor]) -> _Squares:
 
 
 def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """Return D and A of a layer whose gradients are D'A: (trials, n, rows, outs), and (trials or 1, n, rows, ins)."""
+    """Return factors D and A of a layer's gradients D'A: (trials, n, rows, outs) and (trials or 1, n, rows, ins)."""
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):
         patches = layer.split_patches(visit).transpose(-1, -2)
@@ -300,7 +299,7 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Memory(NamedTuple):
-    """Memory for the Gram matrices of one bucket."""
+    """Scratch memory and cache for the Gram matrices of one bucket."""
 
     scratch: Tensor  # for intermediate results, float64 (scalars,)
     kept: dict[tuple[str, int], Tensor]  # matrices of inputs that are the same whenever they are read
@@ -308,7 +307,7 @@ class _Memory(NamedTuple):
 
 
 def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
-    """Return ||sum of d a' over a user's rows||^2 of each user of a bucket, with the bias, float64 (axis, users)."""
+    """Return ||sum of d a' over a user's rows||^2 for each user of a bucket, with the bias, float64 (axis, users)."""
     # (axis, s, rows, outs or ins): where the left factor is zero, the right one may be anything.
     own, rows = bucket.read(left).flatten(2, 3), bucket.places.shape[1] * right.shape[2]
     (axis, users, _, outs), ins = own.shape, right.shape[3]
@@ -327,18 +326,18 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, me
 
 
 def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
-    """Return whether Gram matrices of a user's rows take less work than the gradient itself.
+    """Return whether Gram matrices of a user's rows are cheaper than its gradient in one layer.
 
-    Rows are widened to float64, where an operation costs twice as much. A gradient is written once and read once, and a
-    product of its own takes as long as some hundred operations. `own` is the share of the inputs that a trial reads
-    for itself.
+    Rows are converted to float64, where an operation costs twice as much. A gradient is written once and read once, and
+    the overhead of a separate matrix product equals some hundred operations. `own` is the share of the inputs that is
+    not shared between trials.
     """
     read = outs + ins * own
     return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT
 
 
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
-    """Return the squared norms of the users of a bucket by Gram matrices, float64 (axis, users)."""
+    """Return the squared norms for the users of a bucket, computed by Gram matrices, float64 (axis, users)."""
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
     together, found = max(1, stacked_model.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
     inputs = memory.kept.get(memory.key)
@@ -357,7 +356,7 @@ def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory:
 
 
 def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
-    """Return the squared norms of some users by their gradients themselves, float64 (axis, users)."""
+    """Return the squared norms for some users, computed from their summed gradients, float64 (axis, users)."""
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
@@ -368,12 +367,12 @@ def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
 
 
 def _squared(formed: Tensor) -> Tensor:
-    """Return the squared norms along the last axis of what is not needed any more, float64."""
+    """Return squared norms along the last axis, float64; `formed` is overwritten."""
     return formed.square_().sum(2).double()  # torch adds up in portions, which float32 bears
 
 
 def _gram(values: Tensor, scratch: Tensor) -> Tensor:
-    """Return the products of the rows of each user, (axis, users, rows, rows), float64."""
+    """Return the Gram matrix of each user's rows, (axis, users, rows, rows), float64."""
     flat = values.reshape(-1, *values.shape[2:])
     products = flat.new_empty(len(flat), flat.shape[1], flat.shape[1], dtype=torch.float64)
     one = flat[0].numel()
@@ -387,7 +386,7 @@ def _gram(values: Tensor, scratch: Tensor) -> Tensor:
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -> Tensor:
-    """Return the summed gradients of all users, formed record by record, float32 (axis, users, parameters)."""
+    """Return the summed gradients of all users from per-record gradients, float32 (axis, users, parameters)."""
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
     total = models.new_zeros(axis, users.groups.count, models.shape[1])
@@ -406,7 +405,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -
 def _formed_sum(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped sums of a pass and the bits, from gradients that are formed."""
+    """Return the clipped sums of a pass, and the sums of its centred bits, from per-record gradients."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     weights, bits = _clipped(users, users.by_place(squares), norm, users.portion.counted)
@@ -421,7 +420,7 @@ def _formed_sum(
 def _fast_summary(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return squared norms, float64, and products, float32, of all users (trials, users), by stacked layers."""
+    """Return users' squared norms, float64, and products, float32, both (trials, users), computed by stacked layers."""
     taped = model.backward(models, users.portion)
     with torch.no_grad():
         squares = torch.stack([_of_layer(users, *one).squares for one in taped]).sum(0).clamp(min=0.0)
@@ -435,7 +434,7 @@ def _fast_summary(
 def _formed_summary(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the same from gradients that are formed."""
+    """Return users' squared norms, float64, and products, float32, both (trials, users), from per-record gradients."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     if vectors is None:

@@ -1,1 +1,1 @@
-"""Private training of a client's records with Opacus: it is recorded as it runs, and compared with its claims."""
+"""Audit of a client's local DP-SGD with Opacus: training is recorded while it runs and compared with its claim."""

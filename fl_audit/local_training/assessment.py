@@ -1,4 +1,4 @@
-"""Assessment of a claim of private training: a verdict, the claim and the facts, and pitfalls with their fixes."""
+"""Assessment of a recorded DP-SGD training against its claim: verdict, facts, and pitfalls with fixes."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _ALWAYS_UNSEEN = (
 
 @dataclass(frozen=True)
 class Assessment:
-    """The assessment of the private training of some clients, or of a training function."""
+    """Assessment of the DP-SGD training of some clients, or of a training function."""
 
     name: str  # of the app or function
     verdict: Verdict
@@ -43,7 +43,7 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
     evidence
         The recorded evidence.
     unseen
-        Parts that could not be observed, each with the reason.
+        Parts of the training that could not be observed, each with the reason.
     """
     order = list(Severity)
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
@@ -70,7 +70,7 @@ def _verdict(evidence: Evidence, found: Sequence[FoundPitfall], unseen: Sequence
 
 
 def headline(assessment: Assessment) -> str:
-    """Return the main message for a reader, in a sentence or two."""
+    """Return the main result in one or two sentences."""
     names = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BREAKS]
     beside = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BESIDE]
     doubts = [str(one.pitfall) for one in assessment.found if one.weight is Severity.DOUBT]
@@ -90,7 +90,7 @@ def headline(assessment: Assessment) -> str:
 
 
 def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return the lines of the report, each with its subject and its text."""
+    """Return the lines of the report as pairs of subject and text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
         lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]
@@ -177,7 +177,7 @@ def _replayed_words(evidence: Evidence) -> str:
 
 
 def assessment_json(assessment: Assessment) -> dict[str, Any]:
-    """Return an assessment as JSON values."""
+    """Return an assessment as a dict of JSON types."""
     evidence = assessment.evidence
     return {
         "name": assessment.name,

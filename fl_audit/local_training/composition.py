@@ -1,4 +1,4 @@
-"""The epsilon that the steps of a client really give together, whatever its accountant reported in each round."""
+"""The composed epsilon of a client's recorded steps, independent of what its accountant reported."""
 
 import math
 from collections import Counter
@@ -15,12 +15,12 @@ from fl_audit.privacy.gaussian import combined_multiplier
 
 @dataclass(frozen=True)
 class ComposedPrivacy:
-    """The privacy loss of all steps of one client over a number of rounds.
+    """The composed privacy loss of one client's steps over a number of rounds.
 
     Raises
     ------
     InputError
-        If a number is out of its range.
+        If a number is out of range.
     """
 
     epsilon: float  # infinite where steps had no noise
@@ -38,24 +38,25 @@ def composed(
     factor: float = 1.0,
     records_per_user: int = 1,
 ) -> ComposedPrivacy:
-    """Return the privacy loss of the recorded trainings of one client, by the exact accountant.
+    """Return the composed privacy loss of one client's recorded trainings, by the exact (PLD) accountant.
 
-    Steps with a Poisson sample count as sampled. All other sampling counts as none, and the record that was drawn most
-    often decides. Steps on one batch share one sample. The relation is add-remove-record, as for Opacus.
+    Steps on a Poisson sample are amplified by sampling. Any other sampling counts as none, and the record that was used
+    most often determines the number of steps. Steps on the same mini-batch share one sample. The adjacency is
+    add-remove-record, as in Opacus.
 
     Parameters
     ----------
     trainings
-        All recorded trainings of one client, one for each round.
+        All recorded trainings of one client, one per round.
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     rounds
-        Number of rounds of the whole training, whose further rounds are taken to be like the recorded ones; None for
-        the recorded ones alone.
+        Number of rounds of the whole training; rounds that were not recorded are assumed to be like the recorded ones.
+        None for the recorded rounds alone.
     factor
-        Largest observed factor by which a record moves a sum beyond the clipping norm, at least 1.
+        Largest observed ratio of a record's effect on a sum to the claimed one, at least 1.
     records_per_user
-        Largest number of records of one person, from 1.
+        Largest number of records of one user, from 1.
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
     require_number("records of a user are", records_per_user, "whole numbers from 1")
@@ -70,12 +71,12 @@ def composed(
 
 
 def _is_bare(training: RecordedTraining) -> bool:
-    """Return whether steps without noise moved weights of the private model."""
+    """Return whether steps without noise changed weights of the private model."""
     return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
 
 
 def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """Return epsilon of Gaussian releases; infinite where it exceeds the largest number."""
+    """Return epsilon of composed Gaussian releases; infinite if the noise is too small for the accountant."""
     events: list[ReleaseEvent] = []
     try:
         for noise, rate, count in steps:
@@ -86,7 +87,7 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
 
 
 def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
-    """Yield noise multipliers over the real effect of a unit, sampling rates, and numbers of steps."""
+    """Yield the noise multiplier relative to a unit's real effect, the sampling rate, and the number of steps."""
     sampled: Counter[tuple[float, float]] = Counter()
     fixed: dict[float, Counter[int]] = {}
     for group in _by_batches(training):
@@ -108,7 +109,7 @@ def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator
 
 
 def real_noise(step: PrivateStep) -> float:
-    """Return the noise of a step over its clipping norm: the claimed noise, or the added noise where that is less."""
+    """Return the noise multiplier of a step: the claimed one, or the observed one if it is significantly smaller."""
     if step.noise is None or step.norm <= 0:
         return 0.0
     seen = step.noise.scale / step.norm
@@ -124,7 +125,7 @@ def _lowest(count: int) -> float:
 
 
 def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
-    """Return the steps with noise, grouped by their batches."""
+    """Return the noised steps, grouped by the mini-batches on which they were taken."""
     groups: list[list[PrivateStep]] = []
     batches: list[tuple[int, ...]] = []
     parts: list[int] = []

@@ -1,4 +1,4 @@
-"""The evidence for the checks: everything that was recorded of the clients of one app, or of one training function."""
+"""The evidence for the checks: all recorded trainings of an app's clients or of a training function."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from fl_audit.local_training.training_facts import NamedEpsilon, RecordedTrainin
 
 @dataclass(frozen=True)
 class Evidence:
-    """The recorded trainings, and the claims about them."""
+    """The recorded trainings, and the claim about them."""
 
     trainings: tuple[RecordedTraining, ...]  # of all clients and rounds that were run
     rounds: int  # rounds of the whole training
@@ -25,7 +25,7 @@ class Evidence:
 
     @cached_property
     def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
-        """The trainings of every client that took private steps, in the order of rounds."""
+        """The trainings of each client that used Opacus, in the order of rounds."""
         found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
         for training in sorted(self.trainings, key=lambda one: one.round):
             if training.noised or training.engines:
@@ -34,12 +34,12 @@ class Evidence:
 
     @property
     def is_private(self) -> bool:
-        """Whether an engine or an optimizer of Opacus was used."""
+        """Whether an engine or an optimizer of Opacus was used in any training."""
         return bool(self.by_client)
 
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
-        """Descriptions of the sampling of private steps that was not observed; empty if all of it was."""
+        """Descriptions of private steps whose sampling was not observed; empty if all sampling was."""
         trainings = [one for each in self.by_client.values() for one in each]
         steps = [(step, [one.batches[number] for number in step.batches]) for one in trainings for step in one.noised]
         found = []
@@ -54,7 +54,7 @@ class Evidence:
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
-        """Unobserved facts that private steps rest on: they are neither compared with the claim nor assumed."""
+        """Descriptions of unobserved facts on which the privacy depends, such as sampling or the counting of steps."""
         uncounted = any(one.noised and not one.is_accountant_seen for each in self.by_client.values() for one in each)
         looks = max((one.plateaus for each in self.by_client.values() for one in each), default=0)
         found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
@@ -65,13 +65,13 @@ class Evidence:
 
     @cached_property
     def answer(self) -> NamedEpsilon | None:
-        """The largest of the epsilons that the trainings reported last; None if none was reported."""
+        """The largest over clients of the epsilon that was reported last; None if none was reported."""
         last = [each[-1].answers[-1] for each in self.by_client.values() if each[-1].answers]
         return max(last, key=lambda one: one.epsilon, default=None)
 
     @cached_property
     def used_delta(self) -> float:
-        """The delta of the epsilons: that of the claim, that of the answers, or 1e-5."""
+        """The delta at which epsilon is computed: claimed, else reported, else the engine's target, else 1e-5."""
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:
             return self.delta
@@ -81,7 +81,7 @@ class Evidence:
 
     @cached_property
     def claimed(self) -> float | None:
-        """The claimed epsilon: given by the user, reported, or aimed at; None if there is none."""
+        """The claimed epsilon: the user's, else the reported one, else the engine's target; None if there is none."""
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:
             return self.epsilon
@@ -91,16 +91,16 @@ class Evidence:
 
     @cached_property
     def factor(self) -> float:
-        """The factor by which a record was seen to move a sum beyond the claim, at least 1."""
+        """The largest observed ratio of a record's effect on a sum to the claimed one, at least 1."""
         return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
-        """Return the privacy loss of the client that spends most; None if none took private steps.
+        """Return the composed privacy loss of the client with the largest one; None if none took private steps.
 
         Parameters
         ----------
         rounds
-            Number of rounds; None for those of the whole training.
+            Number of rounds; None for all rounds of the training.
         of_user
             Whether users are the unit, instead of records.
         """

@@ -1,8 +1,8 @@
-"""Record and replay: the same steps with and without one record, under the same recorded randomness.
+"""Record and replay: the same training steps with and without one record, under the same recorded randomness.
 
-A replay starts every step from the weights and the random state of the recorded training, and draws the recorded batch
-without the record. Then the sums of clipped gradients may differ by the clipping norm at most, and the gradients of all
-other records may not differ at all. No statistics are in it. (The idea is that of dp-recorder.)
+A replay starts every step from the weights and the random state of the recorded training, and uses the recorded
+mini-batch without the record. Then the sums of clipped gradients may differ by at most the clipping norm, and the
+gradients of all other records must be equal. No statistical test is involved. (The idea is from dp-recorder.)
 """
 
 from collections import Counter
@@ -48,26 +48,26 @@ class LeaveOneOutEffect:
 
     @property
     def is_kept(self) -> bool:
-        """Whether no sum differs by more than the claim, and no sum differs in a step without the record."""
+        """Whether the sums differ by no more than claimed, and not at all in steps without the record."""
         return self.moved <= self.claimed + _TOLERANCE and self.moved_absent <= _TOLERANCE
 
     @property
     def is_coupled(self) -> bool:
-        """Whether gradients of other records depend on the record."""
+        """Whether the gradients of other records depend on this record."""
         if self.others is None:
             return self.moved_absent > _TOLERANCE
         return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
 
 
 def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
-    """Replay a training without a usual record, without the most dissimilar one, and without a crafted one.
+    """Replay a training without a typical record, without the most dissimilar one, and without a crafted one.
 
     Parameters
     ----------
     run
-        Function that repeats the training with an edited data set.
+        Function that repeats the training with a modified data set.
     dataset
-        The data set to which the edits are applied; None for that of the training's first engine.
+        The data set that is modified; None for that of the training's first engine.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)
@@ -118,7 +118,7 @@ def _replayed(
     other: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:
-    """Return the effect of one record; None where no steps can be compared."""
+    """Return the effect of one record; None if no steps are comparable."""
     leader, longer = led
 
     def changed(data: Any) -> Any:
@@ -135,9 +135,9 @@ def _replayed(
 
 
 def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
-    """Yield the pairs of steps that both trainings took on the same batch.
+    """Yield the pairs of steps that both trainings took on the same mini-batch.
 
-    A second step on a batch does not start from the recorded weights.
+    Second steps on a mini-batch are left out, because they do not start from the recorded weights.
     """
     found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
     for step in longer.steps:
@@ -178,7 +178,7 @@ def _compared(
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
-    """Return the largest relative difference of other records' gradients; None where they were not kept."""
+    """Return the largest relative difference of other records' gradients; None if these were not stored."""
     if one is None or two is None or len(one) != len(places):
         return None
     keep = [row for row, place in enumerate(places) if place != index]

@@ -1,4 +1,4 @@
-"""The models that a training makes private, and their tensors after each step."""
+"""The models that a training makes private, with copies of their tensors after each step."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _PREFIX = "_module."  # of names within the module that Opacus puts around a mod
 
 
 class PrivateModels:
-    """The private models of one training, and the results of their optimizers' last steps."""
+    """The private models of one training, with copies of their tensors after the last step of each optimizer."""
 
     def __init__(self) -> None:
         self.modules = list[nn.Module]()
@@ -22,12 +22,12 @@ class PrivateModels:
         self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
 
     def keep(self, optimizer: Any, is_step: bool = False) -> None:
-        """Keep the tensors of a model, and forget earlier copies of the same tensors from other optimizers.
+        """Copy the tensors of an optimizer's model, and drop copies of the same tensors made for other optimizers.
 
         Parameters
         ----------
         optimizer
-            The optimizer whose model it is.
+            The optimizer that trains the model.
         is_step
             Whether the optimizer has just taken a step.
         """
@@ -41,7 +41,7 @@ class PrivateModels:
             self._snapshots.append({name: digest(value) for name, value in after.items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of all models that are trained; none before an engine or optimizer is made."""
+        """Return the tensors of all trained models; empty before an engine or optimizer is made."""
         found, seen = dict[str, Tensor](), set[int]()
         for place, optimizer in enumerate(self.optimizers.values()):
             for name, value in self._live(optimizer).items():
@@ -51,7 +51,7 @@ class PrivateModels:
         return found
 
     def set_to(self, weights: Mapping[str, Tensor]) -> None:
-        """Set the models to the weights that they had in the earlier training."""
+        """Set the models' tensors to the weights that they had in the earlier training."""
         live = self.tensors()
         with torch.no_grad():
             for name, value in weights.items():
@@ -62,12 +62,12 @@ class PrivateModels:
                 self.keep(optimizer)
 
     def moved(self, optimizer: Any, is_at_end: bool) -> list[OutsideTensorChange]:
-        """Return the tensors of a model that changed since they were kept.
+        """Return the tensors of an optimizer's model that changed since they were copied.
 
         Parameters
         ----------
         optimizer
-            The optimizer whose model it is.
+            The optimizer that trains the model.
         is_at_end
             Whether the training has ended.
         """
@@ -82,12 +82,15 @@ class PrivateModels:
         return found
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
-        """Return the outputs of no private model, and the earlier step that the other outputs come from; None if last.
+        """Compare a client's outputs with the private models.
+
+        Return the names of the outputs that are in no private model, and the number of the earlier step after which the
+        models had the other outputs' values; None if these are the latest ones, or match no step.
 
         Parameters
         ----------
         arrays
-            Tensors that left, by name.
+            Tensors of the client's reply, by name.
         """
         names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
         models = list(self._after.values())
@@ -105,7 +108,7 @@ class PrivateModels:
         return unknown, earlier
 
     def _live(self, optimizer: Any) -> dict[str, Tensor]:
-        """Return the tensors of the model whose parameters an optimizer has, by name."""
+        """Return the tensors of the model that an optimizer trains, by name."""
         own = {id(one) for one in optimizer.params}
         for module in reversed(self.modules):
             if any(id(one) in own for one in module.parameters()):

@@ -1,4 +1,4 @@
-"""Data sets that differ from another one in a record, or in all values but not in size, of any class."""
+"""Modified data sets, for many types of data sets: without a record, with another record, or with other labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _MOST = 5000  # records that are compared
 
 
 def without_record(dataset: Any, index: int) -> Any:
-    """Return a data set without one of its records, of the same class if that is known.
+    """Return a data set without one of its records, in the same type if that is known, else as a `Subset`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
     index
         Position of the record that is replaced.
     item
-        The new record, in the form in which the data set gives its records.
+        The new record, in the form of the data set's records.
     """
     match dataset:
         case TensorDataset():
@@ -65,14 +65,14 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
-    """Return a data set of the same size in which every record has the label of another one.
+    """Return a data set of the same size in which every record has the label of another record.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     is_one
-        Whether all records get the label of the first one, instead of another record's label.
+        Whether all records get the label of the first record, instead of different ones.
     """
     places = np.arange(length_of(dataset))
     order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
@@ -103,7 +103,7 @@ def record_at(dataset: Any, index: int) -> Any:
 
 
 def crafted_record(item: Any) -> Any:
-    """Return a record like another one, with much larger values, so that its gradient is clipped if any is."""
+    """Return a record with values 100 times as large, so that its gradient is likely to be clipped."""
     match item:
         case Tensor() if item.is_floating_point():
             return item * _CRAFTED
@@ -116,14 +116,14 @@ def crafted_record(item: Any) -> Any:
 
 
 def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
-    """Return the position of the record that is farthest from the mean of some records.
+    """Return the position of the record farthest from the mean of some records.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     among
-        Positions of at least one record, among which the farthest is searched.
+        Positions of at least one record, from which the farthest is chosen.
     """
     chosen = list(among)[:_MOST]
     try:
@@ -134,7 +134,7 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
 
 
 class _Edited(Dataset[Any]):
-    """A data set with other records in some places."""
+    """A data set in which some records are replaced."""
 
     def __init__(self, dataset: Any, items: Mapping[int, Any]) -> None:
         self._dataset, self._items = dataset, items
@@ -157,7 +157,7 @@ def length_of(dataset: Any) -> int:
 
 
 def _is_of_arrays(dataset: object) -> bool:
-    """Return whether a tuple or list holds arrays, such as features and labels, and not the records themselves."""
+    """Return whether a tuple or list holds arrays, such as features and labels, instead of records."""
     if not isinstance(dataset, (tuple, list)) or len(dataset) < 2:
         return False
     return all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
@@ -198,7 +198,7 @@ def _flat(item: Any) -> Floats:
 
 
 def is_sized(dataset: object) -> bool:
-    """Return whether records can be removed from a data set: it has a length, and gives them by position."""
+    """Return whether records can be removed from a data set: it has a length and supports access by position."""
     if isinstance(dataset, (tuple, list)):
         # Numbers and texts by themselves are no records.
         has_records = bool(dataset) and all(isinstance(one, (Mapping, tuple, list)) for one in dataset)

@@ -1,4 +1,4 @@
-"""Checks of the added noise: its scale, its distribution, and whether its draws could be reproduced."""
+"""Checks of the added noise: its scale, its distribution, and whether its draws repeat."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def _noise_distribution(evidence: Evidence) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first noise values of all steps; in a long training one or two of them are equal by chance."""
+    """Return the first few noise values of each step; with fewer, some would be equal by chance in a long training."""
     return [
         step.noise.head
         for step in training.noised
@@ -72,7 +72,7 @@ def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
 
 
 def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
-    """Return whether two trainings share a draw of noise."""
+    """Return whether two trainings have a step with the same noise."""
     return bool(set(_heads(one)) & set(_heads(other)))
 
 

@@ -1,4 +1,4 @@
-"""Values read from objects of Opacus and torch: samplers, accountants, layers, and the noise of a step."""
+"""Values read from Opacus and torch objects: samplers, accountants, layers, and the noise of a step."""
 
 import math
 from collections.abc import Mapping
@@ -24,47 +24,47 @@ _COUPLED = (nn.modules.batchnorm._BatchNorm,)
 
 
 def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """Return parameters and buffers of a module, by name."""
+    """Return the parameters and buffers of a module with their names."""
     return [*module.named_parameters(), *module.named_buffers()]
 
 
 def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    """Return whether all tensors of the left side are on the right side, too, with the same values.
+    """Return whether all tensors of `left` are in `right` with the same values.
 
     Parameters
     ----------
     left
-        Tensors by name, all of which are looked up in `right`.
+        Tensors by name.
     right
-        Tensors by name, of which there may be more.
+        Tensors by name, which may contain further ones.
     """
     return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
 
 
 def digest(value: Tensor) -> bytes:
-    """Return a digest of the values of a tensor."""
+    """Return the SHA-256 digest of a tensor's values."""
     return sha256(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data).digest()
 
 
 def count_of(dataset: Any) -> int:
-    """Return the number of records of a data set; 0 where it is unknown."""
+    """Return the number of records of a data set; 0 if it is unknown."""
     return len(dataset) if hasattr(dataset, "__len__") else 0
 
 
 def inner_sampler(sampler: Any) -> Any:
-    """Return the sampler of whole samples, which `BatchMemoryManager` splits."""
+    """Return the sampler of whole mini-batches, which `BatchMemoryManager` may have wrapped."""
     return inner_sampler(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
 
 
 def is_part(sampler: Any) -> bool:
-    """Return whether the batch that was just drawn is a part of a batch, with more parts to follow."""
+    """Return whether the microbatch that was just drawn is followed by others of the same mini-batch."""
     if not isinstance(sampler, BatchSplittingSampler):
         return False
     return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
 
 
 def sampling_of(sampler: Any) -> Sampling:
-    """Return the sampling method of a sampler."""
+    """Return the kind of sampling of a sampler."""
     match inner_sampler(sampler):
         case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
             return Sampling.POISSON
@@ -75,15 +75,15 @@ def sampling_of(sampler: Any) -> Sampling:
 
 
 def history_of(accountant: Any) -> History:
-    """Return the history of an accountant; empty if it has none."""
+    """Return the history of an accountant: (noise multiplier, sampling rate, steps) per entry; empty if it has none."""
     entries = getattr(accountant, "history", None) or ()
     return tuple((float(noise), float(rate), int(steps)) for noise, rate, steps in entries)
 
 
 def coupled_layers(module: nn.Module) -> tuple[str, ...]:
-    """Return the modules of a model that mix the records of a batch in their present state.
+    """Return the layers of a model that mix the records of a mini-batch in their present mode.
 
-    Batch normalisation with fixed statistics, for example of a frozen layer in evaluation mode, mixes none.
+    Batch normalisation with fixed statistics, e.g. of a frozen layer in evaluation mode, does not.
     """
     inner = module._module if isinstance(module, GradSampleModule) else module
     return tuple(
@@ -94,11 +94,11 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
 
 
 def multiplier_of(optimizer: DPOptimizer) -> float:
-    """Return the noise multiplier of all that a step releases.
+    """Return the effective noise multiplier of everything that a step releases.
 
-    With an adaptive norm a step releases the sum of gradients and a count. In `AdaClipDPOptimizer` of Opacus before its
-    change 807 the multiplier of the optimizer, which its accountant counts, is that of the sum alone. Since then
-    `add_noise` works out the noise of the sum from it, as if a record moved the count by one half (Andrew et al. 2021,
+    With adaptive clipping, a step releases the sum of gradients and a count. In `AdaClipDPOptimizer`, before Opacus's
+    pull request 807, `optimizer.noise_multiplier`, which the accountant counts, is that of the sum alone. Since then
+    `add_noise` derives the noise of the sum from it, as if a record changed the count by one half (Andrew et al. 2021,
     theorem 1).
     """
     told, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
@@ -112,18 +112,18 @@ def multiplier_of(optimizer: DPOptimizer) -> float:
 
 
 def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
-    """Return the noise on the count behind an adaptive norm, over the most that a record moves it; None without one."""
+    """Return the noise multiplier of the count behind adaptive clipping; None if clipping is not adaptive."""
     if not isinstance(optimizer, AdaClipDPOptimizer):
         return None
     return float(optimizer.unclipped_num_std) / _moved_count(optimizer)
 
 
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
-    """Return the most by which a record moves the count that an adaptive norm follows, in units of that count.
+    """Return the sensitivity of the count behind adaptive clipping: the largest change by one record.
 
-    The optimizer is asked what it makes of counts in batches with and without one record. Where bits less one half are
-    divided by a public number, that is one half. Opacus divides by the size of the sample, which the record changes: it
-    moves the count by (n - B) / (n - 1) or B / (n - 1) for B of n gradients within the norm, which is up to 1.
+    The optimizer is called with counts of mini-batches with and without one record. If bits minus one half are divided
+    by a public number, the sensitivity is one half. Opacus divides by the size of the sample, which the record changes:
+    for B of n gradients within the norm, the count changes by (n - B) / (n - 1) or B / (n - 1), which is up to 1.
     """
 
     def told(count: int, size: int) -> float:
@@ -143,7 +143,7 @@ def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
 
 
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
-    """Return the noise of the last step, the sum of clipped gradients before it, and sizes of tensors."""
+    """Return the noise of the last step, the sum of clipped gradients without it, and the sizes of the tensors."""
     parts, sums = [], []
     share = 1.0
     if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:

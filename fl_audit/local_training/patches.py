@@ -1,4 +1,4 @@
-"""The classes of Opacus and torch that are patched while a training is recorded, and put back afterwards."""
+"""Patches of Opacus and torch classes that report their calls to a recorder while a training is recorded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,12 +23,12 @@ _Method = Callable[..., Any]
 
 @contextmanager
 def recorded(recorder: Recorder) -> Iterator[None]:
-    """Report the calls of Opacus and torch in the block to a recorder; all patches are removed afterwards.
+    """Report the calls of Opacus and torch in the block to a recorder; afterwards all patches are removed.
 
     Parameters
     ----------
     recorder
-        One that has recorded nothing yet.
+        A recorder without recorded facts.
     """
     with ExitStack() as stack:
         patched = set[type]()
@@ -37,7 +37,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             stack.enter_context(patch.object(holder, name, around(vars(holder)[name])))
 
         def adopt(kind: type) -> None:
-            """Report the steps of an optimizer of Opacus, and of classes derived from it."""
+            """Report the steps of an Opacus optimizer class; does nothing if it is already patched."""
             if kind in patched:
                 return
             patched.add(kind)
@@ -65,7 +65,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
 
 
 def _kinds(kind: type[Any]) -> list[type[Any]]:
-    """Return a class and all classes below it."""
+    """Return a class and all its direct and indirect subclasses."""
     found = {kind: None}
     for below in type.__subclasses__(kind):
         found |= dict.fromkeys(_kinds(below))
@@ -156,7 +156,7 @@ _epsilons: dict[object, Any] = {}
 
 
 def _remembered(method: _Method, accountant: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return an accountant's answer, from the cache if one of Opacus had the same question before."""
+    """Return the answer of an accountant; answers of Opacus's own accountants are cached by history and arguments."""
     kind = type(accountant)
     if not kind.__module__.startswith("opacus."):
         return method(accountant, *args, **kwargs)
@@ -208,14 +208,14 @@ def _around_plateau(method: _Method, recorder: Recorder) -> _Method:
 
 
 def with_dataset(loader: Any, edit: Callable[[Any], Any]) -> Any:
-    """Return a loader like another one, over an edited data set.
+    """Return a copy of a loader over a modified data set.
 
     Parameters
     ----------
     loader
         A `DataLoader` of torch.
     edit
-        Function from a data set to the edited one.
+        Function that maps a data set to the modified one.
     """
     dataset = edit(loader.dataset)
     shuffles = type(loader.sampler).__name__ == "RandomSampler"

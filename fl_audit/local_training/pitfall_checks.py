@@ -1,6 +1,6 @@
-"""The checks: each looks for one pitfall in the recorded evidence, and describes it if it is there.
+"""The checks of recorded evidence: each describes one pitfall if the evidence shows it, and otherwise returns "".
 
-The checks of sampling and of noise have modules of their own; this one has those of accounting and of outputs.
+Checks of sampling and noise have their own modules; this module has those of accounting and of outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -191,7 +191,7 @@ def _private_rate(evidence: Evidence) -> str:
 
 
 def _sizes(training: RecordedTraining) -> set[int]:
-    """Return the sizes of the data sets that a training drew from."""
+    """Return the sizes of the data sets from which a training drew."""
     return {one.records for one in training.engines} | {one.records for one in training.batches}
 
 

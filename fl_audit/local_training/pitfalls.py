@@ -1,4 +1,4 @@
-"""The known pitfalls of private training in clients: the name, weight and fix of each."""
+"""The known pitfalls of local DP-SGD, with the name, the severity and the fix of each."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class Severity(StrEnum):
 
 
 class Pitfall(StrEnum):
-    """A way in which private training goes wrong, by its name."""
+    """A known mistake in local DP-SGD, by name."""
 
     FRESH_ACCOUNTANT = "fresh accountant"
     CLAIMED_EPSILON = "claimed epsilon"
@@ -60,7 +60,7 @@ class Pitfall(StrEnum):
 
 
 class PitfallDescription(NamedTuple):
-    """The description of a pitfall, whatever training has it."""
+    """Severity and fix of a pitfall, independent of the training."""
 
     weight: Severity
     fix: str
@@ -145,7 +145,7 @@ ABOUT: dict[Pitfall, PitfallDescription] = {
 
 
 class FoundPitfall(NamedTuple):
-    """A pitfall that a training has."""
+    """A pitfall that was found in a training, with the observation."""
 
     pitfall: Pitfall
     seen: str  # the observation, as a sentence without its end

@@ -1,7 +1,7 @@
-"""A recorder of Opacus at work: it writes down facts about one training, and changes nothing of it.
+"""Recorder of a training with Opacus; it stores facts about the training and does not change it.
 
-`recorded` patches the classes of Opacus and torch for the time of a block, and puts them back afterwards. A replay may
-be led: batches, random states and weights then follow those of an earlier training, so that single steps are compared.
+`patches.recorded` patches the classes of Opacus and torch within a block. In a replay, the recorder can make
+mini-batches, random states and weights follow those of an earlier training, so that single steps can be compared.
 """
 
 import sys
@@ -52,18 +52,19 @@ _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are ke
 
 
 class Recorder:
-    """The collector of the facts of one training, called by `patches.recorded`.
+    """Collects the facts of one training; its methods are called by the patches of `patches.recorded`.
 
     Parameters
     ----------
     kept_steps
-        The number of first steps whose sums and gradients are kept, and of first batches whose weights are kept.
+        Number of first steps of which sums and gradients are stored; the weights are stored at the draws of their
+        batches.
     followed
-        An earlier training to follow; None for none.
+        An earlier training that this one follows in a replay; None if there is none.
     is_short
-        Whether the training is ended by `ReplayEnd` after the steps that are kept.
+        Whether `ReplayEnd` ends the training after `kept_steps` steps.
     edit
-        Changes the data set that an engine is given; None for no change.
+        Function that modifies the data set given to an engine; None for no change.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Recorder:
         self._alive.append(optimizer)
 
     def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: Any) -> None:
-        """Record one call of `make_private`.
+        """Record a call of `make_private`.
 
         Parameters
         ----------
@@ -117,7 +118,7 @@ class Recorder:
         made
             Objects that the call returned.
         target
-            Epsilon and delta that the engine is to reach, or None.
+            Target epsilon and delta of the engine, or None.
         """
         loader, optimizer, given = made[-1], made[1], asked["data_loader"]
         sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
@@ -140,18 +141,18 @@ class Recorder:
 
     @property
     def is_of_replay(self) -> bool:
-        """Whether the training is compared with another one, so that nothing of it may be drawn ahead."""
+        """Whether the training is compared with another one, so that no data may be loaded ahead by workers."""
         return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
-        """Record the positions that a loader has drawn, and return the positions that the loader is to use.
+        """Record the positions that a loader has drawn, and return those that it has to use, which a replay may change.
 
         Parameters
         ----------
         iterator
             One pass over the loader.
         drawn
-            Positions of the drawn records. Anything else that the loader may draw is not recorded.
+            Positions of the drawn records. Any other drawn object is returned without being recorded.
         """
         positions = _positions(drawn)
         if positions is None:
@@ -168,7 +169,7 @@ class Recorder:
         return drawn if chosen is None else chosen
 
     def hands_out(self, iterator: Any) -> None:
-        """Record that a loader with workers has handed out the batch that it drew first."""
+        """Record that a loader with workers has returned the oldest of the mini-batches that it drew ahead."""
         if waiting := self._ahead.get(id(iterator)):
             batch = waiting.popleft()
             self._note_batch(batch, list(batch.indices), iterator._dataset)
@@ -198,7 +199,7 @@ class Recorder:
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
-        """Set the training to the state in which the training that it follows drew a batch."""
+        """Set random states, weights and norms to those at the same draw of the followed training."""
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return
@@ -211,19 +212,19 @@ class Recorder:
         return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
-        """Record one call of `pre_step`, and make the call.
+        """Execute a call of `pre_step`, and record the step.
 
         Parameters
         ----------
         optimizer
-            The optimizer of Opacus.
+            The Opacus optimizer.
         call
-            Function that makes the call.
+            Function that executes the call.
 
         Raises
         ------
         ReplayEnd
-            If enough steps of a replay have been compared.
+            If `kept_steps` steps of a replay have been compared.
         """
         if self._inside:
             return call()
@@ -261,7 +262,7 @@ class Recorder:
         return made
 
     def inner_step(self, inner: Any, *_: Any) -> None:
-        """Record a step of any optimizer of torch, after it was made."""
+        """Record a step of any torch optimizer, after it was taken."""
         optimizer = self.models.optimizers.get(id(inner))
         if optimizer is not None and id(optimizer) in self._pending:
             self._pending.discard(id(optimizer))
@@ -285,7 +286,7 @@ class Recorder:
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
-        """Yield whether an accountant is asked by code other than an accountant."""
+        """Yield whether `get_epsilon` was called by code other than an accountant."""
         self._asked += 1
         try:
             yield self._asked == 1
@@ -293,14 +294,14 @@ class Recorder:
             self._asked -= 1
 
     def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Record an epsilon that an accountant reported, except in a search for a noise multiplier.
+        """Record an epsilon that an accountant returned, unless it was called to search for a noise multiplier.
 
         Parameters
         ----------
         accountant
-            The accountant of Opacus.
+            The Opacus accountant.
         delta
-            Delta at which epsilon was asked for.
+            Delta of the call.
         epsilon
             Epsilon that the accountant returned.
         """
@@ -317,12 +318,12 @@ class Recorder:
     # The resulting facts.
 
     def training(self, left: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
-        """Return the facts of the training that has ended.
+        """Return the recorded facts of a training that has ended.
 
         Parameters
         ----------
         left
-            Outputs of the client, as in `left_of`; None if there are none.
+            Outputs of the client, from `left_of`; None if there are none.
         client
             Number of the client, from 0.
         number
@@ -340,7 +341,7 @@ class Recorder:
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
-        """Return the outputs of a client, compared with the private model.
+        """Return the outputs of a client and their comparison with the private model.
 
         Parameters
         ----------
@@ -357,10 +358,10 @@ class Recorder:
     # Helpers.
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
-        """Return the batches of a step: those of one loader among the batches drawn since the last step.
+        """Return the mini-batches of a step: those of one loader, drawn since the last step.
 
-        Public data may be drawn beside them. The loader is one whose batches have as many records as the step has
-        gradients if there is one, then one that draws as is claimed, and then the one that drew last.
+        Other loaders, e.g. of public data, may have drawn too. Preferred is the loader whose mini-batches have as many
+        records as the step has gradients, then one with Poisson sampling, then the one that drew last.
         """
         if not self._fresh:
             return self.steps[-1].batches if self.steps else ()
@@ -376,7 +377,7 @@ class Recorder:
         return tuple(passes[max(passes, key=order)])
 
     def _rows(self, optimizer: Any) -> tuple[int | None, Any]:
-        """Return the number of record gradients of a step, and these gradients if they are kept."""
+        """Return the number of per-record gradients of a step, and the gradients themselves if the step is kept."""
         with suppress(Exception):  # modes without gradients of single records
             found = [value.detach() for value in optimizer.grad_samples]
             rows = len(found[0])
@@ -395,7 +396,7 @@ class Recorder:
 
     @property
     def _keeps(self) -> bool:
-        """Return whether sums and gradients of the present step are kept."""
+        """Whether sums and gradients of the present step are stored."""
         return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
@@ -408,7 +409,7 @@ class Recorder:
 
 
 def _positions(drawn: Any) -> list[int] | None:
-    """Return the positions that a sampler drew; None where it drew something else, for a stream or a mapping."""
+    """Return the positions that a sampler drew; None if it drew anything else, e.g. for a stream or a mapping."""
     if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The state that a replay follows: the batches, random states and weights of an earlier training."""
+"""State of an earlier training that a replay follows: mini-batches, random states and weights."""
 
 import random
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from torch import Tensor
 
 
 class ReplayEnd(BaseException):
-    """Ends a replay whose steps have been compared; code that catches `Exception` does not catch it."""
+    """Ends a replay once its steps have been compared; `except Exception` in user code does not catch it."""
 
 
 @dataclass
 class TrainingTrack:
-    """The track of an earlier training for a replay: its batches, with random states and weights at each draw."""
+    """Mini-batches of an earlier training, with the random states and the weights at each draw, for a replay."""
 
     batches: list[list[int]] = field(default_factory=list)
     datasets: list[object] = field(default_factory=list)  # the data set of every batch
@@ -26,19 +26,19 @@ class TrainingTrack:
     weights: list[dict[str, Tensor]] = field(default_factory=list)
 
     def is_private(self, number: int) -> bool:
-        """Return whether a batch belongs to the data set that an engine was given."""
+        """Return whether a mini-batch was drawn from the data set that was given to the engine."""
         return self.private is None or self.datasets[number] is self.private
 
 
 @dataclass(frozen=True)
 class ReplayedTraining:
-    """An earlier training that a replay follows."""
+    """An earlier training that a replay follows, and the record that the replay lacks."""
 
     track: TrainingTrack
     without: int | None  # position of the record that the replay lacks; None if it has as many
 
     def batch(self, number: int) -> list[int] | None:
-        """Return the positions of a batch in the data set of the replay; None beyond the earlier training."""
+        """Return a mini-batch as positions in the replay's data set; None after the end of the earlier training."""
         if number >= len(self.track.batches):
             return None
         gone = self.without
@@ -48,12 +48,12 @@ class ReplayedTraining:
 
 
 def random_states() -> dict[str, Any]:
-    """Return the states of the shared random generators, for `set_random_states`."""
+    """Return the states of the global random generators, for `set_random_states`."""
     return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two states of the shared random generators are equal, so that nothing was drawn between them.
+    """Return whether two states of the global random generators are equal, so that nothing was drawn in between.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
-    """Set the shared random generators to earlier states."""
+    """Set the global random generators to earlier states."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])  # noqa: NPY002
     torch.set_rng_state(states["torch"])

@@ -1,4 +1,4 @@
-"""Checks of the drawing of batches, their use, and the separation of records."""
+"""Checks of sampling, of the use of mini-batches, and of the independence of records."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def _fed(training: RecordedTraining) -> Iterator[tuple[PrivateStep, list[Batch]]
 
 
 def _is_amplified(training: RecordedTraining) -> bool:
-    """Return whether the accountant counted steps as sampled."""
+    """Return whether the accountant counted steps with a sampling rate below 1."""
     return any(rate < 1 for _, rate, _ in training.history)
 
 
@@ -51,7 +51,7 @@ def _poisson() -> str:
 
 
 def _fixed_sizes(training: RecordedTraining) -> str:
-    """Report that sizes of batches vary less than those of Poisson samples; empty if they do not."""
+    """Describe the sizes of mini-batches if they vary less than those of Poisson samples; "" if they do not."""
     sizes = [len(one.indices) for one in training.batches if one.sampling is Sampling.OTHER]
     records = [one.records for one in training.batches if one.sampling is Sampling.OTHER]
     mean = float(np.mean(sizes))
@@ -112,7 +112,7 @@ def _accumulation(evidence: Evidence) -> str:
 
 
 def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
-    """Return whether a step has the gradients of all batches that were drawn for it."""
+    """Return whether a step clipped the gradients of all mini-batches that were drawn for it."""
     sizes = [len(one.indices) for one in batches if one.indices]
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
@@ -145,7 +145,7 @@ def _is_used(step: PrivateStep, number: int, training: RecordedTraining) -> bool
 
 
 def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
-    """Yield the steps whose gradients are counted, with the number of records drawn for each."""
+    """Yield the steps with a known number of per-record gradients, with the number of records drawn for each."""
     for step, batches in _fed(training):
         if step.rows is not None and step.is_fresh and batches:
             drawn = sum(len(one.indices) for one in batches) if _uses_all(step, batches) else len(batches[-1].indices)
@@ -161,7 +161,7 @@ def _cut_batch(evidence: Evidence) -> str:
 
 
 def _is_clipped_as_one(training: RecordedTraining) -> bool:
-    """Return whether groups of records of a sample became one gradient each."""
+    """Return whether gradients were clipped for groups of several records, instead of for each record."""
     found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1 and step.rows]
     if not found or all(rows == drawn for rows, drawn in found):
         return False
@@ -216,7 +216,7 @@ def _seen(engine: PrivateEngine) -> tuple[int, int]:
 
 
 def _by_rule(records: int, batch: int, engine: PrivateEngine) -> tuple[int, int]:
-    """Return the expected batch and the steps of an epoch as Opacus computes them."""
+    """Return the expected batch size and the number of steps per epoch by Opacus's rules."""
     length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
     steps = int(1 / rate) if engine.sampling is Sampling.POISSON else length

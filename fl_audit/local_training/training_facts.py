@@ -1,4 +1,4 @@
-"""Facts about one training that ran: plain values without judgement, recorded while Opacus worked."""
+"""Facts that are recorded about one training with Opacus, as plain values without judgement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ History = tuple[tuple[float, float, int], ...]
 
 
 class Sampling(StrEnum):
-    """The way in which a loader draws its batches."""
+    """The way in which a loader draws its mini-batches."""
 
     POISSON = "Poisson"  # every record on its own, by a sampler of Opacus
     FIXED = "fixed"  # batches of a fixed size, in order or shuffled, by a sampler of torch
@@ -41,7 +41,7 @@ class PrivateEngine:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that a loader drew."""
+    """A mini-batch, or a part of one, that a loader drew."""
 
     indices: tuple[int, ...]  # positions of its records in the data set
     loader: int  # number of the pass over a loader that drew it, from 0
@@ -64,7 +64,7 @@ class Noise:
 
     @property
     def scale(self) -> float:
-        """Root of the mean square."""
+        """Root mean square of the noise."""
         return float((self.squares / max(self.count, 1)) ** 0.5)
 
 
@@ -94,13 +94,13 @@ class PrivateStep:
 
     @property
     def gradient_multiplier(self) -> float:
-        """Noise multiplier of the sum of gradients alone: larger than that of all where a count is released as well."""
+        """Noise multiplier of the sum of gradients alone; larger than `noise_multiplier` if a count is released too."""
         if self.count_multiplier is None or not 0 < self.noise_multiplier < self.count_multiplier:
             return self.noise_multiplier
         return float((self.noise_multiplier**-2 - self.count_multiplier**-2) ** -0.5)
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
-        """Return whether the step's gradients can be those of all records of its batches, or of its last batch."""
+        """Return whether the number of gradients fits all records of the step's mini-batches, or of its last one."""
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))
 
@@ -117,7 +117,7 @@ class NamedEpsilon:
 
 @dataclass(frozen=True)
 class NonPrivateStep:
-    """A step of an optimizer that belongs to no engine."""
+    """A step of an optimizer that no engine made private."""
 
     optimizer: str  # class of the optimizer
     is_before: bool  # whether it was taken before an engine was made
@@ -127,7 +127,7 @@ class NonPrivateStep:
 
 @dataclass(frozen=True)
 class OutsideTensorChange:
-    """A tensor of the private model that changed outside the steps of engines."""
+    """A tensor of the private model that changed other than by an engine's steps."""
 
     name: str
     is_parameter: bool  # whether it is a parameter, and no buffer
@@ -137,7 +137,7 @@ class OutsideTensorChange:
 
 @dataclass(frozen=True)
 class TrainingOutputs:
-    """The outputs of the client, or of a training function."""
+    """The outputs of a client or of a training function."""
 
     numbers: Mapping[str, float] = field(default_factory=dict)  # metrics, by name
     evaluation: Mapping[str, float] = field(default_factory=dict)  # metrics of an evaluation, by name
@@ -147,7 +147,7 @@ class TrainingOutputs:
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """Everything that was recorded of one training of one client in one round."""
+    """All recorded facts of one training of a client in one round."""
 
     engines: tuple[PrivateEngine, ...] = ()
     batches: tuple[Batch, ...] = ()
@@ -170,12 +170,12 @@ class RecordedTraining:
 
     @property
     def is_accountant_seen(self) -> bool:
-        """Whether an accountant of Opacus was used; others may be used with its optimizer."""
+        """Whether an Opacus accountant was used; its optimizer can also be used with other accountants."""
         return bool(self.counted or self.engines or self.answers or self.history)
 
     @property
     def counted_here(self) -> History:
-        """The part of the history that belongs to this training: a continued accountant has earlier ones, too."""
+        """The entries of the accountant's history that belong to this training, without those of earlier rounds."""
         found, left = list[tuple[float, float, int]](), self.counted
         for noise, rate, steps in reversed(self.history):
             if left > 0:

@@ -1,4 +1,4 @@
-"""Audit of a training function without a federation: it is called as its users call it, and recorded."""
+"""Audit of a training function without a federation: it is called as its users would, and recorded."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from fl_audit.local_training.training_facts import RecordedTraining
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The user's statements about a training function."""
+    """The user's claims and settings for the audit of a training function."""
 
     rounds: int = 1  # rounds of the whole training, in each of which the function is called
     calls: int = 2  # in how many of them it is called here
@@ -33,7 +33,7 @@ class TrainingOptions:
 def audit_training(
     function: Callable[..., Any], name: str, model: Any, dataset: Any, options: TrainingOptions
 ) -> Assessment:
-    """Call a training function, record its steps, and compare them with its claims.
+    """Call a training function, record its steps, and compare them with its claim.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ def audit_training(
     name
         Name of the function.
     model
-        Model that is passed to the function; None where it takes none.
+        Model that is passed to the function; None if it takes none.
     dataset
-        Data set that is passed to the function; None where it takes none.
+        Data set that is passed to the function; None if it takes none.
     options
-        Further statements of the user about the training.
+        The user's claims and settings.
 
     Raises
     ------
@@ -97,7 +97,7 @@ _FLAG = {"model": "model", "dataset": "data"}
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """Return the kinds of a training function's arguments, model and data set, in its order.
+    """Return which arguments a training function takes, "model" and "dataset" or some of them, in their order.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Runner:
-    """A caller of a training function with copies of its arguments."""
+    """Calls a training function with copies of its arguments."""
 
     function: Callable[..., Any]
     name: str
@@ -131,7 +131,7 @@ class _Runner:
     places: tuple[str, ...]
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> RecordedTraining:
-        """Return the recorded training on an edited data set."""
+        """Run the function on a modified data set, and return the recorded training."""
         given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
         try:
             with recorded(recorder):
@@ -146,12 +146,12 @@ class _Runner:
         return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
 
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
-        """Return the recorded training whose data set is edited where an engine receives it."""
+        """Run the function, modify the data set where an engine receives it, and return the recorded training."""
         recorder.edit = edit
         return self.run(recorder, lambda data: data)
 
     def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
-        """Return a training, and its repetition with other labels; empty if there are none, or it fails with them."""
+        """Return a training and two repetitions with other labels; empty if the function fails on one of them."""
         found = []
         for edit in (lambda data: data, with_other_labels, lambda data: with_other_labels(data, is_one=True)):
             set_random_states(start)
@@ -163,7 +163,7 @@ class _Runner:
 
 
 def _weights_in(made: Any) -> dict[str, Tensor]:
-    """Return the weights in a training function's result: of a module, or of the first one in a tuple."""
+    """Return the weights in a training function's result: those of the first module or state dict in it."""
     match made:
         case nn.Module():
             return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}

@@ -1,1 +1,1 @@
-"""The mechanism: how contributions are clipped, who takes part, and which noise is added."""
+"""The mechanism of a release: contributions and their clipping, participation, and noise."""

@@ -1,6 +1,6 @@
-"""Checks of the combination of a mechanism's parts: without accounting or likelihood ratio it is refused.
+"""Checks that the parts of a mechanism are compatible, i.e. that accounting and likelihood ratios exist for them.
 
-Every noise and every rule of participation itself refuses the parts that it does not go together with.
+Every kind of noise and of participation additionally rejects the parts that it is incompatible with.
 """
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
@@ -26,7 +26,7 @@ def _require_combination(
     participation: Participation,
     noise: MechanismNoise,
 ) -> None:
-    """Refuse parts of a mechanism that do not go together, with the reason."""
+    """Raise `InputError` with the reason if the parts of a mechanism are incompatible."""
     _require_private_training(adjacency, contribution, clipping, noise, participation)
     adds_noise = noise.origin is not NoiseOrigin.NOBODY
     if isinstance(clipping, NoClipping) and adds_noise:
@@ -73,7 +73,7 @@ def _require_private_training(
 
 
 def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:
-    """Refuse what does not go with a clipping norm that adapts."""
+    """Raise `InputError` if the contribution or the noise is incompatible with adaptive clipping."""
     bits = "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records"
     accepted = "accepted with strategy 'dp-fedsgd' are 'fixed', and an adjacency of users"
     require(not isinstance(contribution, RecordGradients), f"{bits}: {accepted}")

@@ -1,4 +1,4 @@
-"""Parts of a release before its noise: the contribution of one unit, and its clipping."""
+"""Parts of a release before its noise: the contribution of a unit, and its clipping."""
 
 import math
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from fl_audit.privacy.gaussian import require_positive
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """Clipped gradients of records: each record adds its own, and a client sends the sum over its records."""
+    """DP-FedSGD on records: a client sends the sum of the clipped gradients of its records."""
 
     kind: Literal["record-gradients"] = "record-gradients"
     unit: ClassVar[Unit] = Unit.RECORD
@@ -28,9 +28,9 @@ class RecordGradients:
 
 @dataclass(frozen=True)
 class UserGradients:
-    """Clipped gradients of users: each user adds the sum of the gradients of its records, clipped together.
+    """DP-FedSGD on users: a client sends the sum over its users of their clipped summed gradients.
 
-    A client sends the sum over its users. All records of a user lie at one client.
+    All records of a user are held by one client.
     """
 
     kind: Literal["user-gradients"] = "user-gradients"
@@ -39,12 +39,12 @@ class UserGradients:
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """A client trains on its own records, and adds the way its model went, clipped as a whole.
+    """DP-FedAvg: a client trains on its own records and sends its clipped model update.
 
-    The order of its records is public, keyed by client and round, so whoever knows a shard can recompute its update.
+    The order of records is public, keyed by client and round, so whoever knows a shard can recompute its update.
 
-    Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning differentially private recurrent language models",
-    algorithm 1 (flat clipping, uniform weights, fixed denominator).
+    Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning differentially private recurrent language models", algorithm
+    1 (flat clipping, uniform weights, fixed denominator).
     """
 
     schedule: LocalSchedule  # training of a client in a round
@@ -54,15 +54,15 @@ class LocalTraining:
 
 @dataclass(frozen=True)
 class PrivateTraining:
-    """A client trains on its own records by DP-SGD, and adds the way its model went.
+    """Local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
 
-    Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
-    contributions of records to a step; the update itself is not clipped, for it is private already. After one step the
-    update is a noised clipped sum, times public numbers; after several nobody can write down its distribution.
+    Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. The update itself is
+    not clipped, because it is private already. After one step the update is a noised clipped sum, times public numbers;
+    after several steps its distribution has no closed form.
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
-    Raises `InputError` if there is no shard, or one without records.
+    Raises `InputError` if there is no shard, or a shard without records.
     """
 
     # Training of a client in a round. A record is in a step with probability one over the steps of an epoch.
@@ -90,15 +90,16 @@ class PrivateTraining:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Probabilities with which records take part in a round of one step, rising, each once; 1 where rounds have
-        several, in one of which nearly every record is.
+        """Different sampling rates of the clients' records in a round of one step, ascending.
+
+        (1.0,) if a round has several steps, because almost every record is in one of them.
         """
         if not self.is_one_step:
             return (1.0,)
         return tuple(sorted({self.rate_of(records) for records in self.shards}))
 
     def rate_of(self, records: int) -> float:
-        """Return the probability with which a record is in a step of its client.
+        """Return the sampling rate of a client's records per step.
 
         Parameters
         ----------
@@ -108,16 +109,16 @@ class PrivateTraining:
         return 1 / self._batches(records)
 
     def hiding_of(self, target: int, others: Iterable[int]) -> float:
-        """Return how many times the noise of the target's client the noise of several clients is, on its scale.
+        """Return the noise of several clients together, relative to that of the target's client, on its scale.
 
-        A client divides its noised sum by its mean batch, so that the noise of small batches hides more.
+        A client divides its noised sum by its expected batch size, so clients with small batches add more noise.
 
         Parameters
         ----------
         target
             Number of records of the target's client, from 1.
         others
-            Number of records of each other client whose noise is not known, from 1.
+            Number of records of each other client with noise that the adversary does not know, from 1.
         """
         own = target * self.rate_of(target)
         return math.sqrt(1 + sum((own / (records * self.rate_of(records))) ** 2 for records in others))
@@ -132,7 +133,7 @@ Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining
 
 @dataclass(frozen=True)
 class FixedClipping:
-    """A contribution longer than C is shortened to it: g min(1, C / ||g||), over all parameters together."""
+    """Clipping of each contribution g to a fixed norm C over all parameters together: g min(1, C / ||g||)."""
 
     norm: float  # C, largest L2 norm of one contribution; positive and finite
     kind: Literal["fixed"] = "fixed"
@@ -143,11 +144,11 @@ class FixedClipping:
 
 @dataclass(frozen=True)
 class AdaptiveClipping:
-    """The norm follows a quantile of the lengths of contributions, which is estimated with noise.
+    """Clipping to a norm that follows a noisy estimate of a quantile of the contributions' norms.
 
-    Beside its contribution a unit tells whether it is at most C long. The sum of these bits, each less one half, is
-    released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise of a round is scaled to the
-    norm at which that round clipped.
+    Each unit also contributes a bit: whether its contribution has at most the norm C. The sum of the bits, each minus
+    1/2, is released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise on the
+    contributions is scaled to the clipping norm of the same round.
 
     Source: Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with adaptive clipping",
     algorithm 1.
@@ -165,21 +166,21 @@ class AdaptiveClipping:
         require_number("quantile is", self.quantile, "numbers above 0 and below 1")
 
     def moved(self, norms: Tensor, share: Tensor) -> Tensor:
-        """Return the norms of the next round.
+        """Return the clipping norms of the next round, float64 (trials,).
 
         Parameters
         ----------
         norms
             Clipping norms C of this round, float64 (trials,).
         share
-            Noised share of contributions that were at most C long, float64 (trials,).
+            Noised share of contributions with at most the norm C, float64 (trials,).
         """
         return norms * (-self.learning_rate * (share - self.quantile)).exp()
 
 
 @dataclass(frozen=True)
 class NoClipping:
-    """Contributions of any length, which leave noise no scale and guarantee nothing."""
+    """No clipping: the sensitivity is unbounded, so there is no guarantee."""
 
     norm: ClassVar[float] = math.inf
     kind: Literal["none"] = "none"

@@ -1,6 +1,6 @@
-"""Two hypotheses about a release, and the evidence of the release for one of them.
+"""The hypotheses D and D' about a release, and the log-likelihood ratio between them.
 
-Numbers out of their range raise `InputError`.
+Functions raise `InputError` for numbers out of range.
 """
 
 import math
@@ -20,9 +20,9 @@ from fl_audit.learning.stacked_layers import cached_rows
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """Parts of a sum under D and under D', trial by trial.
+    """The sum of a round under D and under D' in each trial, split into shared and differing contributions.
 
-    The two sums differ in one contribution only, so their difference is formed from it and never from two large sums.
+    The two sums differ in a single contribution, so their difference is computed from it, and not from two large sums.
     """
 
     shared: Tensor  # the part that both sums hold, float32 (trials, parameters)
@@ -39,7 +39,7 @@ class Hypotheses:
 
     @property
     def sensitivity(self) -> Floats:
-        """||f(D) - f(D')|| per trial, float64 (trials,)."""
+        """Local sensitivity ||f(D) - f(D')|| in each trial, float64 (trials,)."""
         return local_sensitivity(self.present, self.absent)
 
     def against(self, release: Tensor) -> Iterator["HypothesisComparison"]:
@@ -50,7 +50,7 @@ class Hypotheses:
 
 
 class LikelihoodQuestion(NamedTuple):
-    """An observation, and both hypotheses about its mean, of which the likelihood ratio is wanted."""
+    """The input of a likelihood ratio test: an observation, and two hypotheses about its mean."""
 
     observed: Tensor
     hypotheses: Hypotheses
@@ -58,7 +58,7 @@ class LikelihoodQuestion(NamedTuple):
 
 @dataclass(frozen=True)
 class HypothesisComparison:
-    """Some trials of a release beside both hypotheses, in float64."""
+    """Releases of some trials with the sums of both hypotheses, in float64."""
 
     rows: slice  # positions of the trials
     release: Tensor  # the releases, see `Hypotheses`, (rows, parameters)
@@ -68,19 +68,19 @@ class HypothesisComparison:
 
     @cached_property
     def residual(self) -> Tensor:
-        """r - (f(D) + f(D'))/2: the noise, and half the difference towards the truth."""
+        """r - (f(D) + f(D'))/2, i.e. the noise plus or minus half the difference of the two sums."""
         return self.release - (self.shared + (self.present + self.absent) / 2)
 
     @cached_property
     def difference(self) -> Tensor:
-        """f(D) - f(D')."""
+        """f(D) - f(D'), the difference of the two sums."""
         return self.present - self.absent
 
 
 def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
-    """Return ||f(D) - f(D')|| per trial from the two contributions in which the sums differ.
+    """Return ||f(D) - f(D')|| in each trial from the differing contributions, float64 (trials,).
 
-    Float64 (trials,). Victim and insider both call this on equal tensors, so they agree to the last bit.
+    The victim and the insider both call this function on equal tensors, so their results agree to the last bit.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 @dataclass(frozen=True)
 class ReleaseEvidence:
-    """Evidence of releases for D against D', trial by trial."""
+    """Evidence of releases for D against D' in some trials: log-likelihood ratios and normal scores."""
 
     log_odds: Tensor  # of D against D', float64 (rows,)
     # The noise along the difference of the two contributions as normal scores, under D and under D', float64 (rows, 2):
@@ -110,22 +110,22 @@ def gaussian_llr(
 ) -> ReleaseEvidence:
     """Return the log-likelihood ratios of releases with noise N(0, sigma^2 I).
 
-    Where the contribution always takes part, the log-odds are <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
-    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of x', where l is
-    the log-odds for a contribution that is in against one that is out.
+    If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
+    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture, and the ratio is log((1 - q) + q e^l) of x minus that of
+    x', where l is the log-likelihood ratio of the contribution being in the sum against not being in it.
 
     Parameters
     ----------
     comparison
         The releases with their means under both hypotheses.
     hypotheses
-        The hypotheses of all trials, with the mixture weight and the side information.
+        The hypotheses of all trials, with the probability of participation and the side information.
     agreement
-        Inner product <residual, difference> of each trial, computed from `comparison`, float64 (rows,).
+        Inner product <residual, difference> of each trial of `comparison`, float64 (rows,).
     sigma
         Standard deviation of the noise of each trial, float64 (rows,).
     distance
-        Norm of the difference of each trial, float64 (rows,).
+        Norm of `difference` in each trial, float64 (rows,).
     """
     weight = hypotheses.weight
     sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
@@ -152,15 +152,18 @@ def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
     Parameters
     ----------
     log_odds
-        Log-odds l of taking part against not taking part.
+        Log-likelihood ratio l of participating against not participating.
     weight
-        Probability q of taking part, above 0 and below 1.
+        Probability q of participating, above 0 and below 1.
     """
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 
 
 def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
-    """Return the normal score of a place under the mixture (1 - q) N(0, 1) + q N(mean, 1), from its smaller tail."""
+    """Return the normal score of a value under the mixture (1 - q) N(0, 1) + q N(mean, 1).
+
+    It is computed from the smaller tail.
+    """
     lower, upper = (
         torch.logaddexp(
             math.log1p(-weight) + torch.special.log_ndtr(sign * place),

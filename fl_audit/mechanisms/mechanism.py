@@ -1,9 +1,9 @@
-"""The mechanism: a description of the release of a round, as one value that three parties read.
+"""The mechanism: the description of a round's release that server, accountant and insider share.
 
 The server makes the release from it, the accountant derives the guarantee from it, and the insider computes its
-likelihood ratio with it. So noise cannot be calibrated to one neighbouring relation and accounted under another. The
-value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. The kinds of
-noise and of participation are those that the registries in `fl_audit.mechanisms` list; the other sets are closed.
+likelihood ratio with it. So noise cannot be calibrated to one adjacency and accounted under another. The parts are
+adjacency, contribution, clipping, participation, noise and optimizer. The kinds of noise and of participation are those
+in the registries of `fl_audit.mechanisms`; the kinds of the other parts are fixed.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,10 @@ NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The distribution of one release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
+    """The distribution of a release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
 
-    The sum runs over the units that take part. Whoever else takes part changes the sum by no more than without
-    sampling, so the sensitivity is the same and the guarantee gains (see `SampledGaussianRelease`). Raises `InputError`
-    if a part is of a foreign type, or the parts do not go together.
+    The sum runs over the participating units. Sampling does not change its sensitivity, and strengthens the guarantee
+    (see `SampledGaussianRelease`). Raises `InputError` if a part has an unknown type, or the parts are incompatible.
     """
 
     adjacency: Adjacency  # the neighbouring relation that noise and guarantee refer to
@@ -61,17 +60,17 @@ class Mechanism:
 
     @property
     def adds_noise(self) -> bool:
-        """Whether noise is added: without it nothing is claimed."""
+        """Whether noise is added; without it there is no claim."""
         return self.noise.origin is not NoiseOrigin.NOBODY
 
     @property
     def unit(self) -> Unit:
-        """The kind of unit by which neighbours differ, and which the claim protects if there is one."""
+        """The kind of unit by which D and D' differ, and which the guarantee protects, if there is one."""
         return self.adjacency.unit
 
     @property
     def is_sampled(self) -> bool:
-        """Whether a round is made of a secret sample of the units."""
+        """Whether each round uses a random sample of the units."""
         return self.participation.is_sampled or self.sampling_rate < 1
 
     @property
@@ -87,41 +86,41 @@ class Mechanism:
 
     @property
     def clipping_norm(self) -> float:
-        """C, largest L2 norm of one contribution in the first round; infinite without clipping."""
+        """Clipping norm C of one contribution, in the first round if it is adaptive; infinite without clipping."""
         return self.clipping.norm
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether the clipping norm changes from round to round."""
+        """Whether the clipping norm is adaptive."""
         return isinstance(self.clipping, AdaptiveClipping)
 
     @property
     def noise_multiplier(self) -> float:
-        """z as the noise itself defines it; 0 without noise."""
+        """Noise multiplier z as defined by the kind of noise; 0 without noise."""
         return self.noise.multiplier
 
     @property
     def scaling(self) -> NoiseScaling:
-        """The sensitivity that the noise is scaled to; a mechanism without noise counts as global."""
+        """Whether the noise is scaled to the global or the local sensitivity; global without noise."""
         return self.noise.scaling
 
     @property
     def clients_add_noise(self) -> bool:
-        """Whether the noise comes from the clients, and not from the server."""
+        """Whether the clients, and not the server, add the noise."""
         return self.noise.origin in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING)
 
     @property
     def has_exact_llr(self) -> bool:
-        """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
+        """Whether the insider can compute the exact log-likelihood ratio of its observation.
 
-        Where clients add noise to several steps of their own, the insider sees only the result of these steps, whose
-        distribution is not known in closed form: it then has scores, and no beliefs.
+        If clients take several noised steps per round, the insider sees only their result, whose distribution has no
+        closed form: it then has scores and no beliefs.
         """
         return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, the newest one included, that an adversary needs for the newest one's likelihood ratio."""
+        """Number of rounds, including the latest, whose releases are needed for the latest round's likelihood ratio."""
         return self.noise.rounds_needed
 
     @property
@@ -131,12 +130,12 @@ class Mechanism:
 
     @property
     def bit_sensitivity(self) -> float:
-        """Largest change of the sum of an adaptive norm's centred bits between neighbours: a bit is -1/2 or 1/2."""
+        """Global sensitivity of the sum of centred quantile bits, each of which is -1/2 or 1/2."""
         return self.adjacency.sensitivity_of_sum(0.5)
 
     @property
     def bit_sigma(self) -> float:
-        """Noise standard deviation of the sum of an adaptive norm's bits; 0 where the norm is fixed."""
+        """Standard deviation of the noise on the sum of quantile bits; 0 if clipping is not adaptive."""
         if not isinstance(self.clipping, AdaptiveClipping):
             return 0.0
         # Of the multiplier that is accounted for, whatever the noise itself calls its multiplier.
@@ -145,25 +144,25 @@ class Mechanism:
 
     @property
     def is_private_release(self) -> bool:
-        """Whether there is noise, and it is independent of the data, as a private release needs."""
+        """Whether there is noise and its scale does not depend on the data, as differential privacy requires."""
         return self.adds_noise and self.scaling is NoiseScaling.GLOBAL
 
     def with_multiplier(self, multiplier: float) -> "Mechanism":
-        """Return the same mechanism with another noise multiplier z; a mechanism without noise stays as it is."""
+        """Return a copy with another noise multiplier z; a mechanism without noise stays the same."""
         return replace(self, noise=self.noise.with_multiplier(multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that an adversary faces in each trial; 0 without noise.
+        """Return the standard deviation of the noise that remains for an adversary in each trial; 0 without noise.
 
-        The result is NaN where clients add noise to several steps of their own. Where they take one step, it is on the
-        scale of a client's clipped sum.
+        NaN if clients take several noised steps per round. If they take one step, it is on the scale of a client's
+        clipped sum.
 
         Parameters
         ----------
         local_sensitivity
             Norm ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape. Global scaling uses only its shape.
         norms
-            Clipping norms of the round, of a shape that broadcasts with it; None where the norm is fixed.
+            Adaptive clipping norms of the round, broadcastable to `local_sensitivity`; None if the norm is fixed.
         threat_model
             Position and knowledge of the adversary.
         """
@@ -175,16 +174,16 @@ class Mechanism:
         return self.noise.scale(sensitivity, effective_noise_multiplier(self.noise, threat_model))
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that the server adds, or draws where it is correlated.
+        """Return the standard deviation of the noise that the server adds, or draws if the noise is correlated.
 
-        It is NaN where clients add theirs inside their training.
+        NaN if clients add the noise during their training.
 
         Parameters
         ----------
         local_sensitivity
             Local sensitivity of every trial, shape (trials,) or (trials, rounds).
         norms
-            Clipping norms where they are adaptive, of the shape of `local_sensitivity`; None where the norm is fixed.
+            Adaptive clipping norms, of the shape of `local_sensitivity`; None if the norm is fixed.
         """
         if self.noise.origin is NoiseOrigin.TRAINING:
             return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
@@ -192,11 +191,11 @@ class Mechanism:
 
     @property
     def share_scale(self) -> float:
-        """Standard deviation of the noise that every client adds; 0 where the server does."""
+        """Standard deviation of the noise share of each client; 0 if the server adds the noise."""
         return self.noise.share_scale(self.global_sensitivity)
 
     def claimed_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return z of one round against an adversary, of everything that is released in it; 0 without noise."""
+        """Return the effective noise multiplier of all that a round releases, against an adversary; 0 without noise."""
         z = effective_noise_multiplier(self.noise, threat_model)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
@@ -206,18 +205,17 @@ class Mechanism:
         return self.noise.round_multiplier(z, self.participation)
 
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return what the accountant is told of k rounds, once for every kind of client: a guarantee is to hold for
-        all.
+        """Return the release events of k rounds for the accountant, once for every kind of client.
 
-        There is more than one kind only where clients train privately: the releases of a client then depend on its
-        shard.
+        There are several kinds only if clients train by DP-SGD, because their releases then depend on the size of their
+        shard. The guarantee has to hold for all kinds.
 
         Parameters
         ----------
         rounds
             Number of rounds k, from 1.
         threat_model
-            The adversary against which the guarantee is to hold.
+            The adversary of the guarantee.
         """
         z, seen = self.claimed_multiplier(threat_model), threat_model.sees_participation
         accounted = AccountedRounds(rounds, z, self.participation, seen)
@@ -226,38 +224,35 @@ class Mechanism:
         return self.noise.events_of_each(accounted)
 
     def events(self, rounds: int, threat_model: ThreatModel) -> tuple[ReleaseEvent, ...]:
-        """Return the release events of k rounds for the accountant; none where nothing is claimed.
+        """Return the release events of k rounds for the accountant; empty without noise.
 
-        Where clients train privately, the events may differ between clients: `events_of_each` returns those of each
-        kind.
+        If clients train by DP-SGD, events may differ between clients: use `events_of_each`.
 
         Parameters
         ----------
         rounds
             Number of rounds k, at least 1.
         threat_model
-            The adversary against which the guarantee is made. The claim is weaker against one that knows a part of the
-            noise, or sees the participation.
+            The adversary of the guarantee. The guarantee is weaker against an adversary that knows part of the noise,
+            or sees who participates.
         """
         (only,) = self.events_of_each(rounds, threat_model)
         return only
 
 
 def _require_known(name: str, part: object, known: Sequence[type]) -> None:
-    """Refuse what the three readers of a distribution do not know; a subclass is foreign too, for it may behave
-    differently.
-    """
+    """Raise `InputError` unless a part has exactly one of the known types; subclasses may behave differently."""
     accepted = ", ".join(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 
 
 def require_likelihood_ratio(mechanism: Mechanism, threat_model: ThreatModel) -> None:
-    """Raise `InputError` if an insider has no likelihood ratio to compute: there is no noise, or it knows all of it.
+    """Raise `InputError` if there is no likelihood ratio, because there is no noise or the insider knows all of it.
 
     Parameters
     ----------
     mechanism
-        Mechanism by which a release is made.
+        Mechanism of the federation.
     threat_model
         The insider's knowledge of noise and participation.
     """

@@ -1,1 +1,1 @@
-"""Findings and sections that reports of several audits share, in modules `findings_*` and `sections_*`."""
+"""Findings and report sections that several kinds of audit share, in modules `findings_*` and `sections_*`."""

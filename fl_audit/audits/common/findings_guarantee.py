@@ -1,4 +1,4 @@
-"""Findings on the guarantee: alternatives, the rest against colluders, clipping, and the claim for each record."""
+"""Findings on the guarantee: alternatives, coalitions of clients, adaptive clipping, and randomised records."""
 
 import math
 from dataclasses import dataclass, replace
@@ -44,14 +44,14 @@ class GuaranteeFinding:
     sampling_rate: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `guarantee`; parts without a claim are None."""
+        """Return this finding under the key `guarantee` of `summary.json`; values are None if nothing is claimed."""
         guarantee = self.guarantee
         claimed = {name: None if guarantee is None else getattr(guarantee, name) for name in _CLAIMED}
         return {"guarantee": json_of(claimed | {"rounds": self.rounds, "sampling_rate": self.sampling_rate})}
 
 
 def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
-    """Return the guarantee of a run, with its number of rounds and its sampling rate."""
+    """Return the claimed guarantee of a run, with its number of rounds and its sampling rate."""
     guarantee = run.facts.guarantee
     rate = run.facts.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
     return GuaranteeFinding(guarantee, run.facts.federation.rounds, rate)
@@ -62,7 +62,7 @@ BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class AlternativeGuarantee:
-    """Another possible guarantee and the noise that it needs."""
+    """A guarantee for another belief bound, and the noise multiplier that it needs."""
 
     belief: float  # nobody becomes surer than this, but for a chance of delta
     epsilon: float  # its value at the delta of the run
@@ -71,12 +71,12 @@ class AlternativeGuarantee:
 
 @dataclass(frozen=True)
 class AlternativesInput:
-    """The claim of a run, from which the report computes alternative guarantees."""
+    """The claim of a run, for which the report computes alternative guarantees."""
 
     claim: Claim
 
     def to_json(self) -> dict[str, Any]:
-        """Return no entry: everything follows from the guarantee."""
+        """Return an empty dict: alternatives follow from the guarantee and are not in `summary.json`."""
         return {}
 
     @property
@@ -87,7 +87,7 @@ class AlternativesInput:
 
     @property
     def each(self) -> tuple[AlternativeGuarantee, ...]:
-        """The guarantees that noise can achieve, in rising order of the insider's certainty."""
+        """The alternative guarantees that some noise multiplier achieves, by increasing belief bound."""
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 
@@ -121,7 +121,7 @@ MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so ma
 
 @dataclass(frozen=True)
 class RemainingGuarantee:
-    """The noise and the guarantee that remain against one adversary."""
+    """The effective noise multiplier and the guarantee against one adversary."""
 
     clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
     noise_multiplier: float  # the noise multiplier that it faces
@@ -130,18 +130,18 @@ class RemainingGuarantee:
 
 @dataclass(frozen=True)
 class ColludersFinding:
-    """The noise and the guarantee that remain against 1 to m - 1 clients, and against the server."""
+    """The effective noise and guarantee against coalitions of 1 to m - 1 of the m clients, and against the server."""
 
     groups: tuple[RemainingGuarantee, ...]
     server: RemainingGuarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `colluders`."""
+        """Return this finding under the key `colluders` of `summary.json`."""
         return {"colluders": json_of(self)}
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
-    """Return the noise that remains against colluders; None where clients add no shares of it."""
+    """Return the effective noise against coalitions of clients; None if clients do not add the noise in shares."""
     facts = run.facts
     mechanism = facts.federation.mechanism
     # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
@@ -154,7 +154,7 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
 
 def _left(facts: RunFacts, threat_model: ThreatModel) -> RemainingGuarantee:
-    """Return the noise and guarantee that remain against a threat model."""
+    """Return the effective noise multiplier and the guarantee under a threat model."""
     guarantee, mechanism = facts.guarantee, facts.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
@@ -166,7 +166,7 @@ def _left(facts: RunFacts, threat_model: ThreatModel) -> RemainingGuarantee:
 
 @dataclass(frozen=True)
 class ClippingFinding:
-    """The effect of adaptive clipping."""
+    """The clipping norms and noise multipliers of a run with adaptive clipping."""
 
     first_norm: float  # norm of the first round
     last_norm: float  # median over trials of the norm of the last one
@@ -175,12 +175,12 @@ class ClippingFinding:
     noise_multiplier: float  # of both releases together
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `clipping`."""
+        """Return this finding under the key `clipping` of `summary.json`."""
         return {"clipping": json_of(self)}
 
 
 def measure_clipping(run: FinishedRun, _: Findings) -> ClippingFinding | None:
-    """Return the effect of adaptive clipping; None where the norm is fixed."""
+    """Return norms and noise multipliers of a run with adaptive clipping; None if the clipping norm is fixed."""
     mechanism, rounds = run.facts.federation.mechanism, run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
@@ -212,7 +212,7 @@ class RecordPairGuarantee:
 
 @dataclass(frozen=True)
 class RecordGuarantee:
-    """The claim for each record by itself."""
+    """The local DP guarantee of randomised records."""
 
     local_randomizer: LocalRandomizer  # the randomisation of records by their owners
     epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
@@ -224,13 +224,13 @@ class RecordGuarantee:
     )  # of one record of the run and another; None where no other can be compared with it
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `record_guarantee`."""
+        """Return this finding under the key `record_guarantee` of `summary.json`."""
         told = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
         return {"record_guarantee": json_of(self) | told | {"unit": unit_of(self.local_randomizer)}}
 
 
 def unit_of(local_randomizer: LocalRandomizer) -> str:
-    """Return the unit that one epsilon of a local randomizer protects."""
+    """Return the unit to which one epsilon of a local randomizer applies."""
     match local_randomizer:
         case RandomisedBits():
             return "feature"
@@ -244,10 +244,10 @@ def unit_of(local_randomizer: LocalRandomizer) -> str:
 
 
 def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
-    """Return the largest advantage of an adversary that sees some releases: the total variation, 0 without releases.
+    """Return the largest membership advantage from some releases, their total variation distance; 0 without releases.
 
-    For randomised bits it has a closed form. Other releases use a pessimistic privacy loss distribution, whose result
-    is never too small.
+    Randomised bits have a closed form. Other releases use a pessimistic privacy loss distribution, whose result is an
+    upper bound.
     """
     match events:
         case ():
@@ -259,30 +259,26 @@ def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
 
 
 def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> AdvantageInterval:
-    """Return the advantage of the test that names the first record where its log-odds are above 0.
+    """Return the measured advantage of the optimal test between two records, with its confidence interval.
 
-    It is the share of trials in which the test names the first record where this was randomised, less the share in
-    which it names it where the other one was.
-
-    This test is optimal: where the log-odds are 0 both records are equally probable, and either answer adds nothing to
-    the difference of the two shares.
+    The test names the first record if the log-odds are above 0. Its advantage is TPR - FPR: the share of trials with
+    the first record in which the test names it, minus that share in trials with the second record. It does not matter
+    how ties at log-odds 0 are decided, since they are equally likely under both.
 
     Parameters
     ----------
     of_first
-        Log-odds of the first record against the second in trials where the first was randomised, shape (trials,), at
-        least one.
+        Log-odds of the first record against the second in trials with the first record, shape (trials,), at least one.
     of_second
-        Log-odds of the first record against the second in as many trials where the second was randomised, shape
-        (trials,).
+        Log-odds of the first record against the second in as many trials with the second record, shape (trials,).
     confidence
-        Confidence of the interval, above 0 and below 1. The interval of either share misses with half of the error
+        Confidence of the interval, above 0 and below 1. The intervals of TPR and FPR each have half of the error
         probability.
 
     Raises
     ------
     InputError
-        If there is no trial, or not equally many of both.
+        If there is no trial, or the numbers of trials differ.
     """
     trials = len(of_first)
     alike = trials == len(of_second) and trials > 0
@@ -294,7 +290,7 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
 
 def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee | None:
-    """Return the claim for each record by itself; None where records are not randomised."""
+    """Return the local DP guarantee of the records; None if records are not randomised."""
     if (claim := run.facts.record_claim) is None:
         return None
     local_randomizer, shape = claim.local_randomizer, claim.shape
@@ -309,7 +305,7 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee |
 
 
 def _counted(claim: RecordGuaranteeEvents) -> int:
-    """Return the number of releases that the paper adds up, if each has an epsilon or none has."""
+    """Return the number of releases over which the randomizer's paper composes epsilon, also if epsilon is infinite."""
     match claim.local_randomizer:
         case RandomisedBits():
             return math.prod(claim.shape)
@@ -322,7 +318,9 @@ def _counted(claim: RecordGuaranteeEvents) -> int:
 
 
 def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
-    """Return the result of the optimal test in a run, at any confidence; None where no draws were made.
+    """Return the measured advantage of the optimal test between two records at the given confidence.
+
+    None without draws.
 
     Parameters
     ----------

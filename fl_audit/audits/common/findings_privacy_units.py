@@ -1,4 +1,4 @@
-"""Findings on the privacy levels of one training: the guarantees of a record, a user and a whole client."""
+"""Findings on the privacy levels of one training: the guarantee for a record, for a user and for a whole client."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from fl_audit.privacy.group_privacy import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """The guarantee for one of the units record, user and client, and the epsilon that the run shows for it."""
+    """The guarantee for one unit (record, user or client), and the epsilon that the run proves for it."""
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit
@@ -24,25 +24,25 @@ class UnitLevel:
 
 @dataclass(frozen=True)
 class PrivacyUnitsFinding:
-    """The three levels, the smallest unit first."""
+    """The guarantees for record, user and client, in this order."""
 
     levels: tuple[UnitLevel, ...]
     delta: float  # of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `levels`."""
+        """Return this finding under the key `levels` of `summary.json`."""
         return {"levels": json_of({"delta": self.delta, "levels": self.levels})}
 
 
 def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding | None:
-    """Return the guarantee at each level; None where there is no claim, or one about a single pair.
+    """Return the guarantee for each unit; None without a claim, or if the claim holds for a single pair only.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run, of which those on epsilon are used.
+        Earlier findings of the run; the one on empirical epsilon is used.
     """
     facts, sizes = run.facts, run.facts.group_sizes
     guarantee = facts.guarantee
@@ -70,10 +70,10 @@ def _epsilon(run: FinishedRun, size: int) -> float:
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
-    """Return the most units of the claim that change when a unit of another level changes; None if not known.
+    """Return the group size for group privacy: how many units of the claim change when one unit asked about changes.
 
-    A change of a smaller unit leaves the larger unit in place but changed: it counts as a replacement or, where units
-    come or go, as one removal and one addition.
+    None if it is unknown. A change of a smaller unit counts as a replacement of the larger one, or in an add-remove
+    relation as one removal and one addition.
     """
     changed = 1 if relation is Relation.REPLACE else 2
     of_user = None if sizes.clients_of_user is None else changed * sizes.clients_of_user

@@ -22,7 +22,7 @@ FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of o
 
 @dataclass(frozen=True)
 class StarSummary:
-    """Epsilon* over the trials by one estimator, in nats; infinite or NaN where it was not determined."""
+    """Epsilon* over the trials by one estimator, in nats; infinite or NaN if it was not determined."""
 
     mean: float  # of the final releases
     max: float  # the largest of them
@@ -33,8 +33,9 @@ class StarSummary:
 
 @dataclass(frozen=True)
 class EpsilonStarFinding:
-    """Epsilon* of the final releases by the valid estimator: normal distributions, or counted losses if they do not
-    fit.
+    """Epsilon* of the final models by the valid estimator.
+
+    It uses normal distributions, or empirical distributions if a test rejects that the losses are normal.
     """
 
     mean: float  # over the trials, in nats; infinite or NaN where it was not determined
@@ -50,17 +51,17 @@ class EpsilonStarFinding:
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether chance is small enough for the number to be informative, or its size is not known."""
+        """Whether Epsilon* of untrained models is small enough for Epsilon* to be informative, or is unknown."""
         return not self.untrained_mean > FEW_NATS
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `epsilon_star`."""
+        """Return this finding under the key `epsilon_star` of `summary.json`."""
         return {"epsilon_star": json_of(self) | {"is_meaningful": self.is_meaningful}}
 
 
 @dataclass(frozen=True)
 class ModelFinding:
-    """The accuracy of the final releases."""
+    """The test accuracy and AUROC of the final models."""
 
     test_accuracy: float  # share of right predictions on test records, mean over trials
     test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
@@ -69,7 +70,7 @@ class ModelFinding:
     commonest: float | None = None  # accuracy of always naming the most frequent class; None where it is not known
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `utility`."""
+        """Return this finding under the key `utility` of `summary.json`."""
         without = None if self.unprotected is None else self.unprotected.final
         accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
         others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
@@ -77,7 +78,7 @@ class ModelFinding:
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
-    """Return the accuracy of the final releases, compared with that of unprotected training."""
+    """Return the test accuracy of the final models, with that of the same training without privacy if known."""
     trials = run.tables.trials
     # Batches of an older version have no area.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
@@ -85,7 +86,7 @@ def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
-    """Return Epsilon* of the final releases; None where it was turned off."""
+    """Return Epsilon* of the final models; None if it is switched off."""
     if run.facts.star is None:
         return None
     settings, trials = run.facts.star, run.tables.trials
@@ -100,7 +101,7 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
 
 @dataclass(frozen=True)
 class UserLossFinding:
-    """Epsilon* of users by the mean losses of each, and the accuracy for a user, of the final releases."""
+    """Epsilon* of users, from the mean loss of each user, and the accuracy averaged over users, of the final models."""
 
     star: StarSummary | None  # None where Epsilon* was turned off, or losses stay with their owners
     delta: float  # at which it was computed; NaN without it
@@ -108,14 +109,14 @@ class UserLossFinding:
     test_accuracy: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `of_users`."""
+        """Return this finding under the key `of_users` of `summary.json`."""
         star = None if self.star is None else json_of(self.star)
         right = finite(self.test_accuracy)
         return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": right}}
 
 
 def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:
-    """Return Epsilon* and accuracy of users; None where units are no users, or in a run of an older version."""
+    """Return Epsilon* and accuracy of users; None if the unit is not the user, or for a run of an older version."""
     trials, settings = run.tables.trials, run.facts.star
     if _OF_USERS not in trials and _RIGHT_OF_USERS not in trials:
         return None
@@ -138,24 +139,24 @@ def _spread(run: FinishedRun, column: str, cut: float) -> StarSummary:
 
 @dataclass(frozen=True)
 class ProvenanceFinding:
-    """The origin of a run, None if not recorded, and its duration."""
+    """The provenance of a run, None if not recorded, and its timing."""
 
     provenance: Provenance | None
     timing: Timing
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `timing`, the only part of a summary that differs when the same run is repeated."""
+        """Return the key `timing` of `summary.json`, the only one that differs when the same run is repeated."""
         return {"timing": json_of(self.timing)}
 
 
 def measure_origin(run: FinishedRun, _: Findings) -> ProvenanceFinding:
-    """Return the origin of a run, and its duration."""
+    """Return the provenance of a run, and its timing."""
     return ProvenanceFinding(run.provenance, run.timing)
 
 
 @dataclass(frozen=True)
 class ClientEpsilonStar:
-    """Epsilon* of one client's shard over the trials, in nats, as order statistics; infinite where unbounded."""
+    """Quantiles over the trials of Epsilon* of one client's shard, in nats; infinite if unbounded."""
 
     client: int  # number of the client
     trials: int  # trials in which its shard had two records or more; without any the rest is NaN
@@ -167,18 +168,18 @@ class ClientEpsilonStar:
 
 @dataclass(frozen=True)
 class ClientStarFinding:
-    """Epsilon* of every client's shard at the last release, and the number of its records where that is known."""
+    """Epsilon* of every client's shard for the final models, and the number of records of each shard if known."""
 
     clients: tuple[ClientEpsilonStar, ...]
     shards: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `client_epsilon_star`."""
+        """Return this finding under the key `client_epsilon_star` of `summary.json`."""
         return {"client_epsilon_star": json_of(self.clients)}
 
 
 def measure_clients(run: FinishedRun, _: Findings) -> ClientStarFinding | None:
-    """Return Epsilon* of every shard; None where it was not computed."""
+    """Return Epsilon* of every client's shard; None if it was not computed."""
     table = run.tables.clients
     if table is None or "epsilon_star" not in table:
         return None
@@ -214,17 +215,17 @@ class ClientGuarantee:
 
 @dataclass(frozen=True)
 class ClientGuarantees:
-    """The guarantee of each client for its own records, where clients train privately."""
+    """The guarantee of each client for its own records, if clients train with DP-SGD."""
 
     clients: tuple[ClientGuarantee, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `client_guarantees`."""
+        """Return this finding under the key `client_guarantees` of `summary.json`."""
         return {"client_guarantees": json_of(self.clients)}
 
 
 def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
-    """Return the guarantee of every client; None where clients do not train privately."""
+    """Return the guarantee of every client; None if clients do not train with DP-SGD."""
     table, guarantee, mechanism = run.tables.clients, run.facts.guarantee, run.facts.federation.mechanism
     if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
         return None

@@ -1,4 +1,4 @@
-"""Audits whose trials train on D or on D': the holder of the differing unit, and the losses of members."""
+"""Base class of audits that train each trial on D or on D': the victim client, and the losses of members."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class PairAudit(AuditKind):
-    """An audit whose trials differ in one unit."""
+    """An audit whose trials train on D or on D', which differ in one unit."""
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the victim's role for the holder of the differing unit."""
+        """Return the victim's role for the client that holds the differing unit, and the owner's role for others."""
         return ClientRole.VICTIM if client == federation.victim else ClientRole.OWNER
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the number of the differing unit, which is a client's number where clients are units; never None."""
+        """Return the number of the differing record or user, or of the victim client if the unit is the client."""
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield the trials of D, then those of D', with the losses on their members."""
+        """Yield the trials with D, then those with D', each with the losses on their training records."""
         bits = losses.membership.bits
         for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
             rows = bits == bit
@@ -38,11 +38,11 @@ class PairAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return the losses on the differing unit where it is in, and on its replacement elsewhere."""
+        """Return the losses on the differing unit in trials with D, and on its replacement in trials with D'."""
         return [(losses(federation.differing), membership.bits), (losses(federation.replacement), ~membership.bits)]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Refuse fewer than two records in D', or in the population sample."""
+        """Raise `InputError` if there are fewer than two records in D' or in the population sample."""
         wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
         for name, count in (
             ("D'", len(federation.common.labels)),
@@ -57,7 +57,7 @@ class PairAudit(AuditKind):
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return the choice of the neighbour, in words."""
+        """Return a description of how the neighbour was chosen."""
         pair, which = public.pair, "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} "
         which = which and f"{which}{public.pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"

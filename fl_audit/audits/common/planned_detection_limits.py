@@ -1,4 +1,4 @@
-"""Limits of detection of a planned run for noise and signal, where insiders have the exact likelihood ratio."""
+"""Limits of detection of a planned run, for missing noise and for signal, if insiders have the exact LLR."""
 
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.federation.federation import Federation
@@ -8,14 +8,14 @@ from fl_audit.verdict.stored_measurements import claimed_length
 
 
 def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-    """Return the missing noise that a run would find; None without an insider.
+    """Return the limits of detection for missing noise; None without an insider.
 
     Parameters
     ----------
     planned
         The run that is planned.
     parameters
-        Number of parameters of the model; None where the noise in all of them cannot be measured.
+        Number of parameters of the model; None if the noise cannot be measured in all of them.
     """
     public = planned.public
     if not public.with_insider:
@@ -28,14 +28,14 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimit
 
 
 def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | None:
-    """Return the limit of detection for a target that counts more than once; None without an exact likelihood ratio.
+    """Return the limit of detection for a target that counts more than once; None without an exact LLR.
 
     Parameters
     ----------
     planned
         The run that is planned.
     is_always_in
-        Whether some target is in in every trial, instead of in half of the trials.
+        Whether a target takes part in every trial, as under replacement, or in half of the trials.
     """
     public, mechanism = planned.public, planned.public.mechanism
     if not public.with_insider or not mechanism.has_exact_llr:
@@ -47,10 +47,10 @@ def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | No
 
 
 def _share_of_rounds(public: Federation) -> float:
-    """Return the mean share of rounds in which a unit takes part."""
+    """Return the mean share of rounds in which a unit is sampled."""
     return public.mechanism.sampling_rate * _share_of_turns(public)
 
 
 def _share_of_turns(public: Federation) -> float:
-    """Return the largest share of rounds whose turn a unit has."""
+    """Return the largest share of rounds for which a unit is scheduled."""
     return public.mechanism.participation.participations(public.rounds) / public.rounds

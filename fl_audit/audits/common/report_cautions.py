@@ -1,4 +1,4 @@
-"""Cautions of a report: effects of the data on the meaning of its numbers, and numbers that mean little."""
+"""Cautions of a report: properties of the data that limit its numbers, and numbers that are not informative."""
 
 import math
 
@@ -37,14 +37,14 @@ def look_at(contents: ReportContents) -> list[str]:
 
 
 def few_users_text(users: int, by_chance: float) -> str:
-    """Return why Epsilon* of few users says little.
+    """Return a sentence on why Epsilon* of few users is not informative.
 
     Parameters
     ----------
     users
         Number of users in D.
     by_chance
-        Mean of Epsilon* of users of the untrained models, which cannot leak.
+        Mean Epsilon* of users for the untrained models, which cannot leak.
     """
     reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
     needed = f"a value needs {FEWEST} users in D and as many outside it"
@@ -54,7 +54,7 @@ def few_users_text(users: int, by_chance: float) -> str:
 
 
 def star_text(star: EpsilonStarFinding) -> str:
-    """Return why Epsilon* is not informative in a run.
+    """Return a sentence on why Epsilon* of this run is not informative.
 
     Parameters
     ----------

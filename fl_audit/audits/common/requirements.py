@@ -1,4 +1,4 @@
-"""Requirements of audits on a federation: unsupported combinations are refused before any training."""
+"""Checks that an audit supports a federation; unsupported combinations raise `InputError` before any training."""
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.errors import InputError, require
@@ -12,7 +12,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def require_clients(public: Federation, fewest: int) -> None:
-    """Refuse a federation with fewer clients than the parties of an audit need.
+    """Raise `InputError` if there are fewer clients than the audit needs, or too many of them collude.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def require_clients(public: Federation, fewest: int) -> None:
 
 
 def require_weighable(public: Federation) -> None:
-    """Refuse an insider that could not compute likelihood ratios, and noise that follows an absent record."""
+    """Raise `InputError` if the insider could not compute likelihood ratios, or local noise scaling has no insider."""
     if not public.with_insider:
         is_global = public.mechanism.scaling is NoiseScaling.GLOBAL
         require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
@@ -48,7 +48,7 @@ def require_weighable(public: Federation) -> None:
 
 
 def require_targets(public: Federation, kind: str) -> None:
-    """Refuse a federation that no audit of many targets supports.
+    """Raise `InputError` if the federation does not support an audit of many targets.
 
     Parameters
     ----------

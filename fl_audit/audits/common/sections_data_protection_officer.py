@@ -1,4 +1,4 @@
-"""Section for a data-protection officer: claims and findings in the terms of a review, and declarations."""
+"""Report section for a data-protection officer: claims, findings, and the operator's declarations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,12 +59,12 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class OperatorDeclarations:
-    """The operator's declarations, by the names of `[report]`; empty where there are none."""
+    """The operator's declarations, keyed by the settings of `[report]`; settings without a value are left out."""
 
     declared: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `declared`."""
+        """Return the declarations under the key `declared` of `summary.json`."""
         return {"declared": dict(self.declared)}
 
 
@@ -146,7 +146,7 @@ def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Tab
 
 
 def _checked(contents: ReportContents) -> Table:
-    """Return what the verdict says, what it covers, and what the data do to the meaning of the numbers."""
+    """Return the table of the verdict, what it covers, and cautions about the data."""
     numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
     rows = (

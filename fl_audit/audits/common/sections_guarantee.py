@@ -1,4 +1,4 @@
-"""Sections on the guarantees: the largest belief, guarantees of records and clients, and their assumptions."""
+"""Report sections on the guarantees: the belief bound, guarantees of records and clients, and their assumptions."""
 
 import math
 from dataclasses import asdict
@@ -59,7 +59,7 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> s
 
 
 def person_text(contents: ReportContents) -> str:
-    """Return a few sentences on the meaning of the guarantee for a person in the data, as one chance in so many."""
+    """Return a few sentences on what the guarantee means for a person in the data."""
     guarantee, verdict = contents.facts.guarantee, contents.find(VerdictFinding)
     if guarantee is None and contents.facts.federation.local_randomizer is not None:
         return (
@@ -144,7 +144,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
 
 
 def _fit_rows(guarantee: Guarantee) -> list[Row]:
-    """Return the Gaussian parameter that covers the whole profile, with the error of the fit."""
+    """Return the rows on the mu-GDP fit of the whole privacy profile, with its regret."""
     fit = gdp_fit(guarantee.claim.profile)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
@@ -156,7 +156,7 @@ def _fit_rows(guarantee: Guarantee) -> list[Row]:
 
 
 def at_delta(delta: float | None) -> str:
-    """Return the delta at which a number holds, as the end of a phrase; empty for none."""
+    """Return the delta of a number as the end of a phrase; empty if it has none."""
     return "" if delta is None else f", at delta = {delta:g}"
 
 
@@ -320,7 +320,7 @@ def _record_sentence(numbers: evidence.RecordGuarantee, _: ReportContents) -> st
 
 
 def _factor(epsilon: float) -> str:
-    """Return the factor by which evidence of the given nats changes odds, with the nats."""
+    """Return e^epsilon, the largest factor on the odds, in words with its epsilon in nats."""
     text = f"exp({number_text(epsilon, 3)})"
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 

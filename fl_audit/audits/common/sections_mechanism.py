@@ -1,4 +1,4 @@
-"""Sections on the mechanism of a run, on the possible effect of the differing record, and on the origin of the run."""
+"""Report sections on the mechanism of a run, on the sensitivity of the differing record, and on provenance."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ SMALL_SENSITIVITY = 0.05
 
 
 def mechanism_tables(facts: RunFacts) -> list[Table]:
-    """Return the mechanism as pairs of a fact and its value, and the resolved configuration without the seed."""
+    """Return a table of facts on the mechanism, and a table of the resolved configuration without the seed."""
     local_randomizer, words, federation = (
         facts.federation.local_randomizer,
         unit_words(facts.relation),
@@ -81,7 +81,7 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return all settings as dotted names and JSON texts."""
+    """Return all settings of a nested configuration as pairs of dotted key and JSON text."""
     settings = list[tuple[str, str]]()
     for key, value in section.items():
         name = f"{prefix}{key}"
@@ -171,12 +171,12 @@ _SHOWN_OF_DIGEST = 12
 
 
 def provenance_line(provenance: Provenance | None, records: int) -> str:
-    """Return one line on the origin of a run.
+    """Return one line on the provenance of a run.
 
     Parameters
     ----------
     provenance
-        The recorded origin of the run; None where none was recorded.
+        The recorded provenance of the run; None if not recorded.
     records
         Number of training records.
     """
@@ -191,7 +191,7 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
 
 
 def day_text(moment: str) -> str:
-    """Return the day of an ISO 8601 moment in everyday form.
+    """Return the date of an ISO 8601 time in words.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def _fingerprint(found: Provenance) -> tuple[str, str]:
 
 
 def drawn_text(records: int, pool: int) -> str:
-    """Return the number of training records and the size of their pool, in words.
+    """Return a phrase on the number of training records and of the records from which they were drawn.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sections on the guarantee at three levels of units, and on its one Gaussian parameter."""
+"""Report section on the guarantee for record, user and client, by group privacy."""
 
 import math
 
@@ -16,7 +16,7 @@ _LARGE = 100.0  # nats, from which on a guarantee says nothing
 
 
 def _follows(level: UnitLevel, claimed: Unit) -> str:
-    """Return the derivation of a level's epsilon from the guarantee, in words."""
+    """Return a phrase on how a unit's epsilon follows from the claimed guarantee."""
     if level.is_claimed:
         return "claimed"
     if level.size is None:
@@ -44,12 +44,12 @@ def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Tabl
 
 
 def beyond(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
-    """Return a sentence on the guarantee for the next larger unit; empty where it is not known.
+    """Return a sentence on the guarantee for the next larger unit; empty if it is unknown.
 
     Parameters
     ----------
     numbers
-        The guarantee at the levels of record, user and client.
+        The guarantees for record, user and client.
     claimed
         The unit of the guarantee that is claimed.
     """

@@ -1,4 +1,4 @@
-"""Sections on the released model: its accuracy, and the information in its losses (Epsilon*), by owner too."""
+"""Report sections on the released model: its accuracy, and Epsilon* from its losses, overall and by owner."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ _UNUSED = "test records were not used in training"
 
 
 def beside_text(numbers: evidence.ModelFinding) -> str:
-    """Return the reference accuracies for this run, as a continuation of its own; empty where none is known."""
+    """Return reference accuracies in brackets (without privacy, most frequent class); empty if none is known."""
     known = []
     if numbers.unprotected is not None:
         known.append(f"{percent(numbers.unprotected.final)} without privacy")
@@ -114,7 +114,7 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
 
 
 def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
-    """Return a sentence on whether normal distributions fit the losses, or on the other basis of the number."""
+    """Return a sentence on the test that the losses are normal, and on the estimator that Epsilon* uses."""
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
         reason = "the losses stay with their owners" if owned else f"a test takes {FEWEST} losses of each set"
@@ -130,7 +130,7 @@ def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> st
 
 
 def _fit_note(star: evidence.EpsilonStarFinding) -> str:
-    """Return a short note on the basis of the number."""
+    """Return a short note on the estimator that Epsilon* uses."""
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
     tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
@@ -144,7 +144,7 @@ def _stay_with_owners(contents: ReportContents) -> bool:
 
 
 def _losses_text(contents: ReportContents) -> str:
-    """Return a sentence on what owners reported of their losses, where these were not pooled."""
+    """Return a sentence on the statistics that owners reported if losses were not pooled; otherwise empty."""
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""
@@ -189,7 +189,7 @@ def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -
 
 
 def guarantee_fits(contents: ReportContents) -> bool:
-    """Return whether a line at the claimed epsilon leaves the curve of Epsilon* readable."""
+    """Return whether the plot of Epsilon* stays readable with a line at the claimed epsilon."""
     guarantee, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]

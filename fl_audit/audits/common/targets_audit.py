@@ -1,4 +1,4 @@
-"""Audits whose trials train on D without some of many targets: the holders of targets, and losses of members."""
+"""Base class of audits with many targets, each of which is in the training set of a trial or left out."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,18 +19,18 @@ _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once i
 
 
 class TargetsAudit(AuditKind):
-    """An audit with many targets, some of which are in."""
+    """An audit with many targets, some of which are members in each trial."""
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the role of a possible holder of targets for every client."""
+        """Return the role of an owner of targets, for every client."""
         return ClientRole.OWNER_OF_TARGETS
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return None: the participation of all targets is opened."""
+        """Return None, since the sampling of all targets is disclosed after the run."""
         return None
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield one trial at a time, because each has other members, and another number of them."""
+        """Yield one trial at a time, because the number of members differs between trials."""
         is_in = losses.membership.is_in[:, losses.target_of_records]
         for trial, held in enumerate(is_in):
             rows = np.arange(len(is_in)) == trial
@@ -44,7 +44,7 @@ class TargetsAudit(AuditKind):
         return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Refuse Epsilon* where fewer than two members may be left."""
+        """Raise `InputError` for Epsilon* if a trial could have fewer than two members."""
         sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
         require(
             sure,
@@ -56,12 +56,12 @@ class TargetsAudit(AuditKind):
     def shows_part_of_target(self, public: "Federation") -> bool:
         """Return True: insiders see in which samples the target of the pair takes part.
 
-        Every target has an insider of its own, and this insider knows the participation of all other targets.
+        Every target has a separate insider, which knows the membership and sampling of all other targets.
         """
         return True
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return that insiders know the coins of others, which are the challenger's secrets."""
+        """Return the reason: LLRs depend on the coins of the other targets, which are the challenger's secret."""
         if not public.with_insider:
             return WITHOUT_INSIDER
         return (
@@ -70,11 +70,11 @@ class TargetsAudit(AuditKind):
         )
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return the number of targets in words."""
+        """Return a phrase on the number of targets."""
         return f"one of {public.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return units that are added or removed, and an insider where there is noise."""
+        """Return the defaults: the add-remove relation for the strategy's unit, and an insider if there is noise."""
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         is_private = privacy.get("private") is not False
         relation = {} if is_private else {"adjacency": str(privacy.get("adjacency", of_unit))}

@@ -1,1 +1,1 @@
-"""The audit of identifiability: whether an insider can tell two neighbouring training sets apart."""
+"""The identifiability audit: whether an insider can distinguish two neighbouring training sets D and D'."""

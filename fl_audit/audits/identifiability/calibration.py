@@ -1,7 +1,8 @@
-"""Calibration of the insider's beliefs: of the trials with a belief near p, a share p should hold D.
+"""Calibration of the insider's beliefs: among trials with a belief near p, a share of about p should have used D.
 
-The numbers of a reliability diagram with exact intervals, and exact tests. Given what the insider saw, its guesses are
-independent coins with known chances, so any count of wins follows a Poisson-binomial distribution.
+The module computes a reliability diagram with exact confidence intervals, and exact tests. Given the insider's
+observations, the correctness of its guesses are independent coins with known probabilities, so every number of right
+guesses has a Poisson-binomial distribution.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The trials whose beliefs lie in one interval."""
+    """One bin of the reliability diagram: the trials whose beliefs lie in an interval."""
 
     lowest: float  # smallest belief in D in it
     highest: float  # largest one
@@ -34,7 +35,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The comparison of beliefs with the shares of trials that held D."""
+    """The calibration test of beliefs, with the bins of the reliability diagram."""
 
     wins: int  # trials won
     expected_wins: float  # sum of the chances that the beliefs gave them
@@ -47,12 +48,12 @@ class Calibration:
 def calibration(
     log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
 ) -> Calibration:
-    """Return statistics of the agreement between the insider's beliefs and the truth.
+    """Test whether the insider's beliefs are calibrated.
 
     Parameters
     ----------
     log_odds
-        Log-odds of D against D' in each trial, without a prior, shape (trials,), at least one trial.
+        LLR of D against D' in each trial, i.e. log-odds without a prior, shape (trials,), at least one trial.
     members
         Whether D was used in each trial, bool, shape (trials,).
     confidence
@@ -60,10 +61,10 @@ def calibration(
     prior
         The prior belief in D by which the insider guesses.
     coin
-        Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
-        calibrated.
+        Probability with which the challenger uses D. Beliefs are computed with this prior, the only one at which they
+        can be calibrated.
     bins
-        Largest number of bins, at least 1. They hold equally many trials each, at least 10.
+        Largest number of bins, at least 1. Bins have equal numbers of trials, at least 10 if there are so many.
 
     Raises
     ------
@@ -85,19 +86,19 @@ def calibration(
 
 
 def _poisson_binomial_p(count: int, chances: Floats) -> float:
-    """Return the two-sided p-value of a count of successes of independent trials with known chances.
+    """Return the two-sided p-value of a number of successes among independent trials with known probabilities.
 
-    It is twice the smaller tail, at most 1: exact and, as the count is discrete, never too small.
+    It is twice the smaller tail probability, at most 1. It is computed exactly, and conservative because the count is
+    discrete.
     """
     distribution = _poisson_binomial(chances)
     return min(1.0, 2 * min(float(distribution[: count + 1].sum()), float(distribution[count:].sum())))
 
 
 def _poisson_binomial(chances: Floats) -> Floats:
-    """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
+    """Return the Poisson-binomial probabilities of 0 to n successes, shape (n + 1,), to about 1e-15 each.
 
-    The distributions of halves are convolved, recursively: n log^2 n steps, where `scipy.stats.poisson_binom` takes
-    n^2.
+    The distributions are convolved pairwise by FFT in n log^2 n steps; `scipy.stats.poisson_binom` takes n^2.
     """
     distributions = np.stack([1 - chances, chances], axis=1)
     while len(distributions) > 1:

@@ -1,6 +1,7 @@
-"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates with their intervals.
+"""The three empirical epsilons of section 5.3 of Bernau et al. 2021: point estimates, each with an interval.
 
-None of them is a bound on the leak of a mechanism: `lower_bounds` has those. Each names the meaning of its interval.
+None of them is a lower bound on epsilon of the mechanism; for such bounds see `lower_bounds`. The note of each says
+what its interval means.
 """
 
 import math
@@ -20,7 +21,7 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class EpsilonInterval:
-    """One of the paper's three empirical epsilons with an interval."""
+    """One of the paper's three empirical epsilons, with an interval."""
 
     epsilon: float  # the point value, at least 0; infinite for an advantage of 1
     low: float  # lower end of the interval, at least 0
@@ -30,12 +31,14 @@ class EpsilonInterval:
 
 
 def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
-    """Return the epsilon of Eq. (6) for a measured advantage; 0 if it is not positive. Section 5.3, variant (iii).
+    """Return the epsilon that Eq. (6) gives for a measured advantage.
+
+    0 if it is not positive. Section 5.3, variant (iii).
 
     Parameters
     ----------
     advantage
-        The measured advantage, from -1 to 1; an advantage of 1 gives infinity.
+        The measured advantage, from -1 to 1; the result is infinite at 1.
     delta
         Delta at which epsilon is taken, above 0 and below 1.
 
@@ -52,26 +55,26 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
 
 def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
-    """Return the largest epsilon over trials that corresponds to their observed sensitivities; variant (i).
+    """Return the largest epsilon over trials from their observed local sensitivities. Section 5.3, variant (i).
 
-    Its interval is the range over trials: it is computed exactly, and nothing is estimated.
+    The interval is the range over the trials; each value is computed exactly, not estimated.
 
-    Each trial is a composition of Gaussian releases with its own mu_i, so the accountant is given
-    mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
-    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a trial.
+    Without sampling, each trial is a composition of Gaussian releases with mu_i, so the accountant gets mu = sqrt(sum
+    of mu_i^2). With sampling, the claimed releases are accounted with larger noise: by the factor of the claimed over
+    the observed sensitivity, as root mean square over the rounds of a trial.
 
     Parameters
     ----------
     signal
-        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (trials, rounds),
-        finite and at least 0; 0 in rounds in which the unit was seen to take no part.
+        mu_i = Delta_i / sigma_i, the local sensitivity divided by the standard deviation of the added noise, shape
+        (trials, rounds), finite and at least 0; 0 in rounds in which the unit was observed not to take part.
     claim
-        The claim on the releases, with Gaussian noise.
+        The claim, with Gaussian noise.
 
     Raises
     ------
     InputError
-        If a signal is negative or not finite, there is none, or the accountant cannot account for the claim.
+        If a signal is negative or not finite, the array is empty, or the accountant does not support the claim.
     """
     require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (trials, rounds)")
     wrong = ~(np.isfinite(signal) & (signal >= 0))
@@ -88,7 +91,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
-    """Return the epsilon of the claim's releases if every round had this signal; 0 without a signal."""
+    """Return epsilon of the claimed releases if the signal of every round were this mu; 0 for a signal of 0."""
     z = claim.noise_multiplier
     if signal == 0 or z is None:
         return 0.0
@@ -96,25 +99,25 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
 
 
 def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
-    """Return the largest log-odds of all trials, at least 0, with an interval of that extreme value; variant (ii).
+    """Return the largest log-odds of the truth over all trials, with an interval. Section 5.3, variant (ii).
 
-    This is Eq. (5) on the largest posterior belief, computed from log-odds, so that no belief saturates at 1.
+    This is Eq. (5) at the largest posterior belief, computed from log-odds because beliefs round to 1; at least 0.
 
-    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the
-    distribution known, N(mu^2/2, mu^2) for each trial's log-odds of the truth, the largest of n falls with the
-    confidence between mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n trials
-    would show, whatever was seen. Without it, the order statistics bound the median of the largest of n from below (the
-    quantile of order 2^(-1/n) of one trial's), and no number of scores bounds an extreme value from above without
-    assuming a distribution.
+    The largest of n log-odds grows with n, so no interval around it is an interval of the mechanism's epsilon. If each
+    trial's log-odds of the truth are distributed as N(mu^2/2, mu^2), the largest of n lies with the given confidence
+    between mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and at 1 - (1 - confidence)/2. This is a prediction
+    for n trials that does not depend on the observations. Without a known distribution, order statistics give a lower
+    bound on the median of the largest of n, which is the 2^(-1/n) quantile of one trial; there is no upper bound on an
+    extreme value.
 
     Parameters
     ----------
     log_odds
-        Log-odds of the dataset that was really used, without a prior, shape (trials,), finite.
+        Log-odds of the data set that was used against the other, without a prior, shape (trials,), finite.
     confidence
         Confidence of the interval, above 0 and below 1.
     mu
-        Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every trial (local scaling), else None.
+        Square root of the sum of (Delta_i / sigma_i)^2 if it is the same in every trial (local scaling), else None.
 
     Raises
     ------
@@ -150,7 +153,7 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
 
 def advantage_interval(wins: int, trials: int, delta: float, confidence: float) -> EpsilonInterval:
-    """Return `epsilon_from_measured_advantage` with the Clopper-Pearson interval of the advantage put through Eq. (6).
+    """Return `epsilon_from_measured_advantage` with an interval: Eq. (6) at the Clopper-Pearson ends of the advantage.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Findings on epsilon: three estimates, bounds with a confidence, scores without a distribution, and a trade-off."""
+"""Findings on epsilon: the paper's three estimates, lower bounds, bounds from scores, and the measured ROC curve."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from fl_audit.verdict.verdict import Judgement
 
 @dataclass(frozen=True)
 class EmpiricalFinding:
-    """The findings of a run on epsilon."""
+    """The empirical epsilons and the lower bounds on epsilon of a run."""
 
     # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021, with its interval; None where the
     # insider cannot compute the sensitivities.
@@ -35,12 +35,12 @@ class EmpiricalFinding:
 
     @property
     def intervals(self) -> dict[str, EpsilonInterval]:
-        """The three estimates by their names in the summary."""
+        """The paper's estimates, keyed by their names in `summary.json`."""
         counted = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
         return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `empirical_epsilon`."""
+        """Return this finding under the key `empirical_epsilon` of `summary.json`."""
         decisive, each = self.decisive, json_of(self.intervals)
         told = {name: interval.pop("epsilon") for name, interval in each.items()}
         bounds = {
@@ -53,14 +53,14 @@ class EmpiricalFinding:
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding | None:
-    """Return the findings of a run on epsilon; None without a guarantee or an insider.
+    """Return the empirical epsilons and lower bounds of a run; None without a guarantee or an insider.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run, of which the verdict is used.
+        Earlier findings of the run; the verdict is used.
     """
     guarantee, verdict = run.facts.guarantee, findings.find(VerdictFinding)
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
@@ -79,7 +79,7 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
 
 @dataclass(frozen=True)
 class ScoreFinding:
-    """The separation of trials with D from those with D' by scores that are no likelihood ratio."""
+    """The AUC of an insider's scores that are no likelihood ratio, and the lower bound on epsilon from them."""
 
     members: int  # number of trials in which the record was in
     nonmembers: int  # number of trials in which it was not
@@ -89,7 +89,7 @@ class ScoreFinding:
     of_each: Mapping[int, Estimate] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `scores`."""
+        """Return this finding under the key `scores` of `summary.json`."""
         each = {client: area.value for client, area in self.of_each.items()}
         area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
         told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
@@ -98,7 +98,7 @@ class ScoreFinding:
 
 
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
-    """Return the findings from scores without a distribution; None where there are none."""
+    """Return AUC and lower bound from scores of unknown distribution; None if the insider has no such scores."""
     guarantee, scores = run.facts.guarantee, run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:
         return None
@@ -126,7 +126,7 @@ _AT = 0.1  # share of false alarms at which numbers are told
 
 @dataclass(frozen=True)
 class TradeoffFinding:
-    """The trade-off at one share of false alarms."""
+    """The TPR of the insider at one FPR, with its confidence interval and the largest TPR under the guarantee."""
 
     false_alarms: float  # share of the trials with D' that is taken for D
     found: float  # share of the trials with D that is found at it
@@ -135,12 +135,12 @@ class TradeoffFinding:
     allowed: float  # the largest share that the guarantee allows
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `tradeoff`."""
+        """Return this finding under the key `tradeoff` of `summary.json`."""
         return {"tradeoff": json_of(self)}
 
 
 def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
-    """Return the trade-off at one share of false alarms; None without a guarantee or insider, or with few trials."""
+    """Return the TPR of the insider at one FPR; None without a guarantee or insider, or with too few trials."""
     guarantee = run.facts.guarantee
     if guarantee is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
         return None
@@ -153,27 +153,27 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
 
 
 def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
-    """Return the trade-off of a run with its band at some shares of false alarms, each of shape (points,).
+    """Return the ROC curve of the insider with its confidence band at the given FPRs, each of shape (points,).
 
     Parameters
     ----------
     run
         A finished run with an insider.
     alarms
-        Shares of false alarms, from 0 to 1, shape (points,).
+        False-positive rates, i.e. shares of the trials with D', from 0 to 1, shape (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
 
 
 def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
-    """Return the interval of the share of trials with D that is found at a share of false alarms.
+    """Return the confidence interval of the insider's TPR at one FPR.
 
     Parameters
     ----------
     run
         A finished run with an insider.
     alarms
-        A share of false alarms, from 0 to 1.
+        A false-positive rate, from 0 to 1.
     confidence
         Confidence of the interval, above 0 and below 1.
     """

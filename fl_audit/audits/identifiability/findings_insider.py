@@ -1,4 +1,4 @@
-"""Findings on the insider: its success and certainty, that of several insiders, and the steps of the log-odds."""
+"""Findings on the insiders: their advantage and largest belief, and the distribution of the log-odds' increments."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,14 +15,14 @@ from fl_audit.verdict.stored_measurements import measured_in
 
 @dataclass(frozen=True)
 class InsiderFinding:
-    """The success of the insider: its advantage, and its largest belief."""
+    """The advantage of the insider, and its largest belief."""
 
     estimate: AdvantageEstimate  # trials won, and the advantage that follows
     max_belief: float  # its largest belief in the dataset that was really used
     belief_violations: int  # trials in which that belief passed its bound
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `insider`."""
+        """Return this finding under the key `insider` of `summary.json`."""
         counted = self.estimate
         advantage = {"advantage": counted.advantage, "advantage_low": counted.low, "advantage_high": counted.high}
         beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
@@ -30,7 +30,7 @@ class InsiderFinding:
 
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
-    """Return the success of the insider; None without a guarantee or an insider."""
+    """Return the insider's advantage and largest belief; None without a guarantee or an insider."""
     if (guarantee := run.facts.guarantee) is None or not run.has_insider:
         return None
     # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
@@ -42,7 +42,7 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
 
 @dataclass(frozen=True)
 class OneInsider:
-    """The success of one of several insiders."""
+    """The advantage and largest belief of one of several insiders."""
 
     client: int  # number of the client that it is
     estimate: AdvantageEstimate  # trials won, and the advantage that follows
@@ -51,19 +51,19 @@ class OneInsider:
 
 @dataclass(frozen=True)
 class InsidersFinding:
-    """The success of several insiders in the same trials."""
+    """The advantages of several insiders in the same trials, and how often they agree."""
 
     each: tuple[OneInsider, ...]  # every insider, in the order of the clients
     agreement: float  # share of the trials in which all of them said the same
 
     @property
     def best(self) -> OneInsider:
-        """The insider that was right most often; the first one of equals."""
+        """The insider with the most right guesses; the first of equals."""
         return max(self.each, key=lambda one: one.estimate.wins)
 
     @property
     def worst(self) -> OneInsider:
-        """The insider that was right least often."""
+        """The insider with the fewest right guesses."""
         return min(self.each, key=lambda one: one.estimate.wins)
 
     @property
@@ -72,14 +72,14 @@ class InsidersFinding:
         return self.best.estimate.advantage - self.worst.estimate.advantage
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `insiders`."""
+        """Return this finding under the key `insiders` of `summary.json`."""
         each = [{"client": one.client, **asdict(one.estimate), "max_belief": one.max_belief} for one in self.each]
         best = {"best": self.best.client, "spread": self.spread, "agreement": self.agreement}
         return {"insiders": best | {"each": each}}
 
 
 def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
-    """Return the success of several insiders; None with a single insider."""
+    """Return the advantages of several insiders; None if there is only one."""
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_guarantee:
         return None
@@ -93,12 +93,12 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
 
 @dataclass(frozen=True)
 class InnovationFinding:
-    """The agreement of the innovations with their distribution."""
+    """The test whether the innovations of the log-odds are standard normal and independent."""
 
     check: InnovationCheck
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `innovations`."""
+        """Return this finding under the key `innovations` of `summary.json`."""
         groups, names = [], ("count", "mean", "variance", "serial_correlation")
         for bit, group in self.groups:
             groups.append({"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value})
@@ -106,12 +106,12 @@ class InnovationFinding:
 
     @property
     def groups(self) -> tuple[tuple[int, HypothesisInnovations], ...]:
-        """The innovations of the trials of each bit."""
+        """The secret bits, each with the test of the innovations of its trials."""
         return (1, self.check.members), (0, self.check.nonmembers)
 
 
 def measure_innovations(run: FinishedRun, _: Findings) -> InnovationFinding | None:
-    """Return the agreement of the innovations with their distribution; None where they have none."""
+    """Return the test of the innovations; None without a guarantee, an insider or an exact LLR."""
     if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
         return None
     return InnovationFinding(check_scores(measured_in(run).innovations, run.bits))

@@ -1,4 +1,4 @@
-"""Findings on the audited pair: estimates from beliefs, and the effect of a crafted record."""
+"""Findings on the audited pair D, D': estimates from the insider's beliefs, and the effect of a crafted record."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ FEWEST_TRIALS = 20  # with fewer trials there is no curve: there would be nothin
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """delta(epsilon) of the pair at one epsilon, from beliefs and by counting, each with its interval."""
+    """delta(epsilon) of the pair at one epsilon, estimated from beliefs and by counting, each with its interval."""
 
     epsilon: float
     delta: float
@@ -34,7 +34,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class PairFinding:
-    """The estimates for the pair from beliefs."""
+    """The insider's advantage and epsilon(delta) of the pair, estimated from beliefs."""
 
     advantage: MeanInterval  # the insider's expected advantage
     counted: AdvantageEstimate  # the advantage that was counted, beside it
@@ -43,7 +43,7 @@ class PairFinding:
     calibration: Calibration  # whether the beliefs agree with what was true
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `pair`."""
+        """Return this finding under the key `pair` of `summary.json`."""
         found, beliefs = self.advantage, json_of(self.calibration)
         beliefs.pop("confidence")
         error = finite(found.standard_error)
@@ -58,14 +58,16 @@ def _interval_json(value: float, found: MeanInterval | Estimate) -> dict[str, An
 
 
 def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
-    """Return the estimates for the pair D and D' from the insider's beliefs; None for a run with scores alone.
+    """Return the estimates for the pair D, D' from the insider's beliefs.
+
+    None without a guarantee, insider or exact LLR.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run.
+        Earlier findings of the run; the one on the insider is used.
     """
     guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
@@ -83,7 +85,7 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
 
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the interval of the insider's expected advantage.
+    """Return the confidence interval of the insider's advantage, estimated from beliefs.
 
     Parameters
     ----------
@@ -97,12 +99,12 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
 
 
 def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the interval of the epsilon of the pair at the claimed delta.
+    """Return the confidence interval of the epsilon of the pair at the claimed delta, estimated from beliefs.
 
     Parameters
     ----------
     run
-        A finished run with a guarantee and both kinds of trials, whose beliefs are exact.
+        A finished run with a guarantee and exact beliefs, and with trials of both D and D'.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
@@ -124,14 +126,14 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
 
 @dataclass(frozen=True)
 class CraftedFinding:
-    """The effect of the crafted record."""
+    """The gradient norm and the sensitivity of the crafted record."""
 
     initial: CraftedMeasures  # at the initial weights
     first: float | None  # local sensitivity over the global one, mean over trials, in round 1; None where unmeasured
     mean: float | None  # local sensitivity over the global one, mean over trials and rounds; None where unmeasured
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `crafted`."""
+        """Return this finding under the key `crafted` of `summary.json`."""
         initial = self.initial
         return {"crafted": {
             "label": initial.label, "clipped_gradient_norm": initial.length,
@@ -142,7 +144,7 @@ class CraftedFinding:
 
 
 def measure_crafted(run: FinishedRun, _: Findings) -> CraftedFinding | None:
-    """Return the effect of the crafted record; None where none was crafted."""
+    """Return gradient norm and sensitivity of the crafted record; None if there is no crafted record."""
     facts = run.facts
     if facts.crafted is None:
         return None

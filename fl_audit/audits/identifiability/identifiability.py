@@ -1,17 +1,16 @@
 """The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain, over all trials.
 
-It knows every record but one, sees each release, and compares D with its neighbour D'. It also measures the noise
-(`noise_measurement`). Each step is a pure function of public values without state, so two steps can run at the same
-time.
+The adversary knows every record but one, sees each release, and compares D with its neighbour D'. It also measures the
+noise (`noise_measurement`). Each step is a pure function of public values without state, so steps can run concurrently.
 
-**Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
-training, and the release is the result of their steps. Where each client takes one step, the release is a noised sum,
-whose likelihood ratio is exact (`fl_audit.federation.private_steps`). The distribution after several steps is not known
-in closed form, so this insider's score is **no likelihood ratio** there, and it has no beliefs. Its score asks how far
-the release lies in the direction in which the differing record would have pushed it: higher where the record rather was
-in. It is the log-odds of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise
-is that of all steps as if they were independent of each other: the true release departs from both, since a step depends
-on the noise of earlier steps, and on the records that were sampled.
+**Averages.** If clients train with DP-SGD, the insider sees only the average of their models, and the noise is added
+inside each client's training. If each client takes one step, the release is a noisy sum with an exact likelihood ratio
+(`fl_audit.federation.private_steps`). After several steps its distribution has no closed form, so this insider's score
+is **no likelihood ratio**, and it has no beliefs. The score measures how far the release lies in the direction in which
+the differing record moves it, and so is higher if the record was in. It is the log-odds of a Gaussian approximation:
+the mean is the expected result of the clients' steps, and the variance is the sum over all steps as if they were
+independent. The true release differs from this, since a step depends on the noise of earlier steps and on the sampled
+records.
 """
 
 from dataclasses import dataclass, replace
@@ -49,13 +48,12 @@ class Observation:
 def observe(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> Observation:
-    """Compute the insider's likelihood ratio for a round, and measure the noise.
+    """Compute the insider's increment of the log-odds for a round, and measure the noise.
 
-    A round in which D and D' do not differ adds nothing to the log-odds. Raises `InputError` if only models were seen,
-    and their rounding exceeds a thousandth of sigma in a trial where D and D' differ.
+    A round in which D and D' do not differ adds 0 to the log-odds. Raises `InputError` if only models are visible, and
+    their rounding error exceeds a thousandth of sigma in a trial where D and D' differ.
 
-    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
-    likelihood ratio.
+    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release, as a log-likelihood ratio.
 
     Parameters
     ----------
@@ -64,10 +62,10 @@ def observe(
     seen
         The insider's view of the round.
     batch_trials
-        Trial count of the original batch, when likelihood ratios are computed again for its first trials only; see
+        Number of trials in the original batch of trials, if LLRs are recomputed for its first trials only; see
         `StackedModel.clipped_sum`.
     insider
-        The client that observes; None for the first insider.
+        The observing client; None for the first insider.
     """
     mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
     question = question_of(federation, seen, batch_trials, insider)
@@ -87,18 +85,18 @@ def observe(
 def weigh(
     federation: LoadedFederation, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None
 ) -> Observation:
-    """Compute the log-likelihood ratio of noisy sums under two hypotheses.
+    """Compute the log-likelihood ratio of noisy sums under the hypotheses D and D', and measure the noise.
 
     Parameters
     ----------
     federation
-        The federation, whose mechanism names the noise.
+        The federation, whose mechanism defines the noise.
     hypotheses
         The contributions to the sums under D and under D'.
     release
         The noisy sums R_i, float32 or float64, shape (trials, parameters).
     norms
-        Clipping norms of the round, float64, shape (trials,), where clipping is adaptive; None otherwise.
+        Clipping norms of the round, float64, shape (trials,), if clipping is adaptive; otherwise None.
     """
     sensitivity = hypotheses.sensitivity
     scale = federation.public.mechanism.noise_scale(sensitivity, federation.public.threat_model, norms)
@@ -119,18 +117,18 @@ def weigh(
 
 
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
-    """Return the score of a round for the differing record's membership, float64 (trials,); scores of rounds add up.
+    """Return the insider's membership score for the differing record in one round, float64 (trials,).
 
-    Raises `InputError` if the view lacks something that the insider needs.
+    The scores of several rounds are added. Raises `InputError` if the view lacks a value that the insider needs.
 
     Parameters
     ----------
     federation
-        The federation, whose clients train privately.
+        The federation, whose clients train with DP-SGD.
     seen
         The insider's view of the round.
     insider
-        The insider's client: it knows its own update and those of its colluders, including their noise.
+        The insider's client, which knows its own update and those of its colluders, including their noise.
     """
     # The residual of a release after subtracting its expectation.
     if (

@@ -1,4 +1,4 @@
-"""Planning and judging of the identifiability audit, which asks whether an insider can tell D from D'."""
+"""Planning and judging of the identifiability audit, in which an insider distinguishes D from D'."""
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
@@ -13,15 +13,18 @@ from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with
 
 
 class IdentifiabilityJudging(AuditJudging):
-    """Planning and judging where an insider has each release's likelihood ratio, or a score, for one differing unit."""
+    """Planning and judging for an insider with an LLR, or another score, of every release for one differing unit."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse a federation in which an insider of a pair could not compute likelihood ratios or scores."""
+        """Raise `InputError` if the insider could not compute likelihood ratios or scores in this federation."""
         require_clients(public, 2)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the family of tests, or by the bound of scores; None without an insider."""
+        """Return the judgement by the tests of the LLRs and the noise, or by the bound from scores.
+
+        None without an insider.
+        """
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
             found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
@@ -29,18 +32,18 @@ class IdentifiabilityJudging(AuditJudging):
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, facts: RunFacts) -> str:
-        """Return the pair and seed that a verdict covers, and the number of rounds of the differing client."""
+        """Return a sentence on the pair and seed that a verdict covers, and on the rounds of the differing unit."""
         return pairs_covered("this pair", facts)
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-        """Return the insider's limit of detection for the noise, in all parameters or along the difference.
+        """Return the limit of detection for missing noise, in all parameters or along the difference of D and D'.
 
         Parameters
         ----------
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise cannot be measured in all of them.
         """
         return limits_of_noise(planned, parameters)
 
@@ -51,12 +54,12 @@ class IdentifiabilityJudging(AuditJudging):
 
 
 def pairs_covered(these: str, facts: RunFacts) -> str:
-    """Return the coverage of a verdict about pairs of neighbouring training sets.
+    """Return a sentence on what a verdict about pairs of neighbouring training sets covers.
 
     Parameters
     ----------
     these
-        Words for the pairs, such as `this pair`.
+        Phrase for the pairs, such as `this pair`.
     facts
         The facts of the run.
     """
@@ -68,5 +71,5 @@ def pairs_covered(these: str, facts: RunFacts) -> str:
 
 
 def _cohort_text(facts: RunFacts) -> str:
-    """Return the number of rounds of the differing unit, where a public order decides it."""
+    """Return a sentence on the number of rounds for which the differing unit is scheduled; empty without a schedule."""
     return facts.federation.mechanism.participation.turn_words(facts.federation.rounds)

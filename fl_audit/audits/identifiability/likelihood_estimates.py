@@ -1,9 +1,9 @@
-"""Estimates of the insider's success from its log-odds: two-sided intervals from means of bounded numbers.
+"""Estimates of the insider's success from its log-odds, as means of bounded variables with confidence intervals.
 
-The log-odds L of D against D' are the exact likelihood ratio where the noise is what was claimed. Given all that it
-saw, the insider is right with a probability that it knows; the mean of that probability is its true success rate, and
-E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means vary far less than counted wins.
-`counted_delta` counts, to stand beside them.
+The log-odds L of D against D' are the exact log-likelihood ratio if the noise is as claimed. Given its observations,
+the insider knows the probability that its guess is right. The mean of this probability is its true success rate, and
+E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means have a far smaller variance than counts of
+right guesses. `counted_delta` is the count, for comparison.
 """
 
 import math
@@ -31,18 +31,17 @@ _FIRST_FORESEEN = 16  # number of trials before epsilon is guessed for the first
 
 
 def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.5) -> Floats:
-    """Return the probability, given everything that the insider saw, that its guess is right.
+    """Return the posterior probability that the insider's guess is right, for each trial, shape (trials,).
 
     Parameters
     ----------
     log_odds
         Log-odds of D against D', without a prior, shape (trials,).
     prior
-        The insider's belief in D before anything is seen; it guesses D where its posterior odds favour D. Above 0 and
-        below 1.
+        The insider's prior belief in D, above 0 and below 1; it guesses D if its posterior odds favour D.
     coin
-        Probability with which the challenger really uses D, above 0 and below 1. Where it differs from the prior, the
-        insider guesses by its prior and is right by the coin, so the probability can lie under 1/2.
+        Probability with which the challenger uses D, above 0 and below 1. If it differs from the prior, the result can
+        be below 1/2, since the guess uses the prior.
 
     Raises
     ------
@@ -61,15 +60,15 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
 
 
 def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0.5, coin: float = 0.5) -> MeanInterval:
-    """Return the insider's advantage 2 P(right) - 1 as the mean of the expected wins that its beliefs give.
+    """Return the insider's advantage 2 P(right) - 1, estimated as a mean of posterior probabilities of being right.
 
     Parameters
     ----------
     log_odds
         Log-odds of D against D' in each trial, as for `chance_of_being_right`.
     prior
-        The insider's prior belief in D. With an even prior the advantage is the total variation distance of the two
-        distributions; with another prior it is that of an insider who guesses by this prior.
+        The insider's prior belief in D. At prior 1/2 the advantage is the total variation distance of the two
+        distributions; at another prior it is the advantage of an insider who guesses by that prior.
     coin
         Probability with which the challenger uses D, as for `chance_of_being_right`.
     confidence
@@ -85,31 +84,32 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
 
 
 def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
-    """Return (1 - e^(eps - L))+, whose mean over trials with the truth that L favours is delta(eps) of one direction.
+    """Return (1 - e^(eps - L))+ for each trial, whose mean is delta(eps) of one direction of the pair.
 
-    Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5: delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
+    L must be the log-odds of the data set that was used. Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5:
+    delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
     """
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
 
 def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
-    """Return delta(eps) of the audited pair from the log-odds.
+    """Estimate delta(eps) of the audited pair from the log-odds.
 
     Parameters
     ----------
     log_odds
         Log-odds of D against D' in each trial, without a prior, shape (trials,).
     members
-        Whether D was used in each trial, bool, shape (trials,), with at least one trial of each kind.
+        Whether D was used in each trial, bool, shape (trials,), with at least one trial each of D and D'.
     epsilon
         Epsilon at which delta is taken, at least 0 and finite.
     confidence
-        Confidence of the interval, above 0 and below 1. Either direction has half of the error probability.
+        Confidence of the interval, above 0 and below 1. Each direction has half of the error probability.
 
     Raises
     ------
     InputError
-        If a direction has no trial or a number is out of its range.
+        If there is no trial with D or none with D', or a number is out of its range.
     """
     require_epsilon(epsilon)
     each = (1 + confidence) / 2
@@ -118,11 +118,11 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
 
 def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
-    """Return delta(eps) of the audited pair by counting trials, for comparison with `delta_from_beliefs`.
+    """Estimate delta(eps) of the audited pair by counting trials, for comparison with `delta_from_beliefs`.
 
-    The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
-    e^eps P(L > eps | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has a
-    Clopper-Pearson interval at a quarter of the level.
+    The event that attains delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) - e^eps P(L > eps |
+    D'), or the same with D and D' exchanged, whichever is larger. Each of the four probabilities has a Clopper-Pearson
+    interval with a quarter of the error probability.
 
     Parameters
     ----------
@@ -150,13 +150,13 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
 
 
 def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> Estimate:
-    """Return epsilon(delta) of the audited pair from the log-odds.
+    """Estimate epsilon(delta) of the audited pair from the log-odds.
 
-    The interval holds every epsilon at which bets on the mean of the terms (1 - e^(eps - L))+ do not refute that it is
-    delta: the true epsilon is left out only where bets on the truth win, so the confidence is the same. The stakes are
-    chosen from earlier trials and are the same for every epsilon. No term grows with epsilon, so no gain of a bet on
-    more than delta does, and no gain of a bet on less falls: if an epsilon is refuted as too small, all smaller ones
-    are, and if one is refuted as too large, all larger ones are. So bisection finds the ends of the interval.
+    The interval contains every epsilon for which a betting test does not reject that the mean of the terms (1 - e^(eps
+    - L))+ is delta. The true epsilon is outside only if the test rejects the truth, so the interval has the stated
+    confidence. The stakes of the bets are chosen from earlier trials, and are the same for every epsilon. No term
+    increases with epsilon. So if the test rejects an epsilon as too small, it also rejects all smaller ones, and if it
+    rejects one as too large, it also rejects all larger ones. Therefore bisection finds the ends of the interval.
 
     Parameters
     ----------
@@ -167,8 +167,8 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     confidence
         Confidence of the interval, above 0 and below 1.
     delta
-        Delta at which epsilon is taken, above 0 and below 1. Where it is smaller than a few divided by the number of
-        trials, nothing bounds epsilon from above and `high` is infinite.
+        Delta at which epsilon is taken, above 0 and below 1. If it is below a few divided by the number of trials,
+        epsilon has no upper bound and `high` is infinite.
     """
     require_delta(delta)
     each = (1 + confidence) / 2
@@ -176,7 +176,7 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
 
 
 def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
-    """Return the log-odds of D in trials with D, and those of D' in trials with D': the two directions."""
+    """Return the log-odds of D in trials with D, and the log-odds of D' in trials with D'."""
     require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     parts = log_odds[members], -log_odds[~members]
     require(all(part.size for part in parts), "one kind of trial is missing: accepted are trials with D and with D'")
@@ -189,7 +189,7 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estim
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
-    """Return the estimate of epsilon(delta) in one direction and the ends of its interval."""
+    """Return the estimate of epsilon(delta) in one direction, and the lower and upper end of its interval."""
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), confidence)
 
@@ -207,9 +207,9 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
 
 
 def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
-    """Return the terms, each at the epsilon suggested by earlier log-odds: stakes may depend on the past alone.
+    """Return the terms, each at an epsilon estimated from earlier trials, since stakes may depend on the past alone.
 
-    The suggestion is updated whenever the number of log-odds has doubled.
+    The estimate is updated whenever the number of trials has doubled.
     """
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:
@@ -221,7 +221,7 @@ def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
 
 
 def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
-    """Return the epsilon at which the mean of the terms is delta; 0 where delta(0) is below it."""
+    """Return the epsilon at which the mean of the terms equals delta; 0 if the mean is smaller already at epsilon 0."""
 
     def excess(epsilon: float) -> float:
         return float(_delta_terms(log_odds, epsilon).mean()) - delta

@@ -1,12 +1,12 @@
-"""The exact distribution of the insider's log-odds: a check of the innovations, and the curves that figures draw.
+"""The exact distribution of the insider's log-odds: a test of their innovations, and the curves in figures.
 
-Whatever adaptivity chose Delta_i, given the past r_i is normal, so with mu_i = Delta_i / sigma_i the innovation (L_i -
+Whatever adaptivity chose Delta_i, r_i is normal given the past. So with mu_i = Delta_i / sigma_i the innovation (L_i -
 L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past, in every mode. This is the strongest test of a whole
 run, because noise, bits, sensitivities and log-odds all enter it.
 
-So the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D was used, downwards where D'
-was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), or where units are sampled follow a distribution on a
-grid; the belief is their image under the logistic map, shifted by the prior log-odds.
+So in round i the log-odds of D against D' change by N(+-mu_i^2/2, mu_i^2), with the positive mean if D was used and the
+negative one if D' was used. If mu_i is fixed, the final log-odds are N(+-mu^2/2, mu^2); if units are sampled, their
+distribution is computed on a grid. The belief is the logistic function of the log-odds plus the prior log-odds.
 """
 
 import math
@@ -27,7 +27,7 @@ SMALLEST_P_VALUE = 0.001
 
 @dataclass(frozen=True)
 class HypothesisInnovations:
-    """The innovations of the trials with one bit."""
+    """Statistics of the innovations of the trials with one secret bit."""
 
     count: int  # number of innovations; below 2 nothing is tested: the moments are 0, 1, 0, the z-scores 0, p 1
     mean: float  # of all innovations; 0 expected
@@ -47,7 +47,7 @@ class HypothesisInnovations:
 
 @dataclass(frozen=True)
 class InnovationCheck:
-    """The check of both groups: trials with bit 1 and trials with bit 0."""
+    """The test of the innovations, separately for trials with bit 1 and with bit 0."""
 
     members: HypothesisInnovations  # the innovations of trials with bit 1
     nonmembers: HypothesisInnovations  # of trials with bit 0
@@ -56,18 +56,18 @@ class InnovationCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the distribution holds in both groups; a sound run fails with probability of about 0.2 %."""
+        """Whether the innovations of both groups pass the test; a correct run fails with probability of about 0.2 %."""
         return self.members.holds and self.nonmembers.holds
 
 
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
-    """Return statistics of the fit of numbers to N(0, 1) and to independence, separately for each bit.
+    """Test values for being independent and N(0, 1), separately for each secret bit.
 
     Parameters
     ----------
     values
-        Innovations, or where increments are not Gaussian the normal scores of the noise along the direction in which
-        D and D' differ, under the true hypothesis, shape (trials, rounds); NaN where a round tells nothing.
+        Innovations, shape (trials, rounds); NaN in rounds without information. If the increments are not Gaussian, they
+        are the normal scores, under the true hypothesis, of the noise along the difference of D and D'.
     bits
         1 or True where D was used, shape (trials,).
     """
@@ -77,7 +77,7 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> Innovatio
 
 
 def _group(values: Floats) -> HypothesisInnovations:
-    """Return the statistics of the innovations of some trials, shape (trials, rounds)."""
+    """Return the test statistics of the innovations of some trials, shape (trials, rounds)."""
     used = values[~np.isnan(values)]
     count = int(used.size)
     if count < 2:
@@ -101,8 +101,8 @@ def _group(values: Floats) -> HypothesisInnovations:
 def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) -> Floats:
     """Return the density of the log-odds of D against D' under a distribution.
 
-    A distribution on a grid is drawn as the mean density over a hundredth of the range of nearly all trials; an atom of
-    it, such as of a unit that was never in, shows as a peak of that width.
+    A distribution on a grid is smoothed over a hundredth of its central 99.8 % range. An atom, e.g. of a unit that was
+    never sampled, is a peak of that width.
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(distribution, NormalLogOdds):
@@ -122,7 +122,7 @@ def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) ->
 def belief_density(
     belief: ArrayLike, distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, share: float = 0.5
 ) -> Floats:
-    """Return the density of the final belief in the data set that was really used.
+    """Return the density of the final belief in the data set that was used.
 
     It is a change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 -
     belief)).
@@ -137,8 +137,8 @@ def belief_density(
     prior
         Belief in D before the first release.
     share
-        Share of the trials that used D. It matters only where the two distributions are not mirror images or the prior
-        is not 1/2.
+        Share of the trials that used D. It matters only if the two distributions are not mirror images or the prior is
+        not 1/2.
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, distributions[1])
@@ -150,7 +150,9 @@ def belief_density(
 def belief_grid(
     distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, points: int = 600, tail: float = 1e-6
 ) -> Floats:
-    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it at each end.
+    """Return beliefs at which to plot their density, equally spaced in logit.
+
+    The probability `tail` lies beyond each end.
 
     Parameters
     ----------
@@ -159,9 +161,9 @@ def belief_grid(
     prior
         Belief in D before the first release.
     points
-        Number of beliefs that are returned.
+        Number of beliefs.
     tail
-        Probability that may lie beyond either end.
+        Probability beyond either end.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
@@ -171,20 +173,20 @@ def belief_grid(
 
 
 def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> tuple[Floats, ...]:
-    """Return low end, median and high end of the central band of the belief in D after rounds 0 to `rounds`.
+    """Return lower end, median and upper end of the central interval of the belief in D after rounds 0 to `rounds`.
 
     Parameters
     ----------
     mu
-        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds).
+        Gaussian-DP parameter of all rounds together; each round has mu / sqrt(rounds).
     rounds
         Number of rounds, at least 1.
     bit
-        The secret bit, 1 where D was used and 0 where D' was.
+        The secret bit: 1 if D was used, 0 if D' was used.
     prior
         Belief in D before the first release.
     level
-        Share of the trials that lie inside the band at each round.
+        Probability of the interval at each round.
     """
     variance = mu**2 * np.arange(rounds + 1) / rounds
     centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)

@@ -1,4 +1,4 @@
-"""Sections on the epsilon of a run: estimates, bounds, scores and the trade-off."""
+"""Report sections on epsilon: the paper's estimates, lower bounds, bounds from scores, and the measured ROC curve."""
 
 import math
 from functools import partial
@@ -26,7 +26,7 @@ from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
-    """Return the method's name in words, if it is that of a test."""
+    """Return the name of the deciding method: the title of a test, or the name of a bound method."""
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
@@ -74,7 +74,7 @@ def _rows(numbers: evidence.EmpiricalFinding, contents: ReportContents) -> list[
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return one of the paper's estimates with its interval, or the range over trials if that has no confidence."""
+    """Return the table row of one of the paper's estimates, with its interval or its range over the trials."""
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
         low = high = found.epsilon

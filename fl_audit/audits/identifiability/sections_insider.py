@@ -1,4 +1,4 @@
-"""Sections on the insiders: their success, their certainty in every round, and the distribution of each step."""
+"""Report sections on the insiders: their advantage, their beliefs round by round, and the innovations."""
 
 import math
 from dataclasses import replace
@@ -47,7 +47,7 @@ def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str
 
 
 def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
-    """Return the insider's advantage over a coin, next to the claimed limit.
+    """Return the table row of the insider's advantage, with the claimed limit.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[Ro
 
 
 def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
-    """Return the distributions of the final log-odds by bit if they are exact; any other would be no limit."""
+    """Return the distributions of the final log-odds, keyed by secret bit; empty if they are not known exactly."""
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
@@ -130,7 +130,10 @@ def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: 
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
-    """Draw the measured beliefs and return the height of the tallest bar, 0 where trials are single marks."""
+    """Draw the histogram of the final beliefs and return the height of its tallest bar.
+
+    0 if few trials are single marks.
+    """
     label, style = f"measured, {plural(len(beliefs), 'trial')}", BIT_STYLES[1]
     if len(beliefs) < FEWEST_FOR_HISTOGRAM:
         frame = axes.get_xaxis_transform()  # in axis units, so that any density fits above
@@ -166,7 +169,7 @@ def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents)
 
 
 def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: ReportContents) -> None:
-    """Draw the belief in D over the rounds as bands or, with few trials, curves, with its distribution if exact."""
+    """Draw the belief in D over the rounds: quantile bands, or one curve for each of few trials."""
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
@@ -181,7 +184,7 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
 
 
 def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
-    """Draw the beliefs of all trials of a bit, with the central 90 % of their distribution if that is exact."""
+    """Draw the beliefs of all trials with one secret bit, with the central 90 % of the exact distribution if known."""
     style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
@@ -261,7 +264,7 @@ def _insiders_sentence(numbers: evidence.InsidersFinding, contents: ReportConten
 
 
 def _best_row(numbers: evidence.InsidersFinding, contents: ReportContents) -> Row:
-    """Return the advantage of the best insider, at a level that all insiders share because it was chosen among them."""
+    """Return the table row of the best insider's advantage, with a Bonferroni correction for choosing the best."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 

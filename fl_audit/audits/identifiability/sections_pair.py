@@ -1,4 +1,4 @@
-"""Sections on the audited pair: estimates from beliefs, and the record that was crafted for the pair."""
+"""Report sections on the audited pair: estimates from beliefs, and the crafted record."""
 
 from dataclasses import asdict
 from functools import partial
@@ -97,7 +97,7 @@ def _crafted_rows(numbers: CraftedFinding, contents: ReportContents) -> list[Row
 
 
 def _images(numbers: CraftedFinding) -> list[tuple[str, NDArray[np.float32]]]:
-    """Return the crafted records with their names, as images of one channel; none where they are no images."""
+    """Return the crafted records as pairs of name and greyscale image; empty if the records are no images."""
     records = [("x, in D", numbers.initial.record), ("x', in D'", numbers.initial.opposite)]
     named = [(name, record) for name, record in records if record is not None]
     if any(len(record.shape) not in (2, 3) for _, record in named):

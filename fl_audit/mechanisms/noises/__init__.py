@@ -1,1 +1,1 @@
-"""The kinds of noise, each in a module of its own: a new one is such a module, and a line in the registry."""
+"""The kinds of noise; to add one, write a module for it and add a line to the registry."""

@@ -1,9 +1,9 @@
-"""The interface of a kind of noise: each kind answers for itself, so that other code need not know the kind.
+"""The interface of all kinds of noise, so that other code does not depend on the kind.
 
-Every noise is Gaussian, given the releases of the rounds before: the insiders' likelihood ratios and the tests of the
-verdict rest on this. The module of each kind determines its size and its source, how it is drawn, accounted and
-whitened, which other parts it excludes, and its words in reports. The settings of a configuration are checked without
-torch, so these modules do not import it.
+Every noise is Gaussian given the releases of earlier rounds; the insiders' likelihood ratios and the tests of the
+verdict rely on this. The module of each kind defines its scale and origin, its drawing, accounting and whitening, the
+parts that it is incompatible with, and its words in reports. The settings of a configuration are checked without torch,
+so these modules do not import it.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NoiseOrigin(StrEnum):
-    """Party that adds the noise, and the quantity that it adds the noise to."""
+    """The party that adds the noise, and the quantity to which it is added."""
 
     NOBODY = "nobody"  # no noise is added, and nothing is claimed
     SERVER = "server"  # the server adds it to the sum
@@ -37,7 +37,7 @@ class NoiseOrigin(StrEnum):
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """Settings of a configuration for its noise, and the other settings that noises depend on."""
+    """Configuration of the noise, and the other settings on which noises depend."""
 
     name: str  # name of the noise in the configuration
     multiplier: float  # z
@@ -50,7 +50,7 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class SumSensitivity:
-    """Sensitivity of the sum of a round between neighbours, trial by trial."""
+    """Sensitivity of a round's sum in each trial: local, and the global bound."""
 
     local: Floats  # ||f_i(D) - f_i(D')|| at the current weights, any shape
     largest: Floats  # the largest change that the clipping norm of the round allows, of the same shape
@@ -59,7 +59,7 @@ class SumSensitivity:
 
 @dataclass(frozen=True)
 class AccountedRounds:
-    """Rounds in the form in which an accountant needs them."""
+    """Description of the rounds for the accountant."""
 
     count: int  # k, from 1
     multiplier: float  # z against the adversary, of everything that is released in one round
@@ -76,7 +76,7 @@ Different numbers are independent. Set 0 is drawn ahead, while clients compute."
 
 
 class ServerDraws(Protocol):
-    """The draws of a server for some trials, round after round; what they need of earlier rounds they keep."""
+    """The server's noise draws for some trials, round by round, with the state that they need of earlier rounds."""
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
         """Return the draws of the next round in units of `MechanismNoise.scale`, float32 (trials, parameters).
@@ -91,7 +91,7 @@ class ServerDraws(Protocol):
 
 
 class _IndependentDraws:
-    """Standard normal draws, new ones in every round."""
+    """Independent standard normal draws in every round."""
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
         """Return the first set of standard normal draws."""
@@ -99,7 +99,7 @@ class _IndependentDraws:
 
 
 class MechanismNoise(ABC):
-    """One kind of noise, as a frozen dataclass of its numbers; numbers out of their range raise `InputError`."""
+    """Interface of a kind of noise, a frozen dataclass; numbers out of range raise `InputError`."""
 
     kind: str
     """Name in a stored mechanism: the key in the registry."""
@@ -122,7 +122,7 @@ class MechanismNoise(ABC):
     @classmethod
     @abstractmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise of a configuration."""
+        """Return the noise for the settings of a configuration."""
 
     @property
     def name(self) -> str:
@@ -130,43 +130,43 @@ class MechanismNoise(ABC):
         return self.names[0]
 
     def with_multiplier(self, multiplier: float) -> Self:
-        """Return the same noise with another multiplier z."""
+        """Return the same kind of noise with another multiplier z."""
         return replace(self, multiplier=multiplier)  # type: ignore[type-var]  # every kind is a dataclass
 
     # Drawing of the noise.
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return the standard deviation of the noise that an adversary faces, of the shape of the sensitivities.
+        """Return the standard deviation of the noise that remains for an adversary, in the shape of the sensitivities.
 
         Parameters
         ----------
         sensitivity
             Sensitivity of the sum in each trial.
         multiplier
-            Noise multiplier that the adversary faces.
+            Effective noise multiplier against the adversary.
         """
         return multiplier * sensitivity.largest
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return the standard deviation of the standard normal draws that every client adds; 0 where the server does.
+        """Return the standard deviation of each client's noise share; 0 if the server adds the noise.
 
         Parameters
         ----------
         global_sensitivity
-            Delta, the largest change of the sum between neighbours.
+            Global sensitivity Delta of the sum.
         """
         return 0.0
 
     def server_draws(self) -> ServerDraws:
-        """Return the draws of the server for some trials."""
+        """Return an object that draws the server's noise for some trials."""
         return _IndependentDraws()
 
     # Accounting of the noise.
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the multiplier of what is left of the noise, less what an adversary knows of it; 0 without noise.
+        """Return the effective noise multiplier after an adversary subtracts the noise that it knows; 0 without noise.
 
-        It is not asked of a server that adds the noise itself: `effective_noise_multiplier` refuses such a server.
+        For a server that adds the noise itself, `effective_noise_multiplier` raises an error instead.
 
         Parameters
         ----------
@@ -176,14 +176,16 @@ class MechanismNoise(ABC):
         return self.multiplier
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the noise over the largest difference that one round may show an adversary; 0 without noise.
+        """Return the noise relative to the largest difference of D and D' that an adversary can see in one round.
+
+        0 without noise.
 
         Parameters
         ----------
         multiplier
-            Noise multiplier that the adversary faces.
+            Effective noise multiplier against the adversary.
         participation
-            Participation of the units in rounds.
+            Rule of participation.
         """
         return multiplier
 
@@ -195,9 +197,9 @@ class MechanismNoise(ABC):
         return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
 
     def joint_sensitivity(self, participation: "Participation") -> float | None:
-        """Return the sensitivity of all rounds together over that of one contribution, where they are one release.
+        """Return the sensitivity of all rounds as one release, relative to that of one contribution.
 
-        None where every round is a release of its own.
+        None if every round is a separate release.
         """
         return None
 
@@ -205,18 +207,18 @@ class MechanismNoise(ABC):
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, the newest one included, whose draws the noise of the newest release is made of."""
+        """Number of rounds, including the latest, whose draws enter the noise of the latest release."""
         return 1
 
     def whitening(self, server_round: int) -> Floats:
-        """Return by what the releases of the rounds up to one are multiplied before they are added up, (rounds,).
+        """Return the whitening weights of the releases up to a round, float64 (rounds,).
 
-        The noise of the sum is independent of all that was released before, and of the scale of one round.
+        The noise of the weighted sum is independent of all earlier releases, and has the scale of one round's noise.
 
         Parameters
         ----------
         server_round
-            The newest round, from 1; the last factor is its own.
+            The latest round, from 1; the last weight is its own.
         """
         factors = np.zeros(server_round)
         factors[-1] = 1.0
@@ -226,44 +228,44 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse rounds with partial participation, where these have no accounting or no likelihood ratio.
+        """Raise `InputError` if this noise has no accounting or likelihood ratio for partial participation.
 
         Parameters
         ----------
         participation
-            Participation of the units; the method is not called where all take part.
+            Rule of participation; the method is not called if all units participate in every round.
         """
 
     @abstractmethod
     def require_adaptive_clipping(self) -> None:
-        """Refuse an adaptive clipping norm, where it has no accounting or no likelihood ratio."""
+        """Raise `InputError` if this noise has no accounting or likelihood ratio for adaptive clipping."""
 
     def require_rounds(self, rounds: int) -> None:  # noqa: B027  # most noises are made for any number
-        """Refuse a number of rounds that this noise is not made for.
+        """Raise `InputError` if this noise does not support a number of rounds.
 
         Parameters
         ----------
         rounds
-            k, from 1.
+            Number of rounds k, from 1.
         """
 
     # Words for reports.
 
     @abstractmethod
     def source_words(self) -> str:
-        """Return words for the party that adds the noise, and for the kind of noise."""
+        """Return a phrase on the kind of noise and the party that adds it."""
 
     @property
     def multiplied_words(self) -> str | None:
-        """The quantity that the multiplier of a guarantee multiplies; None if it is the sensitivity of the sum."""
+        """Phrase for the quantity that the noise multiplier multiplies; None for the sensitivity of the sum."""
         return None
 
     def mu_words(self, rounds: str) -> str:
-        """Return the formula of the claimed mu from the noise multiplier z, in words.
+        """Return the formula of the claimed mu in words, in terms of the noise multiplier z.
 
         Parameters
         ----------
         rounds
-            The rounds in which a unit takes part, in words.
+            Phrase for the rounds in which a unit participates.
         """
         return f"square root of {rounds} over z"

@@ -1,4 +1,4 @@
-"""Noise of the server: it adds all of it to the sum, new noise in every round."""
+"""Central noise: the server adds independent noise to the sum in every round."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -21,7 +21,7 @@ the record."""
 
 @dataclass(frozen=True)
 class CentralGaussian(MechanismNoise):
-    """The server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i."""
+    """Central Gaussian noise: the server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i."""
 
     multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite
     scaling: NoiseScaling = NoiseScaling.GLOBAL  # whether Delta_i is the local or the global sensitivity
@@ -36,7 +36,7 @@ class CentralGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise of a configuration, scaled according to its settings."""
+        """Return the noise with the multiplier and the scaling of the configuration."""
         return cls(settings.multiplier, settings.scaling)
 
     @property
@@ -44,7 +44,7 @@ class CentralGaussian(MechanismNoise):
         return self.scaling is NoiseScaling.LOCAL
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return z times the local or the largest sensitivity; the local one never falls under its floor."""
+        """Return z times the local or the global sensitivity; the local one is at least `SENSITIVITY_FLOOR` times C."""
         if not self._is_local:
             return super().scale(sensitivity, multiplier)
         floor = SENSITIVITY_FLOOR * sensitivity.clipping_norm
@@ -58,15 +58,15 @@ class CentralGaussian(MechanismNoise):
         require(not self._is_local, "sensitivity is 'local' with a cohort: accepted with cohorts is 'global'")
 
     def require_adaptive_clipping(self) -> None:
-        """Refuse it where the noise follows the data, and no norm."""
+        """Raise `InputError` if the noise is scaled to the local sensitivity instead of the clipping norm."""
         local = "sensitivity is 'local' and clipping is 'adaptive': accepted with it is 'global'"
         require(not self._is_local, local)
 
     def source_words(self) -> str:
-        """Return that the server adds it."""
+        """Return a phrase saying that the server adds the noise."""
         return "central: the server adds it to the sum"
 
     @property
     def multiplied_words(self) -> str | None:
-        """Words for the local sensitivity where the noise follows it; None where it does not."""
+        """Phrase for the local sensitivity if the noise is scaled to it; otherwise None."""
         return "the difference that the pair makes in the round, the local sensitivity" if self._is_local else None
