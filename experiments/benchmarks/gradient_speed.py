@@ -27,7 +27,7 @@ from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import UserRecords
-from fl_audit.learning.user_gradients import clipped_sum_of
+from fl_audit.learning.user_gradients import clipped_user_sum
 
 _NORM = 3.0
 _OWN = "fl_audit.experiments.benchmarks.user_networks"
@@ -134,7 +134,7 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
         sizes = torch.full((records,), size) if size else torch.randint(1, 17, (records,), generator=source)
         users = torch.repeat_interleave(torch.arange(records), sizes)[:records][order]
         held = UserRecords.of(features, labels, users)  # sorted once for all rounds, as by a client
-        return lambda: clipped_sum_of(held, stacked, models, _NORM)
+        return lambda: clipped_user_sum(stacked, models, held, _NORM)
 
     of_records, *others = turns(
         lambda: stacked.clipped_sum(models, features, labels, _NORM), *map(of_users, _SIZES), repeat=repeat

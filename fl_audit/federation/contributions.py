@@ -24,7 +24,7 @@ from fl_audit.learning.private_training import (
     first_sample,
     private_updates,
 )
-from fl_audit.learning.user_gradients import clipped_sum_of
+from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients, UserGradients
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.randomness import Purpose, generator
@@ -113,7 +113,7 @@ def contributed(
                 else moment.norms
             )
             shapes = moment.batch_trials if taking_part is None else None
-            total, bits = clipped_sum_of(examples.by_user, federation.model, models, norms, shapes, taking_part)
+            total, bits = clipped_user_sum(federation.model, models, examples.by_user, norms, shapes, taking_part)
             return TrialContributions(total, bits + 0.5 if mechanism.is_adaptive else None)
         case LocalTraining(schedule):
             draw, features, labels = _order_draw(federation, client, moment), examples.features, examples.labels

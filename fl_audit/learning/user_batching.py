@@ -230,9 +230,9 @@ class UserRecords:
         Parameters
         ----------
         features
-            Features of the records, as for `fl_audit.learning.user_gradients.clipped_user_sum`.
+            Features of the records, float32 (n, *shape), n may be 0.
         labels
-            Classes of the records, as for `clipped_user_sum`.
+            Classes of the records, int64 (n,).
         users
             Number of the user of each record; raises `InputError` if shapes do not match.
         """

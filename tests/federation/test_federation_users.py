@@ -31,6 +31,7 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.user_batching import UserRecords
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.verdict.stored_measurements import measured_in
@@ -200,8 +201,8 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
         taking_part: Tensor | None = None,
     ) -> TrialContributions:
         assert examples.user is not None
-        given = models, examples.features, examples.labels, whose(examples.user)
-        return TrialContributions(clipped_user_sum(federation.model, *given, 1.0, None, taking_part).total)
+        records = UserRecords.of(examples.features, examples.labels, whose(examples.user))
+        return TrialContributions(clipped_user_sum(federation.model, models, records, 1.0, None, taking_part).total)
 
     return contributed
 
