@@ -32,9 +32,8 @@ class ClientRoster:
     """The roles of the clients of a federation."""
 
     nodes: Sequence[int]  # node id of each partition
-    targets: Mapping[
-        int, tuple[int, ...]
-    ]  # the targets of the federation that a partition holds, of those that hold any
+    # The targets of the federation that a partition holds, of those that hold any.
+    targets: Mapping[int, tuple[int, ...]]
     insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
     shards: tuple[Integers, ...]  # units of each partition: records of D, users, or the client itself
     units: int  # number of all units

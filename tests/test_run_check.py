@@ -81,7 +81,7 @@ def test_a_few_trials_show_how_long_many_take(small_plan: MakePlan, monkeypatch:
     assert (every.trials, few.trials) == (24, 2)
     assert few.seconds == pytest.approx(plan.config.audit.trials / 2 * (few.start_seconds + few.round_seconds * 2), 0.5)
     size = load_federation(plan.public).model.layout.size
-    assert few.memory < every.memory + 24 * 18 * 4 * size + 50 * 2**20
+    assert few.memory < every.memory + 24 * time_probe._ROWS_HELD * 4 * size + 50 * 2**20
 
 
 def test_a_person_reads_the_same(config: Path) -> None:

@@ -102,7 +102,7 @@ def _guarantee(found: "RunCheckResult") -> str:
         f"{noise}epsilon {number_text(guarantee.epsilon)} at delta {guarantee.delta:g} by {guarantee.accountant}, "
         f"neighbours: {guarantee.adjacency}, beliefs of at most {percent(guarantee.belief_bound)}, an advantage of at "
         "most "
-        f"{percent(guarantee.advantage_bound_exact)}; {fit.words}, the error of that fit"
+        f"{percent(guarantee.advantage_bound_exact)}; {fit.words}"
     )
 
 

@@ -323,7 +323,7 @@ def _print(rows: list[_AccountantResult], best: "Guarantee", title: str, saving:
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
     print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     print(_multiplied(best))
-    print(f"Every delta together: {late_privacy.gdp_fit.gdp_fit(best.claim.profile).words}, the error of that fit.")
+    print(f"{late_privacy.gdp_fit.gdp_fit(best.claim.profile).words}.")
     if best.rho_alpha is not None:
         print(
             f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
@@ -358,7 +358,6 @@ def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
 
 def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
     """Return a guarantee as JSON values, with the keys of the command line's JSON output."""
-    fit = late_privacy.gdp_fit.gdp_fit(guarantee.claim.profile)
     return {
         "epsilon": finite(guarantee.epsilon),
         "delta": guarantee.delta,
@@ -368,8 +367,7 @@ def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
         "rounds": guarantee.rounds,
         "sampling_rate": guarantee.sampling_rate,
         "accountant": str(guarantee.accountant),
-        "gdp_mu": fit.mu,
-        "gdp_regret": fit.regret,
+        **late_privacy.gdp_fit.gdp_fit(guarantee.claim.profile).to_json(),
         "advantage": guarantee.advantage_bound_exact,
         "rho_alpha": guarantee.rho_alpha,
         "belief": guarantee.belief_bound,

@@ -135,8 +135,7 @@ def check_json(found: RunCheckResult) -> dict[str, Any]:
         else {
             "epsilon": finite(guarantee.epsilon),
             "delta": guarantee.delta,
-            "gdp_mu": gdp_fit(guarantee.claim.profile).mu,
-            "gdp_regret": gdp_fit(guarantee.claim.profile).regret,
+            **gdp_fit(guarantee.claim.profile).to_json(),
             "accountant": str(guarantee.accountant),
             "noise_multiplier": guarantee.noise_multiplier,
             "adjacency": str(guarantee.adjacency),

@@ -86,7 +86,7 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
 
     crafted = _recorded(run, with_large, start, None, is_long)
 
-    def found(other: Any) -> tuple[LeaveOneOutEffect, ...]:
+    def compared(other: Any) -> tuple[LeaveOneOutEffect, ...]:
         replayed = [
             _replayed(run, "a record", usual, lambda data: data, first, start, other, is_long),
             _replayed(run, "the most dissimilar record", odd, lambda data: data, first, start, other, is_long),
@@ -97,7 +97,7 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     another = record_at(dataset, 0 if usual else 1)
     # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
     # no step without the record can be compared, as where it takes fewer parts of a batch that is trained in parts.
-    return found(another) if first[0].is_random else found(None) or found(another)
+    return compared(another) if first[0].is_random else compared(None) or compared(another)
 
 
 def _recorded(

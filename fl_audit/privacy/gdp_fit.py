@@ -32,8 +32,12 @@ class GdpFit(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The parameter and the error of the fit, for a sentence."""
-        return f"a Gaussian mu of {self.mu:.4g} with a regret of {self.regret:.2g}"
+        """The parameter and the error of the fit, as the end of a sentence."""
+        return f"Gaussian mu over every delta: {self.mu:.4g}, regret {self.regret:.2g} (the error of that fit)"
+
+    def to_json(self) -> dict[str, float]:
+        """Return the parameter and the error of the fit under the names of a guarantee's JSON."""
+        return {"gdp_mu": self.mu, "gdp_regret": self.regret}
 
 
 @lru_cache(maxsize=16)

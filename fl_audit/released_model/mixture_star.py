@@ -74,9 +74,8 @@ def epsilon_star_mixtures(
         np.stack([distribution.weights, distribution.means, distribution.stds])
         for distribution in (members, population)
     ]
-    own, others = (
-        table[:, np.lexsort(table)] for table in tables
-    )  # components in one order, to compare both distributions
+    # Components are put into one order, to compare both distributions.
+    own, others = (table[:, np.lexsort(table)] for table in tables)
     if np.array_equal(own, others):
         return CertifiedEpsilonStar(0.0, 0.0)
     limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)

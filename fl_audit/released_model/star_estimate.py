@@ -115,7 +115,7 @@ def estimate_epsilon_star(
     ----------
     member_losses
         Losses on training records, finite and at least 0, shape (m,), m at least 2. If either set has fewer than 100
-        losses, no value is stated, only the interval that holds for any distributions, see `few_losses`.
+        losses, no value is stated, only the interval that holds for any distributions, see `minimum_sample_size`.
     population_losses
         Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta

@@ -57,9 +57,8 @@ class NoiseEstimate:
     along_low: float  # lower end of its interval
     along_high: float  # upper end
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
-    excess: (
-        float | None
-    )  # the ratio where noise is above the guarantee beyond doubt, and gives accuracy away; else None
+    # The ratio where noise is above the guarantee beyond doubt, and gives accuracy away; else None.
+    excess: float | None
     # The sums of squares behind the intervals, which `ratio_interval` gives at other confidences.
     total: SquareSum | None = None
     along: SquareSum | None = None

@@ -46,9 +46,8 @@ class RevealedParticipation:
     of_units: Integers
     numbers: Integers  # the number of each unit, (units,)
     turns: RepeatedBinomials  # in how many rounds of a trial a unit took part, over units and trials
-    crowds: tuple[
-        RepeatedBinomials, ...
-    ]  # in how many trials of a batch a unit took part in a round, over units and rounds
+    # In how many trials of a batch a unit took part in a round, over units and rounds.
+    crowds: tuple[RepeatedBinomials, ...]
 
     def __post_init__(self) -> None:
         shape = self.sizes.shape

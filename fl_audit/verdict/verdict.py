@@ -75,9 +75,8 @@ class Judgement:
     """A verdict with everything that a reader needs to weigh it."""
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
-    not_offered: tuple[
-        tuple[TestName, NotTestedReason], ...
-    ]  # the tests that have nothing to say about this run, and why
+    # The tests that have nothing to say about this run, and why.
+    not_offered: tuple[tuple[TestName, NotTestedReason], ...]
     noise: estimates.NoiseEstimate  # amount of noise over the claim
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
     # A lower bound at the guarantee's delta that holds with 1 - `level` under `assumption`.

@@ -65,9 +65,8 @@ class ScenarioEnvironment:
     """The surroundings of the target in a scenario: the other clients, and the model."""
 
     name: str = ""  # by which it is called; empty for the usual one
-    others: OtherContributions = (
-        OtherContributions.IDENTICAL
-    )  # directions of the others' contributions; IDENTICAL leaves them to the scenario
+    # Directions of the others' contributions; IDENTICAL leaves them to the scenario.
+    others: OtherContributions = OtherContributions.IDENTICAL
     clients: int | None = None  # number of clients, if the strategy can be made for them; None for the system's
     model: ModelKind | None = None  # parameters of the model; None leaves them to the scenario
 

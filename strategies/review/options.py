@@ -12,9 +12,8 @@ class ReviewOptions:
     epsilon: float | None = None  # epsilon of the claim; None reads it from the app
     delta: float = 1e-5  # delta of the claim
     noise_multiplier: float | None = None  # noise multiplier of the claim; None reads it from the app
-    noise_over: MultiplierReference | str = (
-        MultiplierReference.SENSITIVITY
-    )  # quantity by which the noise multiplier is multiplied
+    # Quantity by which the noise multiplier is multiplied.
+    noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY
     adjacency: str | None = None  # relation between neighbours of the claim; None reads it from the app
     norm: float | None = None  # the clipping norm; None takes what was read, or 1
     is_clipped: bool = True  # whether anything but the clients' own code clips

@@ -129,6 +129,11 @@ def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other
     came = audit_training(train, "train", example.model(), example.dataset(7), TrainingOptions(1, 2))
     assert (came.verdict, came.found, came.unseen) == (Verdict.CONSISTENT, (), ())
     assert all(one.is_replaced and one.claimed == 2 for one in came.evidence.replays)
+    # A size that shows is named all the same.
+    torch.manual_seed(11)
+    came = audit_training(train, "train", example.model(), example.dataset(11, 100), TrainingOptions(1, 2))
+    assert all(one.is_replaced for one in came.evidence.replays)
+    assert _names(came) == {Pitfall.PRIVATE_SIZE}
 
 
 def test_a_size_that_shows_is_named() -> None:

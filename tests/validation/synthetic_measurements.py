@@ -70,7 +70,7 @@ class Contributions:
         return np.asarray(self.shared - np.sum(self.shared * self.unit, axis=-1, keepdims=True) * self.unit)
 
 
-class LazyResiduals(NoiseStatistics):
+class LazyNoiseStatistics(NoiseStatistics):
     """Residuals of which every field is computed when it is read for the first time."""
 
     def __init__(self, parts: Mapping[str, Callable[[], Any]]) -> None:
@@ -97,7 +97,7 @@ class UncheckedMeasurements(NoiseMeasurements):
 
     def checked(self) -> NoiseMeasurements:
         """Return the same measurements, all computed and checked."""
-        assert isinstance(self.residuals, LazyResiduals)
+        assert isinstance(self.residuals, LazyNoiseStatistics)
         return NoiseMeasurements(
             self.members, self.increments, self.sensitivity, self.sigma, self.noise_multiplier, self.residuals.whole()
         )
@@ -124,7 +124,7 @@ def measured_from(
     measured = _Measured(given, release, sigma, tensors)
     increments = np.einsum(_EVERY, measured.error, given.difference) / sigma**2
     return UncheckedMeasurements(
-        given.members, increments, given.sensitivity, sigma, multiplier, LazyResiduals(measured.parts())
+        given.members, increments, given.sensitivity, sigma, multiplier, LazyNoiseStatistics(measured.parts())
     )
 
 

@@ -1,6 +1,6 @@
 """Synthetic federations in numpy: clients, clipped sums, noise, and an insider's measurements, without a model.
 
-The measurements are computed from raw vectors, in `tests.validation.synthetic_residuals`, by the definitions of the
+The measurements are computed from raw vectors, in `tests.validation.synthetic_measurements`, by the definitions of the
 noise measurement and independently of its code, so that tests and limits of the verdict can be checked against a truth
 that is known. Honest draws are made once for a run, and shared by all breaches of its setting.
 """
@@ -15,7 +15,7 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import Breach, NoiseRound
 from tests.validation.signal_breaches import TargetRound
-from tests.validation.synthetic_residuals import Contributions, Tensors, UncheckedMeasurements, measured_from
+from tests.validation.synthetic_measurements import Contributions, Tensors, UncheckedMeasurements, measured_from
 
 _CLIENTS, _RECORDS = 5, 10  # of a setting: clients, and records of each
 NORM = 3.0  # its clipping norm C

@@ -1,6 +1,6 @@
 """Sentences of Bernau et al. 2019 as claims that a number lies in a range, independent of the number's source.
 
-`claims` measures them on runs; `rejudging` takes them from published tables.
+`claims` measures them on runs; `verdicts_from_published` takes them from published tables.
 """
 
 from collections.abc import Sequence

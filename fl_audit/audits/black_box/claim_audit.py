@@ -103,7 +103,7 @@ class IncompleteTrials:
 
 
 class UncoveredReason(StrEnum):
-    """Why a distinguisher that uses the replies of all other clients does not refute a claim.
+    """The reason for which a distinguisher that uses the replies of all other clients does not refute a claim.
 
     SHARES: the others reply differently each time to the same model; the difference may be their shares of the noise.
     SHARES_OUTSIDE: the others' results were fixed, and different values arrived each time; their Flower mods add noise.
@@ -127,9 +127,8 @@ class ClaimAudit:
     claim: StatedClaim  # the claim
     # `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.
     verdict: Verdict
-    attempts: tuple[
-        DistinguisherTest, ...
-    ]  # the last attempt of every distinguisher that was tried, the most telling first
+    # The last attempt of every distinguisher that was tried, the most telling first.
+    attempts: tuple[DistinguisherTest, ...]
     refusals: tuple[IncompleteTrials, ...]  # the trials that the mechanism refused to play
     pilots: int  # trials that looked for distinguishers, by kind
     # The attempt that looked at nothing but low bits, None if no such distinguisher seemed to break the claim. Where it

@@ -219,9 +219,8 @@ class RecordGuarantee:
     counted: int  # number of features that the paper adds up
     counted_epsilon: float  # the sum of their epsilons
     whole_epsilon: float  # the largest log-odds of any two records
-    pair: (
-        RecordPairGuarantee | None
-    )  # of one record of the run and another; None where no other can be compared with it
+    # The guarantee for one record of the run and another; None if no other can be compared with it.
+    pair: RecordPairGuarantee | None
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding under the key `record_guarantee` of `summary.json`."""
