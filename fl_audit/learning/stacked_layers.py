@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
+from fl_audit.learning.cuda_graphs import GraphedCalls
 from fl_audit.learning.layers import ForwardState, StackedLayer, StackedLinear, StackedNormalisation
 from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.module_checks import sharing_copy
@@ -148,6 +149,7 @@ class PerThreadState(threading.local):
         self.template = sharing_copy(template)
         self.frame = ForwardState()
         self.stacked = stack_layers(sharing_copy(template), self.frame)
+        self.graphs = GraphedCalls()
         self._behind: nn.Module | None = None
 
     def behind(self, suffix: nn.Module) -> nn.Module:

@@ -12,6 +12,7 @@ labels and decisions are compared as they are. The command ends with status 1 if
 import argparse
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +93,13 @@ def main() -> None:
     for name, play in AUDITS.items():
         if options.only not in name:
             continue
-        found = _played(play)
+        try:
+            found = _played(play)
+        except Exception as error:  # the other cases are worth knowing even so
+            largest = float("inf")
+            table.add_row(name, "", "", f"failed: {type(error).__name__}", str(error).split(chr(10))[0][:60])
+            traceback.print_exc()
+            continue
         equal, (worst, after) = sum(one.difference == 0 for one in found), found[:2]
         largest = max(largest, worst.difference)
         shown = worst.column, f"{worst.difference:.1e}", after.column, f"{after.difference:.1e}"
