@@ -1,4 +1,4 @@
-"""Calls captured as graphs: they give the same values, are captured once they come often, and the oldest are given up."""
+"""Calls captured as graphs: the same values, captured once they come often, and the oldest are given up."""
 
 import pytest
 import torch
