@@ -160,7 +160,7 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
     norms = updates.new_empty(len(updates))
     limits = torch.as_tensor(norm, dtype=updates.dtype, device=updates.device).expand(len(updates))
     require(bool((limits > 0).all()), f"clipping norm is {norm}: accepted are positive numbers")
-    for rows in cached_rows(*updates.shape):
+    for rows in cached_rows(len(updates), updates.shape[1], on_card=updates.is_cuda):
         norms[rows] = torch.linalg.vector_norm(updates[rows], dim=1)
         updates[rows].mul_((limits[rows] / norms[rows]).clamp_(max=1.0).unsqueeze(1))
     return updates, norms
