@@ -1,7 +1,7 @@
 """Time per trial of whole audits on both engines, compared with a lower bound, the authors' code and the targets.
 
     python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--trials N] [--repeat N]
-        [--devices cpu cuda] [--engines local ray] [--random-records]
+        [--devices cpu cuda] [--engines local ray] [--random-records] [--all-cores]
 
 Three settings of Bernau et al. 2021 with 10 clients, 30 rounds, local sensitivity and a replaced record: `adult`
 (n = 1000, 104-6-6-2), `mnist` (n = 100, convolutions), and `dense` (n = 1000, 600-128-100, on random records of the
@@ -91,6 +91,7 @@ def configuration(
     *,
     device: Device = Device.CPU,
     has_random_records: bool = False,
+    uses_all_cores: bool = False,
 ) -> RunConfig:
     """Return the configuration of a setting; random records are written to `scratch`.
 
@@ -110,8 +111,10 @@ def configuration(
         The device on which clients and the evaluator compute.
     has_random_records
         Whether random records take the place of a data set.
+    uses_all_cores
+        Whether the local engine makes as many client calls at a time as the machine has cores.
     """
-    setting = SETTINGS[name]
+    setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}
     if data_dir is not None:
         data["data-dir"] = str(data_dir.absolute())
@@ -126,10 +129,7 @@ def configuration(
         "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
         "privacy": _PRIVACY | {"adjacency": "replace-record", "delta": setting.delta},
         "audit": {"trials": trials, "neighbour": 0, "evaluate-every": setting.evaluate_every},
-        "run": {
-            "actors": setting.local_actors if engine is Engine.LOCAL and device is Device.CPU else 0,
-            "device": str(device),
-        },
+        "run": {"actors": setting.local_actors if is_threaded and not uses_all_cores else 0, "device": str(device)},
     }
     return parse_config(values)
 
@@ -142,6 +142,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1, help="runs of each engine and device (default: 1)")
     parser.add_argument("--devices", choices=list(Device), type=Device, nargs="+", default=[Device.CPU])
     parser.add_argument("--random-records", action="store_true", help="random records in place of the data sets")
+    parser.add_argument("--all-cores", action="store_true", help="the local engine on the CPU uses all cores")
     parser.add_argument("--engines", choices=list(Engine), type=Engine, nargs="+", help="default: those with a target")
     options = parser.parse_args()
     columns = (
@@ -158,27 +159,24 @@ def main() -> None:
             for (engine, device), found in measured.items():
                 configured = partial(
                     configuration, name, trials, engine, options.data_dir,
-                    device=device, has_random_records=options.random_records,
+                    device=device, has_random_records=options.random_records, uses_all_cores=options.all_cores,
                 )  # fmt: skip
                 found.append(_measured(configured, engine))
         for (engine, device), found in measured.items():
-            table.add_row(name, *_cells(SETTINGS[name], trials, engine, device, found))
+            actors = "" if options.all_cores or device is Device.CUDA else f", {SETTINGS[name].local_actors} actor(s)"
+            shown = f"{engine}{actors if engine is Engine.LOCAL else ''}", str(device), str(trials)
+            table.add_row(name, *shown, *_cells(SETTINGS[name], engine, device, found))
     Console(width=160).print(table)
 
 
-def _cells(
-    setting: AuditSpeedSetting, trials: int, engine: Engine, device: Device, found: list[MeasuredAudit]
-) -> tuple[str, ...]:
-    """Return the cells of one row of the table, without the name of the setting."""
+def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: list[MeasuredAudit]) -> tuple[str, ...]:
+    """Return the cells of one row of the table, from the median on."""
     taken = [one.trial for one in found]
-    is_threaded = engine is Engine.LOCAL and device is Device.CPU
-    actors = f", {setting.local_actors} actor(s)" if is_threaded else ""
     spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one.trial / one.floor for one in found)
     times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
     first, memory = median(one.first for one in found), max(one.memory for one in found)
     target = setting.targets.get(engine, "") if device is Device.CPU else "2 of the floor"
-    named = f"{engine}{actors}", str(device), str(trials)
-    return *named, f"{median(taken):.1f}", spread, f"{floors:.2f}", times, target, f"{first:.1f}", f"{memory:.0f}"
+    return f"{median(taken):.1f}", spread, f"{floors:.2f}", times, target, f"{first:.1f}", f"{memory:.0f}"
 
 
 def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
