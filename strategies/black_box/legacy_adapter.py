@@ -20,10 +20,7 @@ _DONE = Status(Code.OK, "")
 
 
 def adapted_strategy(found: object) -> Strategy:
-    """Return a strategy of the new interface: the object itself, or an adapter if it has the old interface.
-
-    Raises `InputError` if the object is no strategy.
-    """
+    """Return a strategy in the new interface, adapted if it has the old one; raises `InputError` for other objects."""
     if isinstance(found, Strategy):
         return found
     if isinstance(found, OldStrategy):
