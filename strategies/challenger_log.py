@@ -111,7 +111,7 @@ class ChallengerLog:
 
     @property
     def _group(self) -> Integers | None:
-        """The units whose samples are opened, in ascending order; None for all."""
+        """Numbers of the units whose samples are opened, in ascending order; None for all units."""
         return self.public.turn(1)
 
     @property
@@ -164,7 +164,7 @@ class ChallengerLog:
         return wrong
 
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return 1 for trials whose clipping norm is not what adaptive clipping makes of the public bits, else 0."""
+        """Return 1 for trials whose clipping norm differs from the norm computed from the public bits, otherwise 0."""
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None

@@ -158,7 +158,7 @@ class ReceivedContribution:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The sum of the contributions of a round before noise, with what the noise and the adversary need besides."""
+    """The sum of a round's contributions before noise, with local sensitivity, quantile bits, victim's contribution."""
 
     total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
     # Local sensitivity as reported by the victim, float64 (trials,); zero unless the noise is scaled to it.

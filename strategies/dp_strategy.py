@@ -192,7 +192,7 @@ class DPStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
-        """Return what the adversary learns of a round beside the release, and adapt the clipping norms."""
+        """Return the adversary's side information on a round, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):

@@ -19,13 +19,13 @@ _SERVER = 1
 
 
 class DelegatingGrid(Grid):
-    """A grid around another one, to which it delegates everything that it does not override."""
+    """Base class of grids that wrap another grid, and delegate to it all methods that they do not override."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
 
     def __getattr__(self, name: str) -> Any:
-        # Methods of some grids only.
+        # Methods that only some grids have.
         return getattr(self.grid, name)
 
     set_run = property(lambda self: self.grid.set_run)
@@ -60,7 +60,7 @@ class MessageRecorder(Protocol):
         """Record a message that is about to be sent, and tag it with the settings of the trial for its receiver."""
 
     def receives(self, reply: Message) -> None:
-        """Record a reply, and remove from it what the audited strategy must not see."""
+        """Record a reply, and remove the audit's data from it before the audited strategy sees it."""
 
 
 class InProcessGrid(Grid):

@@ -92,7 +92,7 @@ class LossQueries(RunQueries):
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the answers that an exchange must bring."""
+        """Return the keys of the answers that an exchange must bring, one per query, batch of trials and client."""
         asked, clients = self._asked(exchange), range(self.clients)
         return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 

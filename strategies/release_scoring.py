@@ -78,7 +78,7 @@ class ReleaseQueries(RunQueries):
         return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the insiders' answers."""
+        """Record the insiders' answers of an exchange; raises `FederationError` if an array is malformed."""
         for batch in self._asked(exchange):
             for client in self.insiders:
                 reply = found[Answer(client, _OBSERVE, batch.name)]

@@ -222,7 +222,7 @@ def _renew(found: object, draws: np.random.Generator) -> None:
 
 
 def _move(found: object, moved: Callable[[str], str]) -> None:
-    """Replace paths by `moved` among the attributes of an object or the values of a dictionary."""
+    """Replace each path `p` by `moved(p)` among the attributes of an object or the values of a dictionary."""
     holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
     if not isinstance(holder, dict):
         return

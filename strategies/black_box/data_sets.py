@@ -1,4 +1,4 @@
-"""Number of records of a client's data set of any common library, and selection of records as the same kind of set."""
+"""Data sets of common libraries: their number of records, and subsets of records as data sets of the same kind."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set

@@ -58,7 +58,7 @@ class AbsentTargetMetrics(StrEnum):
 
 @dataclass(frozen=True)
 class TrialTag:
-    """The tag of the audit on a message to a client."""
+    """The tag of the audit on a message to a client: the trial, and how the client has to reply in it."""
 
     trial: int  # number of the trial; 0 is the app's own training
     group: str = ""  # the group ID that the message has without the audit

@@ -246,7 +246,7 @@ def errors_in(seen: Transcript) -> list[str]:
 
 
 def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
-    """Return the names of all numbers in transcripts that may count as evidence, so without errors of clients."""
+    """Return the names of all numbers in transcripts that may count as evidence, which excludes errors of clients."""
     names = {name for one in seen for name in one.numbers}
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 

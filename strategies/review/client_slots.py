@@ -1,4 +1,4 @@
-"""Trials in which an app's strategy sees all its clients, while only those that it asks in a round really run.
+"""Trials in which an app's strategy sees all its clients, although only as many run as it asks in a round.
 
 The clients that run are called seats.
 """

@@ -104,7 +104,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @dataclass
 class _Clients:
-    """Answers the messages of an app's server with its own clients."""
+    """Replies to messages of an app's server by running the app's own clients, and records their training."""
 
     app: App
     client: ClientApp

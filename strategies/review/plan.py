@@ -42,7 +42,7 @@ _MOST_PARAMETERS = 5_000_000
 
 
 class SideChannel(StrEnum):
-    """A side channel: a part of the clients' replies, besides trained parameters, that may leak."""
+    """A side channel: a part of the clients' replies, besides trained parameters, that may leak information."""
 
     METRICS = "metrics"
     EXAMPLES = "example counts"
@@ -174,9 +174,9 @@ def buffers_of(own: Arrays) -> int:
 
 
 def fewest(claim: StatedClaim) -> TrialBudget:
-    """Return the smallest budget of trials that refutes a claim if all guesses are right; the minimal one if none does.
+    """Return the smallest budget of trials that refutes a claim if all guesses are right.
 
-    A weaker claim, of a larger epsilon, needs more trials.
+    A weaker claim, of a larger epsilon, needs more trials. If no budget is large enough, the smallest one is returned.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):

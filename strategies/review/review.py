@@ -174,7 +174,7 @@ def _planned(
 
 @dataclass(frozen=True)
 class _PlannedReview:
-    """A review whose trials are planned."""
+    """A review whose trials are planned, and which `carried_out` runs."""
 
     read: _ParsedApp
     wishes: ReviewOptions
@@ -246,7 +246,7 @@ class _PlannedReview:
         share: float,
         so_far: Callable[[ClaimAudit], Review],
     ) -> ClaimAudit:
-        """Return the audit of a system's claim in the named scenarios, ended at a share of the time limit."""
+        """Test a system's claim in the named scenarios until a share of the time limit, and return the audit."""
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
             system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,
