@@ -290,7 +290,7 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
         return ResultColumns()
 
     yield evaluation.utility
-    if plan.federated_losses is not None:  # losses of members stay with their owners
+    if plan.federated_losses is not None:  # members' losses stay with their owners
         yield kept_population
     elif plan.star is not None:
         yield partial(evaluation.pooled_epsilon_star, plan.star)

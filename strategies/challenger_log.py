@@ -159,7 +159,7 @@ class ChallengerLog:
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
         kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
-        # From here on the round is judged by itself: a wrong step is counted once.
+        # The next round starts from the server's model, so that a wrong step is counted only once.
         kept.model = after
         return wrong
 

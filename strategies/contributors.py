@@ -198,7 +198,8 @@ def receive(
         if mechanism.is_adaptive:
             own_shape = (trials if one.rows is None else len(one.rows),)
             said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
-            # One half is that of a client who contributes nothing: centred it is 0. Of users there is a bit for each.
+            # A client that contributes nothing sends 1/2, which is 0 when centred. With users as units, a client sends
+            # 1/2 plus the sum of its users' centred bits.
             accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
             if one.users:
                 accepted = tuple(0.5 * np.arange(1 - one.users, 1 + one.users + 1))

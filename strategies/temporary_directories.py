@@ -40,5 +40,5 @@ def _is_owned(path: Path, owner: int) -> bool:
         return psutil.Process(owner).create_time() <= path.stat().st_mtime + _CLOCK_ERROR
     except (psutil.NoSuchProcess, FileNotFoundError):
         return False
-    except (psutil.Error, OSError):  # it belongs to somebody else
+    except (psutil.Error, OSError):  # the process or directory belongs to another user
         return True

@@ -69,7 +69,7 @@ class AuditedStrategy(Strategy):
         grid: Grid = start.arguments["grid"]
         try:
             table = self._prepared(start, grid)
-        except Exception as error:  # a failure of the audit is no reason to stop the training
+        except Exception as error:  # a failure of the audit must not stop the training
             why = str(error) if isinstance(error, InputError) else in_a_line(error)
             say(f"no trials are played, the app trains as ever: {why}")
             return start.played(grid)
@@ -83,7 +83,7 @@ class AuditedStrategy(Strategy):
                     table.play()
                 except (InputError, OSError) as error:
                     say(str(error))
-                except Exception as error:  # whatever the result of the trials, the training is over
+                except Exception as error:  # the training has ended, so its result is returned in any case
                     say(f"the trials ended early: {in_a_line(error)}")
         return result
 
@@ -169,7 +169,7 @@ class TrialRunner:
         self._target, self._watcher = self._seats()
         self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
-            # Clients of a claim about records may add noise of their own to every record.
+            # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
             campaign.keep_unrefuted(None if is_alone else UncoveredReason.SHARES)

@@ -94,7 +94,7 @@ def _rows(part: Any) -> int | None:
     if not isinstance(shape, tuple) or not shape:
         return None
     try:
-        return int(shape[0]) if len(part) == shape[0] else None  # others may call something else their shape
+        return int(shape[0]) if len(part) == shape[0] else None  # `shape` may mean something else in other classes
     except TypeError:  # a sparse matrix has no length
         return int(shape[0])
 

@@ -33,7 +33,7 @@ class TargetAction(StrEnum):
     OWN_OPPOSITE = "own, opposite"  # the opposite of its update
     CRAFTED = "crafted"  # an update along a public direction, far longer than any mechanism may let pass
     CRAFTED_OPPOSITE = "crafted, opposite"
-    OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, except for whole numbers and booleans
+    OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, with crafted integer and boolean tensors
     OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
     # The received model with a minimal change of one value, because some mechanisms fail on an update of zero.
     ALMOST_NOTHING = "almost nothing"

@@ -234,7 +234,7 @@ def held(*parts: Any) -> Any:
     if shard is not None and shard.action is None:
         try:
             shard.of_records(parts)
-        except InputError as error:  # the app's own training goes on, and the server says why there are no trials
+        except InputError as error:  # must not stop the app's own training; the server reports it before the trials
             shard.fault = shard.fault or str(error)
     elif shard is not None:
         found = shard.of_records(parts)

@@ -35,7 +35,7 @@ _stalled = list[int]()
 """IDs of processes whose workers have stalled; they fork no more, as new workers would lack the same threads."""
 
 
-class _TimeIsOver(BaseException):  # no error, and not to be caught as one by the code that it interrupts
+class _TimeIsOver(BaseException):  # not an `Exception`, so that the interrupted code does not catch it
     """Raised in a task that is still running after its time limit."""
 
 
@@ -245,7 +245,7 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
             return
         try:
             answer = True, work(task, until)
-        except Exception as error:  # it is raised where the task came from
+        except Exception as error:  # the parent raises it
             answer = False, error
         except BaseException:  # such as `SystemExit`: this process ends, and the parent starts another one
             os._exit(1)

@@ -251,7 +251,7 @@ def _silent_trackers() -> Iterator[None]:
                 owner, _, function = name.rpartition(".")
                 try:
                     found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
-                except AttributeError:  # of another version
+                except AttributeError:  # another version of the tracker
                     continue
                 if hasattr(found, function):
                     silent = _SilentFile if function == "FileWriter" else _nothing

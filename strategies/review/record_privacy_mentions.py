@@ -102,9 +102,9 @@ def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
 def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes in texts of others
+            warnings.simplefilter("ignore")  # invalid escape sequences in the app's strings
             tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):  # nothing that Python could run
+    except (OSError, SyntaxError, ValueError, RecursionError):  # files that Python cannot run either
         return
     aliases = dict[str, str]()
     for node in ast.walk(tree):
