@@ -1,7 +1,7 @@
-"""The Flower ClientApp: data owners, the victim among them, and the insider.
+"""The Flower ClientApp of all clients: data owners, among them the victim, insiders, and canary clients.
 
-Every message contains the public federation, so the same app runs under any engine, and a client derives its records
-from it.
+Every message contains the public federation, from which a client derives its records, so the same app runs under any
+engine.
 """
 
 import faulthandler
@@ -36,7 +36,7 @@ from fl_audit.torch_device import to_numpy
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
-    """Return the ClientApp; `mods` are Flower mods around training, for example to inject faults in a test."""
+    """Return the ClientApp; `mods` are Flower mods that wrap training, for example to inject faults in a test."""
     app = ClientApp()
     app.train(mods=[_within_time_limit, *(mods or [])])(train)
     app.query(NonTrainingQuery.IDENTIFY)(identify)
@@ -47,7 +47,7 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Answer a training message with the client's contribution, e.g. clipped gradient sums, in each of its trials."""
+    """Return the reply to a training message: the client's contribution, e.g. a clipped gradient sum, in each trial."""
     request = Request(message, context)
     federation, client, mechanism = request.federation, request.client, request.federation.public.mechanism
     if request.round % ROUNDS_BETWEEN_TRIMS == 0:
@@ -79,9 +79,9 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _train_privately(request: Request) -> Message:
-    """Answer a round of DP-SGD at the client with its updates in all trials and its accountant's state."""
+    """Return the reply to a round in which clients train with DP-SGD: updates in all trials, and accountant's state."""
     federation, client, draws, canaries = request.federation, request.client, request.draws, None
-    # The victim trains on x where it is in; others have no target.
+    # The victim trains on x in trials in which x is a member; other clients have no target.
     is_in = None if request.own_membership is None else request.own_membership.bits
     if Key.COINS in request.config:
         records, coins = (
@@ -97,7 +97,7 @@ def _train_privately(request: Request) -> Message:
 
 
 def _send_canary(request: Request, canary: int) -> Message:
-    """Answer a round as a canary client: it holds no data, and sends its canary where its coin says so."""
+    """Return the reply of a canary client, which has no data and sends its canary in trials with coin heads."""
     coins = request.coins(1)[:, 0]
     found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
     within = None if found.within is None else found.within.numpy()
@@ -107,9 +107,8 @@ def _send_canary(request: Request, canary: int) -> Message:
 def _own_accountant(request: Request) -> str | None:
     """Return the state of the client's accountant before a round; None before the first round.
 
-    The state that the client keeps is not always that of the previous round of this batch of trials: if two batches are
-    in flight to one node, the call that ends last overwrites the state of the other, and a call whose process died
-    leaves none. The number of accounted steps follows from the schedule, so the state is then computed from it.
+    The stored state may belong to another round or batch of trials, if two batches are trained together or a process
+    died. The state is then computed from the schedule, which determines the number of steps.
     """
     kept = request.context.state.config_records.get(MessageRecord.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
@@ -121,7 +120,7 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Answer with the partition of this node, because node ids are random in every run; load the data beforehand."""
+    """Return a reply with the partition of this node, whose node ID is random in every run, after loading its data."""
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
@@ -129,12 +128,12 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Answer as the insider with its evidence on one release, e.g. the log-likelihood ratio of D against D'.
+    """Return an insider's reply with its evidence from one release, e.g. the log-likelihood ratio of D against D'.
 
     Raises
     ------
     InputError
-        If this client is no insider, or the audit asks nobody about releases.
+        If this client is no insider, or this audit shows releases to no client.
     """
     request = Request(message, context)
     federation, client = request.federation, request.client
@@ -167,25 +166,25 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
 
-# Data owners send summaries of their shard's losses on a release in each trial, never a loss. The victim's record set
-# follows its bit in each trial, as in training. Its answers are sums over the whole shard and go to the server alone,
-# which has the victim's contributions of that trial anyway; no other client sees them. Only the range of all members
-# and the population goes back to everybody, where no public range is configured.
+# Data owners send summaries of their shard's losses on a release in each trial, and never single losses. The victim's
+# records depend on its secret bit in each trial, as in training. Its summaries are sums over the whole shard and go
+# only to the server, which also receives the victim's contribution in that trial. Other clients receive only the range
+# of the losses of all members and the population, and only if no public range is configured.
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:
-    """Answer with the number, minimum and maximum of a data owner's losses on a release, for each trial."""
+    """Return a data owner's reply with number, minimum and maximum of its losses on a release, for each trial."""
     request = Request(message, context)
     found = moments.joint_range([moments.range_of(losses).where(held) for losses, held in request.losses()])
     return request.reply({Key.COUNT: found.count, Key.LOW: found.low, Key.HIGH: found.high})
 
 
 def answer_loss_moments(message: Message, context: Context) -> Message:
-    """Answer with the moments of a data owner's scores on a release, and store Epsilon* of its own shard.
+    """Return a data owner's reply with the moments of its scores on a release, and store Epsilon* of its own shard.
 
-    Epsilon* compares the shard with the population; it is NaN if the shard holds fewer than two records. It is stored
-    in the client's own state, and sent to the server only if the configuration says so. If several batches of trials
-    are in flight, the state holds the value of the last answer.
+    Epsilon* compares the shard with the population. It is NaN if the shard has fewer than two records. It is stored in
+    the client's own state, and sent to the server only if the configuration says so. If several batches of trials are
+    trained together, the state has the value of the latest reply.
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
@@ -201,11 +200,11 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Flower mod that ends this Ray actor's process if the call takes longer than the message allows.
+    """Flower mod that ends this Ray actor's process if the call exceeds the time limit in the message.
 
-    A hanging client keeps the whole simulation waiting, even after its server gave up. The timer runs in C, without
-    Python's GIL, so it also ends a call that holds the GIL. On the local engine clients share the engine's process,
-    which must not be ended; the engine itself applies the time limit there.
+    Otherwise a hanging client would keep the whole simulation waiting, even after its server gave up. The timer runs in
+    C without Python's GIL, so it also ends a call that holds the GIL. On the local engine it does nothing, because
+    clients share the engine's process there, and the engine itself applies the time limit.
     """
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:

@@ -1,12 +1,13 @@
-"""A client that sends nothing once the privacy budget of its site is spent.
+"""A Flower mod with which a client refuses to train once the privacy budget of its site is spent.
 
     app = ClientApp(mods=[budget_mod(Path("/var/ledger"), StatedReleases(...), budget=8.0, delta=1e-5)])
 
 Before the first round of a run the privacy cost of the whole run is added to the site's ledger. If it would exceed the
-budget, nothing is added, and every training message of the run is answered with an error. Later rounds only count.
+budget, nothing is added, and every training message of the run is answered with an error. Later rounds are only
+counted, up to the number of rounds in the terms.
 
-A trial of an audit counts as a round, because a server could call any round a trial. An audit in place plays hundreds
-of trials: audit an app without this mod.
+Rounds of an audit's trials count too, because a server could pretend that any round belongs to a trial. An audit inside
+an app's own code runs hundreds of trials, so use the app without this mod for it.
 """
 
 import sys
@@ -22,7 +23,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, ledger_lock, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 
-REFUSED = 451  # code of the error that a client answers with
+REFUSED = 451  # error code in the reply of a client that refuses a round
 
 
 def budget_mod(
@@ -33,18 +34,18 @@ def budget_mod(
     sensitivity: float | None = None,
     clipping_norm: float | None = None,
 ) -> Mod:
-    """Return a mod that answers a training message with an error where it would exceed the site's privacy budget.
+    """Return a mod that answers a training message with an error if the run would exceed the site's privacy budget.
 
     Parameters
     ----------
     ledger
-        Path of the ledger file of the site, which all its trainings share.
+        Path of the site's ledger file, which is shared by all trainings at the site.
     terms
-        Terms that limit what a training of this app releases.
+        Terms that limit the releases of a run of this app, such as noise multiplier and number of rounds.
     budget
-        Largest epsilon of all trainings together, above 0.
+        Largest total epsilon of all trainings at the site, above 0.
     delta
-        Delta at which the budget holds, above 0 and below 1.
+        Delta of the budget, above 0 and below 1.
     sensitivity
         Sensitivity of the training, see `LedgerTraining`.
     clipping_norm
@@ -53,11 +54,11 @@ def budget_mod(
     Raises
     ------
     InputError
-        Raised in a round, if the ledger, or the file that counts its rounds, is damaged or missing.
+        Raised by the mod in a round, if the ledger or the file that counts the rounds is damaged or missing.
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        # The server chooses the name: an app trains for `train.ACTION` as well, and `train.default` is its plain train.
+        # The server chooses the message type, and apps also train at `train.ACTION` and `train.default`.
         if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
         line = LedgerTraining(str(context.run_id), terms, sensitivity, clipping_norm)
@@ -70,7 +71,7 @@ def budget_mod(
 
 @contextmanager
 def _told_at_the_site() -> Iterator[None]:
-    """Write an `InputError` about the site's files to the site's own log, and raise one without details instead.
+    """Write an `InputError` of the block to the site's own log, and raise one without details instead.
 
     Flower sends the text of exceptions to the server, which must not learn the content of the site's files.
 
@@ -87,7 +88,7 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
-    """Count a further round of a training and return None, or return the reason to refuse the round.
+    """Count one more round of a run and return None, or return the reason to refuse the round.
 
     The caller holds the ledger's lock.
 
@@ -98,7 +99,7 @@ def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) ->
     """
     counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
     if all(one.name != line.name for one in read_ledger(ledger)):
-        # The counter stands before the line does: where it is missing beside a line, it was lost.
+        # The counter is written before the ledger's line, so a line without a counter means that the counter was lost.
         if not counter.exists():
             _write(counter, 0)
         if not add_to_ledger(ledger, line, budget, delta):
@@ -106,11 +107,11 @@ def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) ->
     try:
         answered = int(counter.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        # Flower sends this line to the server: nothing of what a file of the site holds stands in it.
+        # Flower sends this message to the server, so it contains nothing from the site's files.
         raise InputError(f"{counter} cannot be read, or holds no number of rounds: restore it from a copy") from None
     if answered >= line.terms.rounds:
         return f"the site has answered in {answered} rounds: no more were claimed"
-    # Counted before it is sent, and by the site itself: a round that fails counts, whatever the server calls it.
+    # Counted by the site itself and before the reply, so that failed rounds count, whatever number the server gives.
     _write(counter, answered + 1)
     return None
 

@@ -1,8 +1,8 @@
-"""Flower mods of a client for canaries in a running federation: one sends them, one only observes global models.
+"""Flower client mods for canaries in a running federation: one sends a canary, one only observes global models.
 
     app = ClientApp(mods=[canary_mod(Canary(0, directions=11, coins=secret, clipping_norm=1.0))])
 
-The app trains as usual; then its update is replaced by the canary's. With client-side clipping, list the clipping mod
+The app trains as usual, and then its update is replaced by the canary. With client-side clipping, list the clipping mod
 before this one, so that the canary is clipped as well. This module needs numpy, but not torch.
 """
 
@@ -24,11 +24,14 @@ from fl_audit.randomness import require_seed
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"
-"""Name under which Flower's strategies for client-side clipping announce the norm of a round."""
+"""Configuration key under which Flower's strategies for client-side clipping send the clipping norm of a round."""
 _ROUND_NAMES = ("server-round", "server_round", "current_round")
 _NOTHING = 1e-3
-"""Length in clipping norms that replaces zero, because Flower's clipping divides by the norm of an update."""
-_BESIDE = 10**6  # number of the direction, beside those of the canaries, along which that is sent
+"""Norm of the update that is sent instead of zero, as a multiple of the clipping norm.
+
+Flower's clipping divides by the norm of an update, so that zero would fail.
+"""
+_BESIDE = 10**6  # offset of the number of the direction of this update, so that it is no direction of a canary
 _LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 
 
@@ -38,12 +41,12 @@ class Canary:
 
     number: int  # number of the canary, from 0
     directions: int  # seed of the directions, which the observer knows too
-    coins: int  # seed of the coins, drawn at random: the secret of those who send canaries and of who judges afterwards
-    # C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
-    # own, any larger one does: what is sent is clipped to it.
+    coins: int  # random seed of the coins, known only to the clients that send canaries and to the later analysis
+    # C, above 0. A norm that the server sends in a round is used instead. If the server clips at its own norm, any
+    # larger number may be given here.
     clipping_norm: float
-    # Whether the guarantee compares with another client's data, and not with none: then the opposite of a canary is
-    # sent where it is out.
+    # Whether the adjacency of the guarantee is replacement instead of add-remove. The opposite of a canary is then sent
+    # if the canary is out.
     is_replaced: bool = False
 
     def __post_init__(self) -> None:
@@ -73,7 +76,7 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return the note for a reply, by which the observer detects a canary with other settings; it hides the coin.
+        """Return the note for a reply, from which the observer learns the canary's settings, but not its coin.
 
         Parameters
         ----------
@@ -95,7 +98,7 @@ def _require_shared(directions: int, clipping_norm: float) -> None:
 def canary_mod(canary: Canary) -> Mod:
     """Return a mod that sends a canary instead of the app's trained model.
 
-    The mod raises an `InputError` in a round whose message holds no floating-point model or no number of the round.
+    The mod raises `InputError` in a round whose message has no floating-point model or no round number.
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -115,7 +118,7 @@ def canary_mod(canary: Canary) -> Mod:
             for (name, value), part in zip(before.items(), parts, strict=True)
         }
         name, trained = next(iter(reply.content.array_records.items()))
-        # A reply of the older interface may name its tensors anew: they keep the order in which they were sent out.
+        # A reply of the old interface may rename the tensors, but keeps their order.
         reply.content[name] = ArrayRecord(dict(zip(trained, sent.values(), strict=True)))
         note = reply.content.config_records.get(_OLD_METRICS)
         if note is None:
@@ -127,9 +130,9 @@ def canary_mod(canary: Canary) -> Mod:
 
 
 def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
-    """Return a mod for all clients of an app; it sends a canary only on nodes whose configuration names one.
+    """Return a mod for all clients of an app, which sends a canary only on nodes whose configuration names one.
 
-    A SuperNode carries canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`: the file holds
+    A SuperNode sends canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file contains
     the seed of the coins, which therefore never leaves the node. Clients of other nodes train as usual.
 
     Parameters
@@ -139,13 +142,13 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
     clipping_norm
         Clipping norm C, see `Canary`.
     is_replaced
-        Whether the guarantee is about a replaced client, see `Canary`.
+        Whether the adjacency of the guarantee is replacement, see `Canary`.
 
     Raises
     ------
     InputError
-        If `directions` or `clipping_norm` is out of its range. The mod raises it in a round, if the node's
-        configuration names a canary, but no file with a seed.
+        If `directions` or `clipping_norm` is out of its range. The mod raises it in a round if the node's configuration
+        names a canary, but no file with a seed.
     """
     _require_shared(directions, clipping_norm)
 
@@ -164,12 +167,12 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 
 
 def watching_mod(watch: TrainingObserver) -> Mod:
-    """Return a mod that scores every round's canaries from the global models that a client receives.
+    """Return a mod that scores the canaries of every round from the global models that a client receives.
 
     The difference between the models of rounds t and t + 1 is the release of round t, if the server only averages. If
     the models are equal, round t released nothing. The release of the last round is missing, because no further
-    training message follows. The mod knows neither which clients answered nor their coins: it assumes that all canaries
-    answered, with the coins that the later analysis is given. Clients of one run may share one directory.
+    training message follows. The mod does not know which clients replied, and assumes that all canaries did. Clients of
+    one run may share one directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -206,7 +209,7 @@ def _numbers(message: Message) -> dict[str, object]:
 
 
 def _round(message: Message) -> int:
-    """Return the number of the round from the message's configuration, or else from the message's group id."""
+    """Return the number of the round from the message's configuration, or else from the message's group ID."""
     told = _numbers(message)
     named = next((told[name] for name in _ROUND_NAMES if name in told), message.metadata.group_id)
     try:

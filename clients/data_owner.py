@@ -1,4 +1,4 @@
-"""Contributions of data owners: each is computed from a client's own records, in all trials at once."""
+"""Contributions of data owners, each computed from a client's own records for all trials at once."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -28,14 +28,12 @@ class ClientTask:
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
-    taking_part: Flags | None = None  # the participating records of its shard, (trials, records); None is all of them
-    told: LocallyRandomisedRecords | None = (
-        None  # its records after randomisation; None where it did not randomise them
-    )
+    taking_part: Flags | None = None  # the participating records of its shard, (trials, records); None for all
+    told: LocallyRandomisedRecords | None = None  # its locally randomised records; None without a local randomizer
 
 
 def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> TrialContributions:
-    """Return the contribution of those records of a client that are in D and D' alike, in each trial.
+    """Return the contribution, in each trial, of those records of a client that are in both D and D'.
 
     Parameters
     ----------
@@ -44,7 +42,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
     client
         Number of the client.
     task
-        The training task that the server sent.
+        The client's input in this round.
     """
     differs, honest = federation.differs(client), None
     if task.taking_part is not None:
@@ -58,7 +56,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
 def contribute_members(
     federation: LoadedFederation, client: int, task: ClientTask, membership: TargetMembership
 ) -> TrialContributions:
-    """Return a client's contribution in the membership audit: in each trial, that of its members alone.
+    """Return a client's contribution in the membership audit, which in each trial is that of its members alone.
 
     Parameters
     ----------
@@ -67,7 +65,7 @@ def contribute_members(
     client
         Number of the client.
     task
-        The training task that the server sent.
+        The client's input in this round.
     membership
         Membership of the client's own targets in each trial.
     """
@@ -77,7 +75,7 @@ def contribute_members(
             present = federation.present(client, membership)
             if task.taking_part is not None:
                 present &= task.taking_part
-            # If all records are in, in all trials, nothing needs to be left out.
+            # If all records are members in all trials, no mask is needed.
             rows = None if present.all() else torch.from_numpy(present).to(task.models.device)
             return contributed(federation, client, whole, task.models, task.moment, rows)
         case Unit.CLIENT:
@@ -91,10 +89,10 @@ def contribute_members(
 def contribute_as_victim(
     federation: LoadedFederation, task: ClientTask, membership: TargetMembership
 ) -> tuple[TrialContributions, Floats]:
-    """Return the victim's contribution in each trial, and the local sensitivity Delta_i.
+    """Return the victim's contribution in each trial, and the local sensitivity Delta_i, (trials,).
 
-    The contribution contains the differing unit x in trials where x is a member, otherwise the replacement of x, if
-    there is one. With sampling, x and its replacement are sampled in the same rounds, because both have the same
+    The contribution includes the differing unit x in trials in which x is a member, and otherwise the replacement of x,
+    if there is one. With sampling, x and its replacement are sampled in the same rounds, because both have the same
     position in the shard.
 
     Parameters
@@ -102,7 +100,7 @@ def contribute_as_victim(
     federation
         The federation.
     task
-        The training task that the server sent.
+        The victim's input in this round.
     membership
         Membership of the differing unit in each trial.
     """
@@ -123,23 +121,23 @@ def contribute_as_victim(
         return TrialContributions(chosen, within), sensitivity
     others = contribute(federation, federation.victim, task)
     if within is not None and others.within is not None:
-        within = within + others.within - 0.5  # one half stands for no bit
+        within = within + others.within - 0.5  # each value is 1/2 plus the sum of (bit - 1/2)
     return TrialContributions(others.total + chosen, within), sensitivity
 
 
 def with_noise(
     federation: LoadedFederation, total: torch.Tensor, draws: ClientRandomness, server_round: int
 ) -> torch.Tensor:
-    """Return a contribution with the client's own share of the noise.
+    """Return a contribution with the client's own share of the noise added.
 
     Parameters
     ----------
     federation
-        The federation, whose mechanism states the size of the share.
+        The federation, whose mechanism defines the standard deviation of the share.
     total
         The contribution, float32 (trials, parameters).
     draws
-        Secret seed of the client, and the trials.
+        Secret seed of the client, and the numbers of the trials.
     server_round
         Number of the round, from 1.
     """

@@ -1,8 +1,8 @@
-"""Messages to a client, which contain the public federation, and the client's replies.
+"""Parsing of messages to a client, which contain the public federation, and building of the client's replies.
 
-With a single trial, clients that are called one after the other in one process train together. An engine that holds
-several messages announces them to the thread that will answer them (`read_ahead`). Announcements change no result: a
-contribution is the same to the last bit as when the client is called alone.
+With a single trial, clients that are called one after the other in one process are trained together for speed. An
+engine that has several messages announces them to the thread that will answer them (`read_ahead`). This changes no
+result: a contribution is the same to the last bit as when the client is called alone.
 """
 
 import threading
@@ -38,14 +38,14 @@ from fl_audit.torch_device import to_device
 
 @dataclass(frozen=True)
 class Request:
-    """A message to a client; its parts are parsed when they are first used."""
+    """A message to a client with the client's Flower context; parts are parsed when they are first used."""
 
     message: Message
     context: Context
 
     @cached_property
     def config(self) -> ConfigRecord:
-        # `content.config_records` makes a dictionary anew whenever it is asked, which adds up over a round's calls.
+        # Faster than `content.config_records`, which builds a dictionary at each access.
         found = self.message.content[MessageRecord.CONFIG]
         assert isinstance(found, ConfigRecord)
         return found
@@ -58,7 +58,7 @@ class Request:
 
     @cached_property
     def federation(self) -> LoadedFederation:
-        """The federation of the message; torch is set to the number of threads that the federation allows."""
+        """The federation of the message, with its data; also sets torch's number of threads as the federation says."""
         federation = load_federation(Federation.from_json(str(self.config[Key.FEDERATION])))
         torch.set_num_threads(federation.public.threads)
         return federation
@@ -90,7 +90,7 @@ class Request:
         return self.membership(targets) if targets else None
 
     def membership(self, targets: int) -> TargetMembership:
-        """Return the membership in the message, which has the given number of targets."""
+        """Return the membership in the message, for the given number of targets."""
         return TargetMembership.unpack(self._bytes(Key.MEMBERSHIP), targets)
 
     def coins(self, canaries: int) -> Flags:
@@ -162,10 +162,10 @@ class Request:
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
-        """Return the losses of the client's records, in parts: losses (trials, n) and a mask (trials,) each.
+        """Return the losses on the client's records, in parts of losses (trials, n) and a mask (trials,) each.
 
-        The mask marks the trials in which the client holds the records of the part. The honest records are held in all
-        trials; x is held in trials where it is a member, and its replacement, if there is one, in the others.
+        The mask marks the trials in which the client has the records of the part. The first part are the records that
+        it has in all trials. It has x in trials in which x is a member, and the replacement of x, if any, in others.
         """
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
@@ -177,12 +177,12 @@ class Request:
 
 
 class _ThreadCache(threading.local):
-    """Cache of one thread between client calls: the last models, and contributions that were computed ahead."""
+    """Cache of one thread between client calls: the latest models, and contributions that were computed ahead."""
 
     def __init__(self) -> None:
-        self.models: torch.Tensor | None = None  # of the last message
-        self.sent: bytes | None = None  # the bytes that they were read from
-        # Clients whose calls follow, by message, and what those that trained already contribute.
+        self.models: torch.Tensor | None = None  # models of the latest message
+        self.sent: bytes | None = None  # the bytes from which these models were read
+        # By message ID: clients whose calls follow, and contributions of clients that were trained ahead.
         self.waiting, self.made = dict[str, int](), dict[str, TrialContributions]()
 
 
@@ -190,12 +190,12 @@ _KEPT = _ThreadCache()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
-    """Announce the next calls in this thread, so that clients of one round and one trial can train together.
+    """Announce the next calls in this thread, so that clients of one round and one trial can be trained together.
 
     Calls for different rounds, federations or models are not trained together. Earlier announcements are discarded.
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
-    # Another app's messages name no federation, and none of its clients train together.
+    # Messages of other apps contain no federation, and their clients are not trained together.
     own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(MessageRecord.CONFIG, {})]
     about = {(one.config[Key.FEDERATION], *one.about.values()) for one in own}
     told = {id(one.arrays[models_key(0)].data) for one in own}
@@ -210,20 +210,20 @@ def trained_together(request: Request, task: ClientTask, alone: Callable[[], Tri
     Parameters
     ----------
     request
-        The request of the server.
+        The training message to the client.
     task
-        The training task that the server sent.
+        The client's input in this round.
     alone
         Function that computes the contribution of this client alone.
     """
     identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
     if identity in cohort.waiting:
-        # Canaries stand behind the clients that hold records, and train nothing.
+        # Canary clients, which are numbered after the clients with records, do not train.
         alike = [client for client in range(federation.public.clients) if client != federation.victim]
         clients = {message: client for message, client in cohort.waiting.items() if client in alike}
         cohort.waiting = {}
         if len(clients) > 1 and len(task.models) == 1 and trains_together(federation, tuple(clients.values())):
-            # A client that fails then fails alone, in a call of its own.
+            # If joint training fails, each client trains alone, and only the faulty one fails.
             with suppress(Exception):
                 found = contributed_together(federation, tuple(clients.values()), task.models, task.moment)
                 cohort.made = dict(zip(clients, found, strict=True))

@@ -1,4 +1,4 @@
-"""The Flower ServerApp, which trains the federation in waves of batches and delivers each finished batch."""
+"""The Flower ServerApp, which trains the batches of trials, several at a time, and passes on each finished batch."""
 
 import time
 from collections import defaultdict
@@ -46,36 +46,36 @@ from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
 
 _Queries = LogOddsQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantStateCollector
-"""Questions to parties, or their reports, beside contributions, which leave columns in the tables."""
-_Wave = tuple[TrialBatch, ...]
-_OnRound = Callable[[int], None]  # is told the number of trials that moved one round
+"""Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
+_Wave = tuple[TrialBatch, ...]  # batches of trials that are trained together
+_OnRound = Callable[[int], None]  # called with the number of trials that finished a round
 
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """The plan of a federation for the server: the batches of trials, and what is kept and evaluated."""
+    """The server's plan of a run: batches of trials, stored observations, and evaluations."""
 
     public: Federation  # the public federation
     seed: int  # secret seed of the run
     model_seed: int  # public seed of the initial weights
-    batches: tuple[TrialBatch, ...]  # batches still to be computed
-    batches_in_flight: int = 1  # batches that travel together
+    batches: tuple[TrialBatch, ...]  # batches of trials still to be computed
+    batches_in_flight: int = 1  # number of batches that are trained together
     time_limit: float = 600.0  # seconds that one client call may take
-    keep_releases: int = 4  # of how many trials, from trial 0, all that clients saw is kept
+    keep_releases: int = 4  # number of trials, from trial 0, of which the clients' view of every round is stored
     star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
-    membership: bool = True  # whether the final models are attacked by the membership adversary
+    membership: bool = True  # whether the final models are attacked by loss-threshold membership inference
     # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     evaluate_every: int = 1
     # Settings of Epsilon* without pooling members' losses; None pools them.
     federated_losses: FederatedLosses | None = None
-    # The strategy that the server follows; a study of broken mechanisms puts another in its place.
+    # The server's strategy; studies of broken mechanisms use another one.
     strategy: type[DPStrategy] = DPStrategy
-    # So many evaluated releases without a smaller loss on the population sample end the training of a trial, see
-    # `CheckpointSelector`; None trains all rounds.
+    # Number of evaluated releases without a smaller loss on the population sample after which the training of a trial
+    # ends, see `CheckpointSelector`; None trains all rounds.
     patience: int | None = None
-    sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
+    sees_weights: bool = False  # whether the features of a white-box attacker are stored
     more: FinalQueries = field(default_factory=FinalQueries)  # further queries to final models about the targets
-    initial: InitialWeights = InitialWeights.DRAWN  # start of training
+    initial: InitialWeights = InitialWeights.DRAWN  # source of the initial weights
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class FederationPlan:
 
 @dataclass
 class FederationClock:
-    """Times of start, readiness and end of the federation, in seconds of a monotonic clock."""
+    """Times at which the federation started, was ready and finished, in seconds of a monotonic clock."""
 
     started: float = field(default_factory=time.monotonic)
     ready: float = field(default=float("nan"))
@@ -95,24 +95,24 @@ class FederationClock:
 
 @dataclass
 class _ReleaseRecorder:
-    """A recorder of the clients' view of the first trials."""
+    """A recorder of the clients' view of every round, for the first trials of the run."""
 
-    view: InsiderView  # the view of clients: noisy sums or models
-    keep: int  # of how many trials
+    view: InsiderView  # the view of clients: noised sums or models
+    keep: int  # number of trials, from trial 0
     on_round: _OnRound
-    noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
+    noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; empty if the server adds the noise
     initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept trials, by batch
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # the views of rounds
-    # The clipping norms of each round, of all trials, by batch; none where the norm is fixed.
+    # The clipping norms of each round, of all trials, by batch; empty if the norm is fixed.
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self, batch: TrialBatch, models: Tensor) -> Array:
-        """Record the initial models (trials, parameters) of a batch, and return them as a message holds them."""
+        """Record the initial models (trials, parameters) of a batch of trials, and return them as a Flower array."""
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 
     def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
-        """Record a round."""
+        """Record the clients' view of a round, and the adaptive clipping norms of all trials."""
         kept = kept_of(self.view, made.first(self._kept(batch)))
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
@@ -122,7 +122,10 @@ class _ReleaseRecorder:
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return the records of a batch: trials, its size, initial models, and by name the view of each round."""
+        """Return the recorded tensors of a batch of trials by name; empty if no trial of it is kept.
+
+        They are the trial numbers, the batch's size, the initial models, and the clients' view stacked over rounds.
+        """
         if self._kept(batch) == 0:
             return {}
         trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
@@ -140,20 +143,20 @@ def build_server_app(
     on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
-    """Build the server app that carries out a plan.
+    """Return the ServerApp that executes a plan.
 
     Parameters
     ----------
     plan
         Plan of the federation.
     sink
-        Function that receives finished batches, see `run_federation`.
+        Function that receives the result of each finished batch of trials.
     clock
         Clock that records when the federation was ready and when it had finished.
     on_round
-        Function that is called with the number of trials that moved one round.
+        Function that is called with the number of trials that finished a round.
     interrupted
-        Function that returns whether the whole run is being ended.
+        Function that returns whether the run was interrupted.
     """
     app = ServerApp()
 
@@ -168,7 +171,7 @@ def build_server_app(
 def run_federation(
     plan: FederationPlan, grid: MonitoredGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
 ) -> None:
-    """Train all batches of a plan on a grid that notices failed and silent clients.
+    """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`.
 
     Parameters
     ----------
@@ -177,16 +180,16 @@ def run_federation(
     grid
         The grid that sends messages to the clients and receives their replies.
     sink
-        Function that receives finished batches.
+        Function that receives the result of each finished batch of trials.
     clock
         Clock that records when the federation was ready and when it had finished.
     on_round
-        Function that is called with the number of trials that moved one round.
+        Function that is called with the number of trials that finished a round.
 
     Raises
     ------
     FederationError
-        If a client fails, is silent for too long, or sends what cannot be released.
+        If a client fails, does not reply in time, or sends an invalid reply.
     """
     torch.set_num_threads(plan.public.threads)
     federation = load_federation(plan.public)
@@ -233,7 +236,7 @@ def _play_wave(
             return losses.pop((batch.name, release))
 
         def is_over() -> bool:
-            # The norms of every round belong to the tables, where they are adaptive.
+            # With adaptive clipping all rounds are run, since the tables contain the norm of every round.
             return stopping is not None and not public.mechanism.is_adaptive and all(map(stopping.is_over, wave))
 
         round_queries = _round_queries(plan, federation, insiders, wave, population, challenger)
@@ -266,7 +269,7 @@ def _play_wave(
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> ChallengerLog | None:
-    """Return the store of secrets that are opened after the run; None if the audit opens none."""
+    """Return the challenger's log of secrets for the verdict; None if the audit does not use these secrets."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
@@ -276,14 +279,18 @@ def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Chal
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
-    """Yield the findings on each evaluated release; `losses` takes those that data owners will be asked about."""
+    """Yield the functions that evaluate each release.
+
+    If members' losses stay with their owners, population losses are stored in `losses` by batch and release, for the
+    later queries to the owners.
+    """
 
     def kept_population(release: evaluation.EvaluatedRelease) -> ResultColumns:
         losses[release.batch.name, release.number] = release.population_losses
         return ResultColumns()
 
     yield evaluation.utility
-    if plan.federated_losses is not None:  # losses of members stay with their owners
+    if plan.federated_losses is not None:  # members' losses stay with their owners
         yield kept_population
     elif plan.star is not None:
         yield partial(evaluation.pooled_epsilon_star, plan.star)
@@ -294,7 +301,7 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
 
 
 def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
-    """Return the collector of the models' outputs for the targets; None if no attack uses them."""
+    """Return the collector of the models' outputs on the targets' records; None if no attack uses them."""
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None
@@ -302,7 +309,10 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
 
 
 def _insiders(federation: LoadedFederation, challenger: SeededChallenger) -> dict[int, list[int]]:
-    """Return the insiders, each with the seeds of the noise that it knows: its own and its colluders'."""
+    """Return the noise seeds that each insider knows, which are its own and its colluders', by insider.
+
+    Empty lists unless clients add the noise.
+    """
     knows_some = (
         federation.public.mechanism.clients_add_noise
         and federation.public.threat_model.adversary is not Adversary.SERVER
@@ -321,7 +331,7 @@ def _round_queries(
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Queries, ...]:
-    """Return the questions to parties beside their contributions."""
+    """Return the queries of a run besides training: accountants' states, releases to insiders, and losses."""
     round_queries, public = list[_Queries](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
@@ -336,7 +346,7 @@ def _round_queries(
 def _release_queries(
     federation: LoadedFederation, insiders: dict[int, list[int]], wave: _Wave, challenger: SeededChallenger
 ) -> list[_Queries]:
-    """Return the audit's questions about every release."""
+    """Return the queries by which this audit shows every release to insiders; empty if it shows none."""
     public = federation.public
     match audit_of(public).query(public):
         case ReleaseQuery.NOTHING:
@@ -359,7 +369,7 @@ def _release_queries(
 
 
 def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
-    """Return the layout of an insider's measurements of the noise."""
+    """Return the layout of an insider's measurements of the noise, which follows from the model and the sampling."""
     layout = federation.model.layout
     sides = 3 if federation.public.is_secretly_sampled else 2
     directions = number_of_directions(layout.size)
@@ -367,7 +377,7 @@ def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
-    """Return the mechanism's columns of every round where the local sensitivity is not measured."""
+    """Return the noise scale sigma of every round, NaN if it follows the local sensitivity, and adaptive norms."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
     rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}

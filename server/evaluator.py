@@ -1,8 +1,9 @@
-"""The observer of releases: findings on released models, from outputs and losses alone.
+"""Evaluation of released models from their outputs and losses: accuracy, Epsilon*, membership attack, early stopping.
 
-Each finding is a function of a release that gives columns of the run's tables. Where members' losses stay with their
-owners, `fl_audit.strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership attacks
-need single losses and pool members' all the same. Early stopping chooses among the releases by these losses.
+A finding is a function from a release to columns of the run's tables. If members' losses stay with their owners,
+`fl_audit.strategies.loss_queries` computes Epsilon*, and only the population's losses are computed here. The membership
+attack needs single losses, so it pools members' losses in any case. Early stopping selects a release by the losses on
+the population.
 """
 
 from collections import defaultdict
@@ -35,23 +36,23 @@ from fl_audit.trials import TrialBatch
 
 
 def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membership: bool) -> None:
-    """Refuse before the run fewer than two records for Epsilon* or the membership attacks, which could not be computed.
+    """Raise `InputError` if there are fewer than two records for Epsilon* or the membership attack.
 
     Parameters
     ----------
     federation
         The federation.
     epsilon_star
-        Whether Epsilon* of the federation's models is to be computed.
+        Whether Epsilon* is to be computed.
     membership
-        Whether the federation's models are to be attacked for membership.
+        Whether the membership attack is to be run.
     """
     audit_of(federation.public).require_evaluable(federation, epsilon_star, membership)
 
 
 @dataclass(frozen=True)
 class EvaluatedRelease:
-    """One released model of every trial of a batch, as findings see it; shared values are computed once."""
+    """One release of every trial of a batch, with its outputs and losses, each computed once at first use."""
 
     federation: LoadedFederation  # the federation with its data
     batch: TrialBatch  # the trials
@@ -61,7 +62,7 @@ class EvaluatedRelease:
 
     @property
     def is_last(self) -> bool:
-        """Whether the release is that of the last round."""
+        """Whether this is the release of the last round."""
         return self.number == self.federation.public.rounds
 
     @cached_property
@@ -76,62 +77,64 @@ class EvaluatedRelease:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on the shared records of D and D', (trials, n - 1), or on those of all clients but the victim."""
+        """Losses on the records that D and D' share, (trials, n - 1); for clients as units, all but the victim's."""
         return self.federation.losses(self.models, self.federation.common)
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses on x, (trials, 1), on the records of the victim, or on those of all targets."""
+        """Losses on the differing records, (trials, m): x, those of the differing user or client, or all targets'."""
         return self.federation.losses(self.models, self.federation.differing)
 
     @cached_property
     def replacement_losses(self) -> Floats:
-        """Losses on the replacement of the differing unit under D'; (trials, 0) where nothing replaces it."""
+        """Losses on the replacement of the differing unit under D'; (trials, 0) if there is no replacement."""
         return self.federation.losses(self.models, self.federation.replacement)
 
     @property
     def target_of_records(self) -> Integers:
-        """The target that each of the differing records belongs to."""
+        """Index of the target that each differing record belongs to, (m,)."""
         return self.federation.target_of_records
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield trials, their losses on the members of the data set that they used, and on the population."""
+        """Yield masks of trials with the same data set, each with the losses on its members and on the population."""
         for rows, members in audit_of(self.federation.public).members(self):
             yield rows, members, self.population_losses[rows]
 
 
 ReleaseFinding = Callable[[EvaluatedRelease], ResultColumns]
-"""A function from a release to its findings; releases come in order. Under `releases` it returns a value for every
-trial, (trials,), and under `trials` values of the whole training, which later releases replace.
+"""A function from a release to result columns, called for the releases in order.
+
+Columns in `releases` have a value for every trial, (trials,). Columns in `trials` are about the whole training, and are
+overwritten by those of later releases.
 """
 
 
 def utility(release: EvaluatedRelease) -> ResultColumns:
-    """Return test accuracy; of two classes also the area under the ROC of the last release."""
+    """Return the test accuracy, and for two classes also the AUROC of the last release."""
     labels = release.federation.test.labels
     right = (_predicted(release.logits) == labels).sum(dim=1)
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
     positive, logits = labels == 1, release.logits
     if not release.is_last or logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
         return ResultColumns(trials=accuracy, releases=accuracy)
-    # A large margin says the second class, and what is counted first must be small.
+    # The sign is reversed, since `threshold_counts` takes small values for positives.
     falling = (logits[..., 0] - logits[..., 1]).double()
     counts = threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
     return ResultColumns(trials={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
 
 
 def _predicted(logits: Tensor) -> Tensor:
-    """Return the class with the largest logit, the first of equal ones, from logits (..., classes)."""
-    if logits.shape[-1] == 2:  # a comparison takes a quarter of the time of a search
+    """Return the class with the largest logit, the first one at ties, from logits (..., classes)."""
+    if logits.shape[-1] == 2:  # four times as fast as `argmax`
         return (logits[..., 1] > logits[..., 0]).long()
     return logits.argmax(dim=-1)
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
-    """Return Epsilon* from pooled losses, by fitted normals.
+    """Return Epsilon* from the pooled losses of all members, by fitted normal distributions.
 
-    Of the first and the last release it also returns Epsilon* by counted losses, and of the last one whether normals
-    fit.
+    For the first and last release also Epsilon* from the empirical distributions, and for the last release whether the
+    normal distributions fit.
 
     Parameters
     ----------
@@ -153,9 +156,9 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
 
 
 def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
-    """Return the results of the membership adversary of Yeom et al. 2018 on the final models.
+    """Return the results of the loss-threshold attack of Yeom et al. 2018 on the final models.
 
-    The results are the advantage over members, the guess about x, and the score that its loss gives it.
+    They are the membership advantage over all members, the guess whether x is a member, and the score of x by its loss.
     """
     if not release.is_last:
         return ResultColumns()
@@ -164,7 +167,7 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
         advantage[rows] = membership_attack(members, population).advantage
     own = release.differing_losses.mean(axis=1)
     guess = record_membership_guess(own, release.common_losses)
-    # Higher where x rather was in: the smaller its loss, and where another stood in for it, the larger that one's.
+    # A small loss on x, and a large one on its replacement if there is one, are evidence that x was a member.
     stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
     found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
     return ResultColumns(trials={**found, "record_score": stand_in - own})
@@ -172,20 +175,20 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
 
 @dataclass
 class CheckpointSelector:
-    """Selects for every trial the release after which the loss on the population sample no longer fell.
+    """Early stopping: selects for every trial the release with the smallest mean loss on the population sample.
 
-    The rule is public and reads releases and records of nobody's training set alone, so it is part of no guarantee:
-    whatever is chosen among releases follows from them.
+    The rule uses only releases and records outside of all training sets, so it is post-processing and does not affect
+    the guarantee.
     """
 
-    patience: int  # so many evaluated releases without a smaller loss end the training of a trial, from 1
+    patience: int  # number of evaluated releases without a smaller loss after which training ends, from 1
     _best: dict[str, Floats] = field(init=False, default_factory=dict)
     _chosen: dict[str, Integers] = field(init=False, default_factory=dict)
     _waited: dict[str, Integers] = field(init=False, default_factory=dict)
     _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
     def look(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
-        """Record an evaluated release; releases come in order, 0 being the initial models.
+        """Update the selection with an evaluated release; to be called in the order of releases.
 
         Parameters
         ----------
@@ -214,40 +217,42 @@ class CheckpointSelector:
         self._models[batch.name][rows] = models[rows]
 
     def is_over(self, batch: TrialBatch) -> bool:
-        """Return whether all trials of a batch have stopped training."""
+        """Return whether training has ended in all trials of a batch."""
         return bool(self.ended(batch).all())
 
     def ended(self, batch: TrialBatch) -> Flags:
-        """Return the trials of a batch that have stopped training, (trials,)."""
+        """Return in which trials of a batch training has ended, bool (trials,)."""
         waited = self._waited.get(batch.name)
         return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self.patience)
 
     def models(self, batch: TrialBatch) -> Tensor:
-        """Return the chosen models (trials, parameters)."""
+        """Return the selected models of a batch of trials, (trials, parameters)."""
         return self._models[batch.name]
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the number of the chosen release of every trial."""
+        """Return the number of the selected release of every trial."""
         return ResultColumns(trials={"chosen_release": self._chosen[batch.name].astype(np.float64)})
 
 
 @dataclass
 class ReleaseEvaluator:
-    """Passes each release of some batches to the findings; it is called with the models of every round, 0 included."""
+    """Applies all findings to the releases of several batches of trials, and collects their columns.
 
-    # the federation with its data; losses of members are those of the records each trial was really trained on
-    federation: LoadedFederation
-    challenger: SeededChallenger  # tells which those are
-    batches: Sequence[TrialBatch]  # the batches that travel together
-    findings: Sequence[ReleaseFinding]  # functions that analyse the releases
-    # Chooses a release of every trial; None takes the last one. What is looked at last are the chosen models.
+    It is called with the number and the models of each release, from release 0, the initial models.
+    """
+
+    federation: LoadedFederation  # the federation with its data
+    challenger: SeededChallenger  # knows the membership, and so the training records of each trial
+    batches: Sequence[TrialBatch]  # the batches that are trained together
+    findings: Sequence[ReleaseFinding]  # functions that evaluate a release
+    # Early stopping, whose selected models are evaluated as the last release; None evaluates the last models.
     stopping: CheckpointSelector | None = None
     _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
     _found: dict[str, ResultColumns] = field(init=False, default_factory=dict)
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
-        """Pass the models of one release to all findings."""
+        """Apply all findings to one release, and store the resulting columns."""
         for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
             for finding in self.findings:
@@ -256,27 +261,30 @@ class ReleaseEvaluator:
                     self._by_release[batch.name, name].append(values)
                 self._found[batch.name] = self._found.get(batch.name, ResultColumns()) | replace(found, releases={})
             if self.stopping is not None:
-                self._last[batch.name] = release  # shown again where no trial trains on; it holds models and outputs
+                self._last[batch.name] = release  # evaluated again once training has ended in all trials
         give_back_freed_memory()
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return all findings on the releases of a batch."""
+        """Return the columns of all findings on the releases of a batch of trials."""
         own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in own.items()}
         return self._found[batch.name] | ResultColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
-        """Return the release for the findings: after the last round, or after all trials stopped, the chosen models."""
+        """Return the release to evaluate; with early stopping, trials whose training has ended keep their last models.
+
+        The release of the last round then has the selected models.
+        """
         membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
         if stopping is not None:
             is_last = number == self.federation.public.rounds
             if stopping.is_over(batch) and not is_last:
                 later = copy(self._last[batch.name])
-                vars(later).update(number=number)  # the same models, with what is worked out already
+                vars(later).update(number=number)  # the same models, with their cached outputs
                 return later
         models = to_device(array, self.federation.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
-            # The view of a trial does not depend on how long others of its batch train.
+            # So the results of a trial do not depend on how long other trials of its batch train.
             rows = torch.from_numpy(ended).to(models.device)
             models[rows] = self._last[batch.name].models[rows]
         release = EvaluatedRelease(self.federation, batch, number, models, membership)
@@ -289,15 +297,15 @@ class ReleaseEvaluator:
 
 @dataclass
 class BackgroundEvaluation:
-    """Evaluates releases one after the other in a thread of its own; at most one waits."""
+    """Evaluates releases in a background thread, one at a time, while training goes on."""
 
     evaluate: Callable[[int, Mapping[str, Floats32]], None]  # the function that evaluates a release
-    executor: ThreadPoolExecutor  # the thread
-    releases: tuple[int, ...]  # numbers of the releases to evaluate; the others are passed over
+    executor: ThreadPoolExecutor  # runs the thread
+    releases: tuple[int, ...]  # numbers of the releases to evaluate; the others are skipped
     _pending: Future[None] | None = field(init=False, default=None)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Begin to evaluate a release once the previous one has been evaluated."""
+        """Wait for the evaluation of the previous release, and start that of this one in the thread."""
         if server_round not in self.releases:
             if server_round % ROUNDS_BETWEEN_TRIMS == 0:
                 give_back_freed_memory()
@@ -307,7 +315,7 @@ class BackgroundEvaluation:
         self._pending = self.executor.submit(self.evaluate, server_round, models)
 
     def settle(self) -> None:
-        """Wait for the evaluation under way; its errors are raised here."""
+        """Wait for the running evaluation, if any, and raise its exception if it failed."""
         if self._pending is not None:
             self._pending.result()
         self._pending = None
@@ -315,7 +323,7 @@ class BackgroundEvaluation:
 
 @contextmanager
 def one_thread(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Provide a thread that computes with the given number of torch threads; waiting work is dropped at the end."""
+    """Yield an executor with one thread, set to a number of torch threads; queued work is cancelled at the end."""
     executor = ThreadPoolExecutor(max_workers=1, initializer=torch.set_num_threads, initargs=(threads,))
     try:
         yield executor

@@ -1,4 +1,4 @@
-"""A grid that stops waiting at the first failure, or when no client replies any more; and the discovery of clients."""
+"""A grid that stops waiting at the first failure or after too long without a reply; and the discovery of clients."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,24 +15,25 @@ from fl_audit.strategies.flower_grids import DelegatingGrid
 from fl_audit.strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
-_START_SECONDS = 120.0  # time limit of the first call of a client: its process starts and imports first
+_START_SECONDS = 120.0  # time limit of a client's first call, which includes the start of its process and imports
 _MOST_ASKED = 256
-"""Largest number of clients that get ready before the first round; on larger clusters the others start in it."""
+"""Largest number of clients that load their data before the first round; further clients load theirs in it."""
 _POLL_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 0.1
-"""Interval at which a grid that wakes its waiter is asked whether the run was interrupted."""
+"""Interval of the check for interruption while `wait_for_replies` of a grid blocks."""
 _UNDER_WAY = 256
-"""Largest number of messages that wait for replies at once, on a grid that has to be polled: Flower's store looks
-through all of them again and again.
+"""Largest number of messages without a reply on a grid that has to be polled.
+
+Flower's message store searches all of them at every poll.
 """
 _GRACE_SECONDS = 5.0
-"""Extra time of the server beyond a client's own time limit, so that the client ends itself first where it can."""
+"""Extra seconds of the server beyond a client's own time limit, so that the client can end its call first."""
 
 
 class MonitoredGrid(DelegatingGrid):
-    """Flower's grid, with a limit on silence instead of one on the whole exchange.
+    """A grid that gives up if no reply arrives for the time limit of one client call; the total time is not limited.
 
-    As long as a call is under way, a reply comes within the time limit of one call, however many calls are queued.
+    If all clients work, some reply arrives within this time, no matter how many calls are queued.
     """
 
     def __init__(self, grid: Grid, time_limit: float, is_interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -41,12 +42,12 @@ class MonitoredGrid(DelegatingGrid):
         self.is_interrupted = is_interrupted
 
     def nodes_in_order(self) -> Sequence[int] | None:
-        """Return the node of each partition if the engine knows all of them; None if they have to be asked."""
+        """Return the node ID of each partition, in order, if the engine knows them; None if clients must be asked."""
         known = getattr(self.grid, "nodes_in_order", None)
         return None if known is None else known()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return the replies: all, or those up to the first failure or to too long a silence."""
+        """Send messages and return all replies, or those until a failure, an interruption or the time limit."""
         unsent, waiting = list(messages), set[str]()
         wait = getattr(self.grid, "wait_for_replies", None)
         most = _UNDER_WAY if wait is None else len(unsent)
@@ -74,9 +75,10 @@ class MonitoredGrid(DelegatingGrid):
 
 
 def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> ClientRoster:
-    """Wait until all clients have registered, learn the partition of each, and let them get ready.
+    """Wait until all clients have registered, find the partition of each, and let clients load their data.
 
-    If the engine does not know the partitions, each client is asked; otherwise only the clients that are needed first.
+    If the engine does not know the partitions, every client is asked for its partition. Otherwise only the clients that
+    are needed first are called, so that they load their data.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
     Raises
     ------
     FederationError
-        If clients are missing, cannot start, or hold other partitions than the configuration names.
+        If clients are missing, cannot start, or have other partitions than the configuration says.
     """
     expected, deadline = federation.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
     while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
@@ -112,7 +114,7 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
 
 
 def _first_needed(federation: LoadedFederation) -> list[int]:
-    """Return clients whose processes should be ready before the first round: attackers, holders, and some others."""
+    """Return the clients that should load their data before the first round: insiders, target holders, some others."""
     cohort = federation.public.cohort(1)
     apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
     others = range(federation.public.nodes) if cohort is None else cohort.tolist()
@@ -120,7 +122,7 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
 
 
 def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
-    """Ask nodes for their partitions, and return the nodes by partition."""
+    """Ask nodes for their partitions, and return the node ID of each partition; raises `FederationError` on failure."""
     config = RecordDict({MessageRecord.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
     found = {}

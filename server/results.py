@@ -1,4 +1,4 @@
-"""Results of a finished batch of trials, and the outputs of its final models for the records of the targets."""
+"""Results of a finished batch of trials as tables, and the outputs of its models on the targets' records."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +29,13 @@ TRIAL_FINDINGS = (
     "test_auroc",
 )
 ROUND_FINDINGS = ("sigma", "local_sensitivity", "log_odds", "increment", "measured_sigma")
-RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")  # columns that every run has; those that nobody found are NaN
+RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")
+"""Columns that the tables `trials`, `rounds` and `releases` of every run have; NaN if they were not computed."""
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """Everything that is known after the last round of a batch."""
+    """All results of a batch of trials after its last round."""
 
     batch: TrialBatch  # the trials
     membership: TargetMembership  # membership of the targets
@@ -48,10 +49,10 @@ class BatchResult:
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
-        """Return the tables of the batch by name: those that every run has, and those that this run filled.
+        """Return the tables of the batch by name: those that every run has, and those for which there are results.
 
-        The insider's prior belief in D also affects its wins, because it names the data set with the larger posterior
-        belief.
+        `prior` is the insider's prior belief in D. It affects beliefs and wins, because the insider guesses the data
+        set with the larger posterior belief.
         """
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
@@ -62,7 +63,7 @@ class BatchResult:
             clients = next(iter(found.clients.values())).shape[2]
             frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
         if told := found.insiders:
-            if "log_odds" in told:  # columns of each insider, its belief in the truth, and whether it was right
+            if "log_odds" in told:  # adds each insider's belief in the true data set, and whether its guess was right
                 odds = told["log_odds"]
                 told = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
             frames["insiders"] = self._frame(told, insider=found.insider_clients)
@@ -80,13 +81,13 @@ class BatchResult:
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
-        """Return one row for every trial and every position along the axes that columns have after the trials."""
+        """Return a table with one row per element of the columns, indexed by trial and by the further named axes."""
         places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
         index = dict(zip(("trial", *axes), places, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
 
     def _trials_frame(self, prior: float) -> pd.DataFrame:
-        bits = self.membership.is_in[:, 0]  # of many targets the first
+        bits = self.membership.is_in[:, 0]  # with several targets, those of the first one
         found = {**nan_columns(("log_odds", *TRIAL_FINDINGS), (self.batch.count,)), **self.columns.trials}
         final = np.asarray(found.pop("log_odds"), dtype=np.float64)
         index = {"bit": bits.astype(np.int8), "log_odds": final, **_believed(final, bits, prior)}
@@ -95,47 +96,45 @@ class BatchResult:
         return self._frame(index | found)
 
 
-ResultSink = Callable[[BatchResult], None]  # takes finished batches, and stores them for good
+ResultSink = Callable[[BatchResult], None]  # a function that stores the result of a finished batch of trials
 
 
 def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats | Flags]:
-    """Return the belief in the truth, and whether the insider, which names D if it is likelier and else D', is right.
+    """Return the insider's posterior belief in the true data set, and whether its guess is right.
 
-    An insider that learns nothing, because the record took part in no round that it saw, names D' and is right by
-    chance, not never.
+    The insider guesses D if its posterior belief in D exceeds 1/2, and D' otherwise. So an insider that learns nothing
+    and has an even prior always guesses D', and is right in the trials with D'.
     """
     posterior = log_odds + logit(prior)
     return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}
 
 
 LOGITS, POPULATION = "logits", "population"
-"""Names of outputs of a batch: logits of the targets' records, and log p_y of the population sample."""
+"""Names of outputs of a batch: logits on the targets' records, and log p_y on the population sample."""
 WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
 """Names of the features of a white-box attacker, see `WhiteBoxFeatures`."""
-UNDER_ASCENT = "loss_under_ascent"  # column of the table of targets
+UNDER_ASCENT = "loss_under_ascent"
+"""Column of the table of targets: mean loss over the releases, if the insider attacks by gradient ascent."""
 QUERIES, VALUES = "queries", "values"
-"""Names of the confidences of all queries about the targets, and of the losses with each value of an attribute."""
+"""Names of outputs: confidences of all queries about the targets, and losses for each value of an attribute."""
 
 
 @dataclass(frozen=True)
 class FinalQueries:
-    """Further questions about the targets to the final models."""
+    """Further queries to the final models: with variations of the targets' records, or other values of an attribute."""
 
-    queries: int = 1  # number of queries about each target; 1 is its records alone
-    ways: Queries | None = None  # the variations of the queries; None with one
-    attribute: Attribute | None = None  # the attribute whose values are tried; None if none are
+    queries: int = 1  # number of queries about each target; with 1 only its unchanged records are used
+    ways: Queries | None = None  # the variations of the records; None if `queries` is 1
+    attribute: Attribute | None = None  # the attribute of which every value is tried; None for no such queries
 
 
 @dataclass
 class TargetOutputs:
-    """Collects the models' outputs for the records of the targets.
+    """Collects the models' outputs on the targets' records, and those of the final models on the population sample."""
 
-    For the final models these are the outputs for them, and for the population sample.
-    """
-
-    evaluated: Sequence[int]  # numbers of the releases that are shown
-    sees_weights: bool = False  # whether what a white-box attacker sees is kept, of three releases, the last among them
-    is_active: bool = False  # whether the losses of all releases are, because an insider pushes them up
+    evaluated: Sequence[int]  # numbers of the evaluated releases
+    sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
+    is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
     more: FinalQueries = field(default_factory=FinalQueries)  # further queries
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
@@ -146,9 +145,9 @@ class TargetOutputs:
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: EvaluatedRelease) -> ResultColumns:
-        """Query a release; for the last one return log p_y and scaled confidence of every target, (trials, targets).
+        """Collect outputs of a release; for the last one return log p_y and scaled confidence, (trials, targets).
 
-        For clients these are means over records.
+        If a target has several records, its values are means over them.
         """
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:
@@ -173,7 +172,7 @@ class TargetOutputs:
         return ResultColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return the models' outputs for all further questions."""
+        """Return the final models' outputs for the further queries, by name."""
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
@@ -193,17 +192,21 @@ class TargetOutputs:
         return found
 
     def outputs(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return logits (trials, records, classes), log p_y of the population (trials, p), and the further outputs."""
+        """Return the outputs of a batch of trials by name.
+
+        They are the final models' logits on the targets' records (trials, records, classes), their log p_y on the
+        population (trials, p), and the outputs for white-box attackers and further queries if there are any.
+        """
         return self._outputs[batch.name]
 
 
 def _logits(federation: LoadedFederation, models: Tensor, features: Tensor) -> Floats:
-    """Return logits (trials, records, classes) in float64."""
+    """Return the models' logits for some features, float64 (trials, records, classes)."""
     return np.asarray(federation.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
 
 
 def _by_target(values: Floats, target_of_records: Integers) -> Floats:
-    """Return the mean over the records of each target, (trials, targets)."""
+    """Return the mean of values (trials, records) over the records of each target, (trials, targets)."""
     counts = np.bincount(target_of_records)
     sums = np.add.reduceat(values, np.append(0, np.cumsum(counts)[:-1]), axis=1)
     return np.asarray(sums / counts, dtype=np.float64)

@@ -1,8 +1,7 @@
-"""Epsilon* and accuracy of users: what a released model gives away of persons who have several records.
+"""Epsilon* and accuracy of users, who have several records each.
 
-The statistic of a user is the mean of the losses of the user's records. A mean is a fixed function of what an attacker
-can compute, as a loss is, so that Epsilon* of these means is a lower bound on what is given away of users as Epsilon*
-of losses is on what is given away of records.
+The statistic of a user is the mean of the losses on the user's records. An attacker can compute it, so Epsilon* of
+these means is a lower bound on the privacy loss of users, as Epsilon* of single losses is for records.
 """
 
 from collections.abc import Iterator
@@ -19,11 +18,11 @@ from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.server.evaluator import EvaluatedRelease
 
-_FEWEST = 2  # users from which a spread is known
+_FEWEST = 2  # smallest number of users for which a variance can be estimated
 
 
 def means_of_users(values: Floats, users: Integers) -> Floats:
-    """Return the mean of the values of each user's records, users in ascending order, (..., users).
+    """Return the mean value over the records of each user, shape (..., users), users in ascending order.
 
     Parameters
     ----------
@@ -47,21 +46,21 @@ def means_of_users(values: Floats, users: Integers) -> Floats:
 
 @dataclass(frozen=True)
 class UserLosses:
-    """The losses of users in a trial batch, in the form in which an audit asks for the losses of members."""
+    """The mean losses of users in a batch of trials, with the interface that audits use for losses of members."""
 
     membership: TargetMembership  # membership of the targets
-    common_losses: Floats  # of users that every trial has (trials, users)
-    differing_losses: Floats  # of the target, or of every target
-    replacement_losses: Floats  # of the user in its place under D'; (trials, 0) where nothing replaces it
+    common_losses: Floats  # mean losses of the users in all trials, (trials, users)
+    differing_losses: Floats  # mean losses of the target, or of every target, (trials, targets)
+    replacement_losses: Floats  # mean losses of the target's replacement under D'; (trials, 0) if there is none
 
     @classmethod
     def of(cls, release: EvaluatedRelease) -> "UserLosses":
-        """Return the losses of users under a released model.
+        """Return the mean losses of users under a released model.
 
         Parameters
         ----------
         release
-            The release of a run whose units are users.
+            The release, of a run in which the unit is the user.
         """
         federation, instead = release.federation, release.replacement_losses
         users = _required(federation.user)[federation.common_records]
@@ -74,12 +73,12 @@ class UserLosses:
 
     @property
     def target_of_records(self) -> Integers:
-        """The target that each differing unit is."""
+        """Index of the target of each column of `differing_losses`."""
         return np.arange(self.differing_losses.shape[1])
 
 
 def has_losses_of_users(federation: LoadedFederation) -> bool:
-    """Return whether users are the units, and the population sample has users enough to compare with.
+    """Return whether the unit is the user, and members and population have enough users for Epsilon*.
 
     Parameters
     ----------
@@ -92,14 +91,14 @@ def has_losses_of_users(federation: LoadedFederation) -> bool:
 
 
 def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColumns:
-    """Return Epsilon* of users, by normals, and the accuracy of the model on each test user, on average.
+    """Return Epsilon* of users by fitted normal distributions, and the mean over test users of the accuracy on each.
 
     Parameters
     ----------
     star
-        Settings of Epsilon*, its delta and its cut among them; None leaves Epsilon* out.
+        Delta and cut of Epsilon*; None leaves Epsilon* out.
     release
-        The release that is evaluated.
+        The release to evaluate.
     """
     found: dict[str, Floats] = {}
     if star is not None and has_losses_of_users(release.federation):

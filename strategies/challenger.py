@@ -1,4 +1,4 @@
-"""The challenger: it draws the membership, the participation and the noise, and sends each party only its part."""
+"""The challenger: it draws the membership of the targets, the participation of units and the noise of a trial."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -24,21 +24,23 @@ from fl_audit.trials import TrialBatch
 
 @dataclass
 class SeededChallenger:
-    """A challenger with fair coins and reproducible noise: for simulation, not for a secure release.
+    """A challenger with fair coins and reproducible noise, for simulation and not for a secure release.
 
-    In a real federation each client draws the participation of its records by itself, and nobody else ever knows it.
+    In a real federation each client draws the participation of its records by itself, and keeps it secret.
     """
 
     seed: int  # secret seed of the run
     targets: int = 1  # number of targets, at least 1
     who: MembershipScheme = MembershipScheme.BY_COINS  # the rule of membership
-    prior: Floats | None = None  # probability of each to be the one that is in, (targets,); None where all are equal
+    # Under `EXACTLY_ONE`, probability of each target to be the one that is in, (targets,); None if they are equal.
+    prior: Floats | None = None
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
     def membership(self, trials: Sequence[int]) -> TargetMembership:
-        """Return the membership of the targets in each trial: every coin is fair, whatever the prior of the claim.
+        """Return the membership of the targets in each trial, drawn once per trial by the scheme `who`.
 
-        A trial with a single target trains on D if the target is in, and otherwise on D'.
+        Coins are fair even if the claim assumes another prior. A trial with a single target trains on D if the target
+        is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
@@ -60,9 +62,9 @@ class SeededChallenger:
     def participation(
         self, trials: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return the participation of a client's records, or users, in a round, (trials, records): a Poisson sample.
+        """Return the Poisson sample of a client's records, or users, in a round, bool (trials, records).
 
-        Participations are independent. They are keyed by seed, trial, round and client.
+        Its random generator is seeded by the seed, the trial, the round and the client.
 
         Parameters
         ----------
@@ -83,7 +85,9 @@ class SeededChallenger:
     def client_participation(
         self, trials: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
-        """Return the participation of clients in a round, (trials, clients): a Poisson sample by trial and round.
+        """Return the Poisson sample of clients in a round, bool (trials, clients).
+
+        Its random generator is seeded by the seed, the trial and the round.
 
         Parameters
         ----------
@@ -100,7 +104,7 @@ class SeededChallenger:
         return np.stack([source.random(clients) < sampling_rate for source in sources])
 
     def coins(self, trials: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return the coins of canaries in a round, (trials, canaries): fair coins, keyed by trial and round.
+        """Return the fair coins of canaries in a round, bool (trials, canaries); a canary is in if its coin is heads.
 
         Parameters
         ----------
@@ -115,7 +119,7 @@ class SeededChallenger:
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
 
     def quantile_normals(self, trials: Sequence[int], server_round: int) -> Tensor:
-        """Return standard normal draws, float64 (trials,), for the bits of an adaptive norm.
+        """Return standard normal draws, float64 (trials,), for the noise of the quantile bits of adaptive clipping.
 
         Parameters
         ----------
@@ -128,11 +132,11 @@ class SeededChallenger:
         return torch.tensor([source.standard_normal() for source in sources], dtype=torch.float64)
 
     def noise_seed(self, client: int) -> int:
-        """Return the seed of a client's own noise, which reveals neither another client's nor the challenger's."""
+        """Return the seed of a client's own noise, from which no other seed can be inferred."""
         return int(generator(self.seed, Purpose.CLIENT_SEED, client=client).integers(2**63))
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
-        """Return float32 standard normal draws (trials, size), keyed by seed, trial, round and number.
+        """Return float32 standard normal draws (trials, size), seeded by the seed, the trial, the round and `number`.
 
         Parameters
         ----------
@@ -143,7 +147,7 @@ class SeededChallenger:
         size
             Number of draws for each trial.
         number
-            Index of the set of draws in the round, from 0, since some noises consist of several sets.
+            Index of the set of draws in the round, from 0, since some mechanisms need several sets for their noise.
         """
         draws = np.empty((len(trials), size), dtype=np.float32)
         for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round, number), strict=True):
@@ -158,14 +162,14 @@ class SeededChallenger:
 
 @dataclass
 class PrefetchingChallenger(SeededChallenger):
-    """Draws the first set of standard normals of the next round in a thread while clients compute."""
+    """Challenger that draws the first set of standard normals of the next round in a thread while clients compute."""
 
-    executor: Executor = field(kw_only=True)  # the thread
-    rounds: int = field(kw_only=True)  # after this round there is no next one
+    executor: Executor = field(kw_only=True)  # runs the thread
+    rounds: int = field(kw_only=True)  # number of the last round
     _drawn: dict[tuple[int, int], Future[Tensor]] = field(init=False, default_factory=dict)
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
-        """Return the draws of a round, and begin with those of the next."""
+        """Return the draws of a round, and start drawing those of the next round in the thread."""
         if number != 0:
             return super().standard_normals(trials, server_round, size, number)
         ready = self._drawn.pop((trials[0], server_round), None)
@@ -177,9 +181,9 @@ class PrefetchingChallenger(SeededChallenger):
 
 
 def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> Integers:
-    """Return, from the secrets of a batch, which of the insider's hypotheses was true in each round, (trials, rounds).
+    """Return which of the insider's hypotheses was true in each round, (trials, rounds), by the challenger's secrets.
 
-    The value is 0 under D, 1 under D', and 2 in rounds in which the differing unit secretly took no part.
+    The value is 0 under D, 1 under D', and 2 in rounds for which a secret sample left out the differing unit.
 
     Parameters
     ----------
@@ -202,7 +206,7 @@ def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch:
 def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
-    """Return in which trials the differing unit takes part in a sampled round, (trials,)."""
+    """Return in which trials a round's sample contains the differing unit, bool (trials,)."""
     mechanism, turn = federation.public.mechanism, federation.public.turn(server_round)
     rate = mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
@@ -224,15 +228,15 @@ def _takes_part(
 
 
 OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
-"""Columns of the table of trials: log-odds of the first record against the second, from each one's randomised form."""
+"""Columns of the table of trials: log-odds of the first record, given a randomised first or second record."""
 
 
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
-    """Return the log-odds of the two records of `record_pair` in draws of either record's randomization.
+    """Return the log-odds of the first against the second record of `record_pair`, given a locally randomised record.
 
-    The columns `OF_FIRST` and `OF_SECOND`, (trials,), have the log-odds where the first, or the second, record was
-    randomised. An insider who sees the randomised record itself would compute the same. Only a simulation can measure
-    it: the seeds are secrets of the records' owners, and the challenger of a simulation draws them all.
+    The randomised record is the first one in the column `OF_FIRST`, and the second one in `OF_SECOND`, both (trials,).
+    An insider who saw the randomised record would compute the same log-odds. Only a simulation can do this, since
+    otherwise the seeds of the local randomizers are secrets of the records' owners.
 
     Parameters
     ----------

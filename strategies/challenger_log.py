@@ -1,7 +1,8 @@
-"""Records of the challenger in every round, so that samples, bits, steps and shares can be opened after the run.
+"""The challenger's log of secret values in every round, from which tests of the verdict are computed after the run.
 
-Counts are kept, a few numbers a trial and round, and never a sample: beyond the batch in training, the size does not
-grow with trials times units.
+It covers samples of units, quantile bits, optimizer steps and shares of the noise. Only counts are kept, a few numbers
+per trial and round. Samples are kept only for the batch of trials in training, so the size of the log does not grow
+with trials times units.
 """
 
 from collections import defaultdict
@@ -48,35 +49,36 @@ _Tally = tuple[str, int, int, int, float]
 
 @dataclass
 class _BatchLog:
-    """The records of one batch."""
+    """The log of one batch of trials."""
 
-    columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
-    turns: Integers | None = None  # in how many rounds each unit took part, (trials, units)
+    columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))  # one array (trials,) a round
+    turns: Integers | None = None  # number of rounds in which each unit took part, (trials, units)
     units: Integers | None = None  # see `RevealedParticipation.of_units`
-    crowds: Integers | None = None  # number of units that took part in 0, 1, ... trials
+    crowds: Integers | None = None  # histogram over units and rounds of the number of trials in which a unit took part
     sample: Flags | None = None  # sample of the previous round, (trials, units)
-    model: Tensor | None = None  # result of the public steps, (trials, parameters)
+    model: Tensor | None = None  # models after the previous round, (trials, parameters)
     state: OptimizerState = field(default_factory=OptimizerState)
-    norms: Tensor | None = None  # result of the rule on public bits, (trials,)
-    odd: Integers | None = None  # last bits of releases that are 1, (1 + places, 2 sides), all coordinates first
+    norms: Tensor | None = None  # clipping norms of the next round, computed from the public bits, (trials,)
+    # Number of last bits of releases that are 1, (1 + places, 2 sides); the first row is the sum over coordinates.
+    odd: Integers | None = None
     rounds: int = 0
-    opened: int = 0  # rounds whose samples are opened
+    opened: int = 0  # number of rounds whose samples are opened
 
 
 @dataclass
 class ChallengerLog:
-    """The records that are opened after a run, batch by batch."""
+    """The challenger's log of a run, one `_BatchLog` for each batch of trials."""
 
     public: Federation  # the public federation
     challenger: SeededChallenger  # knows the secret bits
-    target: int | None  # number of the target among the units that are sampled; None where there are many
+    target: int | None  # number of the target among the units that are sampled; None if there are many targets
     places: tuple[int, ...]  # coordinates whose last bits are counted one by one
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))
 
     def note(
         self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
-        """Record a round of a batch, with its secrets.
+        """Record counts of the secrets of a round, for one batch of trials.
 
         Parameters
         ----------
@@ -85,7 +87,7 @@ class ChallengerLog:
         made
             The round as the server made it.
         taking_part
-            Real participation, bool, shape (trials, units); None where everybody takes part.
+            The true participation, bool, shape (trials, units); None if all units take part.
         centred_bits
             Sum of the centred quantile bits before noise; None without an adaptive norm.
         """
@@ -103,23 +105,26 @@ class ChallengerLog:
             kept.columns[name].append(values)
 
     def _is_opened(self, server_round: int) -> bool:
-        """Return whether the sample of a round is opened: where units take turns, that of the first group."""
+        """Return whether the sample of a round is opened; with cyclic cohorts, only rounds of the first cohort are."""
         turn = self.public.turn(server_round)
         return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 
     @property
     def _group(self) -> Integers | None:
-        """The units whose samples are opened, in ascending order; None for all."""
+        """Numbers of the units whose samples are opened, in ascending order; None for all units."""
         return self.public.turn(1)
 
     @property
     def _place(self) -> int | None:
-        """The place of the target among them; None where there are many targets."""
+        """The index of the target among the units whose samples are opened; None if there are many targets."""
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
     def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
-        """Count the participations, those of the target separately."""
+        """Count the participations of a round; return sizes, overlaps and digests of samples without the target.
+
+        The target's own participation is returned separately.
+        """
         group, place = self._group, self._place
         taking_part = taking_part if group is None else taking_part[:, group]
         others = taking_part if place is None else np.delete(taking_part, place, axis=1)
@@ -142,7 +147,7 @@ class ChallengerLog:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return the number of coordinates of the models that differ from the public step of the release."""
+        """Return the number of coordinates of each new model that differ from the public optimizer step, (trials,)."""
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
         after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
@@ -154,12 +159,12 @@ class ChallengerLog:
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
         kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
-        # From here on the round is judged by itself: a wrong step is counted once.
+        # The next round starts from the server's model, so that a wrong step is counted only once.
         kept.model = after
         return wrong
 
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return in which trials the clipping norm differs from the rule's result on the public bits."""
+        """Return 1 for trials whose clipping norm differs from the norm computed from the public bits, otherwise 0."""
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
@@ -169,7 +174,11 @@ class ChallengerLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Count last bits of the release that are 1, with D and with D'; those of models follow by the public step."""
+        """Count the last bits of the release that are 1, separately for trials with D and with D'.
+
+        Returns the standardised deviation of each trial's count from half, (trials,). Models need no such count, since
+        they follow from the release by the public step.
+        """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)
         bits = made.release.contiguous().view(torch.int32)
@@ -186,7 +195,7 @@ class ChallengerLog:
         return -(-parameters // _MOST_LAST_BITS)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the records of a batch; rounds that were not played are NaN."""
+        """Return the logged columns and tallies of a batch of trials, and forget them; rounds never played are NaN."""
         kept = self._kept.pop(batch.name, _BatchLog())
         missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
         opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
@@ -236,21 +245,21 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 def open_shares(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: NoiseStatistics
 ) -> ResultColumns:
-    """Return the inner products of some clients' noise shares with each other and with the residual of the sum.
+    """Return the inner products of some clients' noise shares, with each other and with the residual noise of the sum.
 
-    The shares are drawn again from the clients' seeds, in some trials and at the first coordinates, which are in every
-    sample of the noise.
+    The residual noise is the part of the sum that the insider could not subtract. The shares are drawn again from the
+    clients' seeds, for the first trials and for the first coordinates, which every sample of the residuals contains.
 
     Parameters
     ----------
     federation
-        The federation, whose clients add the noise in shares.
+        The federation, in which each client adds a share of the noise.
     challenger
         The challenger, which knows the clients' seeds.
     batch
         The batch of trials.
     residuals
-        Residuals of the noise at the sampled coordinates, shape (trials, rounds, ...).
+        The insider's residuals under the true hypothesis, with a sample of coordinates, shape (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

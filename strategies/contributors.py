@@ -1,4 +1,4 @@
-"""Clients that are asked to contribute to a round, by trial; their contributions are checked in full before use."""
+"""The clients that are asked to contribute to a round, and the checks and the sum of their contributions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,14 +29,14 @@ from fl_audit.trials import TrialBatch
 
 @dataclass(frozen=True)
 class ClientRoster:
-    """The roles of the clients of a federation."""
+    """The roles of the clients of a federation: target holders, insiders and colluders, with their units."""
 
-    nodes: Sequence[int]  # node id of each partition
-    # The targets of the federation that a partition holds, of those that hold any.
+    nodes: Sequence[int]  # Flower node ID of each partition
+    # Numbers of the targets that each partition holds; partitions without targets are left out.
     targets: Mapping[int, tuple[int, ...]]
-    insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
+    insiders: dict[int, tuple[int, ...]]  # partition of each insider, with the partitions of its colluders
     shards: tuple[Integers, ...]  # units of each partition: records of D, users, or the client itself
-    units: int  # number of all units
+    units: int  # number of units of all partitions
 
     @property
     def victim(self) -> int:
@@ -46,32 +46,33 @@ class ClientRoster:
 
 @dataclass(frozen=True)
 class ContributingClient:
-    """A client that is asked to contribute."""
+    """A client that is asked to contribute to a round, with the trials and the settings that its message contains."""
 
-    client: int  # its partition
-    rows: Integers | None = None  # in which trials of the batch, ascending; None is in all of them
-    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings besides the models
+    client: int  # partition of the client
+    # Indices of the trials within the batch to which it contributes, ascending; None for all trials.
+    rows: Integers | None = None
+    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in its message
 
 
 @dataclass(frozen=True)
 class ContributionCall:
-    """All clients that are asked to contribute to a round of a batch."""
+    """The clients that are asked to contribute to a round, for one batch of trials."""
 
     asked: tuple[ContributingClient, ...]  # the clients, ascending
-    taking_part: Tensor | None = None  # the participating units, bool (trials, units), in a secret sample; else None
+    taking_part: Tensor | None = None  # the secret sample of units, bool (trials, units); None without sampling
 
 
 def call_of(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> ContributionCall:
-    """Return the clients that are asked to contribute to a round.
+    """Return the clients that are asked to contribute to a round, canary clients included.
 
     Parameters
     ----------
     public
         The public federation with its mechanism.
     roster
-        The partition that each client holds.
+        The roles of the clients, with the units of each partition.
     challenger
         The challenger, which draws the participation.
     batch
@@ -123,9 +124,10 @@ def _without_canaries(
 def _samples_of_steps(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Tensor | None:
-    """Return which records clients draw for their one step of a round, bool (trials, units), from their own seeds.
+    """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
 
-    None where all records are in, where there are several steps, and where nobody makes use of it.
+    The samples are drawn from the clients' own seeds. None if nothing is sampled, or if this audit does not open the
+    challenger's secrets.
     """
     if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
         return None
@@ -138,36 +140,37 @@ def _samples_of_steps(
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """The contribution of one client as it arrived, which is checked when it is read."""
+    """The contribution of one client as it arrived; it is checked when it is read."""
 
     client: int  # partition of the client
     reply: Message  # reply of the client
-    rows: Integers | None = None  # the trials of the batch that it was asked about, ascending; None is all of them
-    # The largest L2 norm that an honest contribution has, one for all trials of the batch or each its own (trials,).
+    rows: Integers | None = None  # indices of the trials within the batch that it is about, ascending; None for all
+    # The largest L2 norm of an honest contribution, one number for all trials or one per trial, (trials,).
     longest: Floats | float = np.inf
-    half_bits: bool = True  # whether it may tell one half for a bit, as a client does who is not there in a trial
-    users: int = 0  # where users are units, its number of users, each of whom has a bit; else 0
+    half_bits: bool = True  # whether a quantile bit may be 1/2, which a client sends in trials that it takes no part in
+    users: int = 0  # number of the client's users, each of whom has a quantile bit, if the unit is the user; else 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
-        """Return the sum of clipped gradients or updates in the contribution, checked."""
+        """Return the sum of clipped gradients or updates, float32 (trials asked about, parameters), after checks."""
         own = shape if self.rows is None else (len(self.rows), shape[1])
         return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The result of a round."""
+    """The sum of a round's contributions before noise, with local sensitivity, quantile bits, victim's contribution."""
 
     total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
-    local_sensitivity: Floats  # the victim's report of it, float64 (trials,); zero where the noise does not follow it
-    centred_bits: Tensor  # sum over clients of their bits less one half, float64 (trials,); zero for a fixed norm
-    of_victim: Tensor | None = None  # the victim's contribution, where the server is the adversary; None elsewhere
+    # Local sensitivity as reported by the victim, float64 (trials,); zero unless the noise is scaled to it.
+    local_sensitivity: Floats
+    centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,); zero for a fixed norm
+    of_victim: Tensor | None = None  # the victim's contribution if the server is the adversary, otherwise None
 
 
 def receive(
     public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> RoundResult:
-    """Read all contributions of a round.
+    """Return the sum of all contributions of a round, after checking each of them.
 
     Parameters
     ----------
@@ -185,7 +188,8 @@ def receive(
     Raises
     ------
     FederationError
-        If something is missing, mis-shaped, not finite or longer than it may be: then nothing is released.
+        If an array is missing, has a wrong shape, is not finite or has a larger norm than an honest contribution.
+        The server then releases nothing.
     """
     mechanism, trials = public.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
@@ -194,7 +198,8 @@ def receive(
         if mechanism.is_adaptive:
             own_shape = (trials if one.rows is None else len(one.rows),)
             said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
-            # One half is that of a client who contributes nothing: centred it is 0. Of users there is a bit for each.
+            # A client that contributes nothing sends 1/2, which is 0 when centred. With users as units, a client sends
+            # 1/2 plus the sum of its users' centred bits.
             accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
             if one.users:
                 accepted = tuple(0.5 * np.arange(1 - one.users, 1 + one.users + 1))
@@ -211,7 +216,7 @@ def receive(
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the sum of the clients' contributions, added in their order, each element once in memory.
+    """Return the sum of the clients' contributions, float32 (trials, parameters), added by ascending client number.
 
     Parameters
     ----------
@@ -225,7 +230,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
     Raises
     ------
     FederationError
-        As in `read_array`, or if the sum overflows or a contribution is too long.
+        As in `read_array`, or if the sum overflows or the norm of a contribution is too large.
     """
     arrays = [one._sum(shape, server_round, finite=False) for one in sent]
     total = torch.zeros(shape)
@@ -239,7 +244,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
                     first, last = np.searchsorted(one.rows, (rows.start, rows.stop))
                     sums[one.rows[first:last]] += array[first:last]
             are_finite = are_finite and bool(np.isfinite(sums[rows]).all())
-    # No value that is not finite can leave a sum finite, so clients are looked at one by one only to name one.
+    # A summand that is not finite makes the sum not finite, so single clients are checked only to name the culprit.
     if not are_finite:
         for one in sent:
             one._sum(shape, server_round)
@@ -250,7 +255,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
 
 def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Refuse a contribution that is longer than an honest one, for which the noise is not made."""
+    """Raise `FederationError` if a contribution's L2 norm exceeds the largest one that the noise is made for."""
     longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():
@@ -260,7 +265,7 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
         if (_lengths_at_most(part) <= limits[rows]).all():
             continue
         wide = part.astype(np.float64)
-        # As `np.linalg.norm`, without arrays for what is between, of which the last bits do not matter here.
+        # As `np.linalg.norm` but without temporary arrays; differences in the last bits do not matter here.
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
@@ -270,18 +275,19 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
 
 
 _BLOCK = 2048
-"""Numbers whose squares are added in 32 bits before the sum goes on in 64 bits."""
+"""Number of squares that are summed in float32 before these partial sums are added in float64."""
 _MARGIN = 1.0002
-"""Factor by which a row may be longer than its blocks in 32 bits say; 2,049 roundings of 2**-24 change a length by half
-of their sum, which is 6e-5.
+"""Factor that covers the rounding error of a row's norm in float32.
+
+In a block, 2,049 roundings of relative error 2**-24 change the norm by half of their sum, which is 6e-5.
 """
 
 
 def _lengths_at_most(rows: Floats32) -> Floats:
-    """Return close upper bounds of the lengths of some rows (trials, parameters), in half the time of the lengths.
+    """Return close upper bounds of the L2 norms of rows (trials, parameters), in half the time of exact norms.
 
-    Nearly every contribution is seen to be short enough by them; the others are measured. A square that is too small
-    for 32 bits is made up for by a length of 1e-16 for each of the numbers.
+    For nearly every contribution the bound is small enough, so that the exact norm is not needed. The addend of 1e-16
+    for each number covers squares that underflow in float32.
     """
     whole = rows.shape[1] // _BLOCK * _BLOCK
     blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]

@@ -1,9 +1,9 @@
-"""Federated training under a mechanism, for all trials of some batches at once, as a Flower strategy.
+"""A Flower strategy for federated training under a mechanism, for the trials of several batches at once.
 
-A round releases r_i, the sum of clipped contributions and noise, and moves the model by r_i / n, n fixed and public.
-Contributions, noise, who takes part and how the model follows are those of the distribution: gradients of records make
-it DP-FedSGD, local training of clients DP-FedAvg. Questions to parties (`round_queries`) travel with the rounds; what
-they are about is no concern of the strategy.
+Round i releases r_i, the sum of clipped contributions and noise, and moves the model by r_i / n with a fixed, public n.
+The mechanism defines contributions, noise, participation and optimizer; it is DP-FedSGD if clients send gradients of
+records, and DP-FedAvg if they train locally. Queries to clients (`round_queries`) are sent with the messages of the
+rounds, and the strategy does not read their content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,26 +44,26 @@ from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries
 from fl_audit.strategies.replies import Answer, read_replies
 from fl_audit.trials import TrialBatch
 
-_ROUNDING = 1e-3  # share by which sums of 32-bit numbers may exceed what they would be exactly
+_ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False)
 class DPStrategy(Strategy):
-    """Federated training under a mechanism."""
+    """Flower strategy that trains several batches of trials under a mechanism, and sends queries with the rounds."""
 
     public: Federation  # the public federation, with its mechanism
-    roster: ClientRoster  # which node holds which partition
+    roster: ClientRoster  # nodes, units and roles of the clients
     challenger: SeededChallenger  # the source of membership, samples and noise
-    batches: Sequence[TrialBatch]  # the batches of trials that travel together
+    batches: Sequence[TrialBatch]  # the batches of trials that are trained together
     parameters: int  # number of scalars of one model
     time_limit: float  # seconds that one client call may take
-    on_release: Callable[[TrialBatch, ServerRound], None]  # told of every release as it is made
-    round_queries: Sequence[RunQueries] = ()  # what parties are asked beside their contributions
-    # Whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
+    on_release: Callable[[TrialBatch, ServerRound], None]  # called with every release as it is made
+    round_queries: Sequence[RunQueries] = ()  # queries to clients besides their contributions
+    # Returns whether training has to end early by a public rule; used only without queries.
     is_over: Callable[[], bool] = lambda: False
-    opening: ChallengerLog | None = None  # keeps what the challenger opens after the run; None keeps nothing
+    opening: ChallengerLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
     transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, ContributionCall] = field(init=False, default_factory=dict)
@@ -75,16 +75,16 @@ class DPStrategy(Strategy):
 
     @property
     def exchanges(self) -> int:
-        """Rounds that `start` is to be given: those with a release, then those in which only questions travel."""
+        """Number of Flower rounds to pass to `start`: rounds with a release, then exchanges with queries alone."""
         return max([self.public.rounds, *(query.last_exchange for query in self.round_queries)])
 
     def summary(self) -> None:
-        """Say nothing: the run prints its own summary."""
+        """Do nothing, because the run prints its own summary."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask every client for its sums, and parties what the queries want to know."""
+        """Return the messages of a round: requests for the clients' contributions, and the queries."""
         mechanism = self.public.mechanism
         if server_round == 1:
             for batch in self.batches:
@@ -110,7 +110,7 @@ class DPStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Make the release of this round, and record the answers of the parties."""
+        """Check all replies, make the release of this round for every batch of trials, and return the new models."""
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
@@ -138,14 +138,14 @@ class DPStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return no messages: the server evaluates releases by itself, and queries bring everything else."""
+        """Return no messages, because the server evaluates models itself, and queries collect the rest from clients."""
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         return None
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        """Return the noised sums of a batch (trials, parameters), made in the memory of the sums.
+        """Add the server's noise to the sums of a batch of trials in place, and return them, (trials, parameters).
 
         Parameters
         ----------
@@ -156,21 +156,24 @@ class DPStrategy(Strategy):
         total
             Sums of the contributions, shape (trials, parameters).
         sigma
-            Standard deviation of the noise of each trial by the mechanism, shape (trials,).
+            Standard deviation of the noise that the mechanism prescribes for each trial, shape (trials,).
         """
         normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
         return add_noise(total, self._draws[batch.name].next(normals, server_round), sigma)
 
     @staticmethod
     def _at_once(batches: Sequence[TrialBatch], work: Callable[[TrialBatch], T]) -> list[tuple[TrialBatch, T]]:
-        """Do something for batches at the same time: clients wait for it, and have left the cores free."""
+        """Return the results of a function for each batch of trials, computed in one thread per batch.
+
+        Clients are idle meanwhile, so the cores are free.
+        """
         if not batches:
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _release(self, batch: TrialBatch, server_round: int, read: RoundResult) -> Array:
-        """Make the release of a batch, and return the models that it leads to."""
+        """Make the release of a batch of trials, and return the models after the optimizer step on it."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
@@ -189,7 +192,7 @@ class DPStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
-        """Return the adversary's side information on a round beside the release, and adapt the clipping norms."""
+        """Return the adversary's side information on a round, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
@@ -203,9 +206,9 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return the participation that the adversary may know; None if all take part.
+        """Return the participation that the adversary may know, bool (trials, units); None if all units take part.
 
-        The target's participation is left out where it is a secret.
+        If the target's participation is secret, its column is False.
         """
         taking_part = self._calls[batch.name].taking_part
         if (
@@ -219,7 +222,7 @@ class DPStrategy(Strategy):
         return shown
 
     def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> RoundResult:
-        """Return the contributions of the clients, checked, and summed in the order of partitions."""
+        """Return the sum of the clients' contributions to a batch of trials, after checking each of them."""
         contributions = []
         for one in self._calls[batch.name].asked:
             reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
@@ -230,10 +233,11 @@ class DPStrategy(Strategy):
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
-        """Return the largest norm that the contribution of an honest client has in each trial of a batch.
+        """Return an upper bound of the L2 norm of an honest client's contribution, one for all or one for each trial.
 
-        A sum over records is at most as long as they are together. Noise that the client adds is longer than its
-        expected length by more than eight standard deviations of a coordinate with a probability below 1e-13.
+        It is the number of units times the clipping norm, plus a bound for the client's own noise. The norm of this
+        noise exceeds sigma (sqrt(parameters) + 8) with a probability below 1e-13. The bound is infinite for insiders
+        that attack by gradient ascent, and for clients that train with DP-SGD.
         """
         mechanism, norms = self.public.mechanism, self.transcripts[batch.name].norms
         pushes = self.public.ascent > 0 and client in self.roster.insiders
@@ -247,7 +251,7 @@ class DPStrategy(Strategy):
 
     def _train_messages(self, batch: TrialBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
         whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, slice(None)))
-        common = self._content(batch, server_round, whole, {})  # of all who are told nothing of their own
+        common = self._content(batch, server_round, whole, {})  # for all clients without settings of their own
         for one in self._calls[batch.name].asked:
             trials, arrays, more = list(batch.trials), whole, dict(one.more)
             if one.rows is not None and len(one.rows) < batch.count:
@@ -266,14 +270,14 @@ class DPStrategy(Strategy):
         return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
     def _membership(self, client: int, trials: Sequence[int]) -> More:
-        """Return the membership, in these trials, of the targets of an owner of data, which this owner receives."""
+        """Return a message entry with the membership in these trials of a client's own targets; empty without any."""
         targets = self.roster.targets.get(client)
         return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to an owner of data, with the membership of the owner's own targets."""
+        """Return a message to a client as an owner of data, with the membership of the client's own targets."""
         told = {**more, **self._membership(client, batch.trials)}
         return self._message(client, kind, batch, server_round, arrays, told)
 

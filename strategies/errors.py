@@ -1,5 +1,5 @@
-"""The error that ends a federation before a private release could be wrong."""
+"""The error that ends a federation before a wrong release could be made."""
 
 
 class FederationError(RuntimeError):
-    """A contribution is missing, late or unusable, described in one line. No release is made from that round."""
+    """A contribution is missing, late or unusable; the message is one line. Nothing is released from its round."""

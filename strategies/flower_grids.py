@@ -1,4 +1,4 @@
-"""Grids around Flower's, 1.32 and newer: delegation to another grid, message recorders, and in-process trials."""
+"""Flower grids (1.32 and newer): one that delegates to another grid, one that records messages, one in-process."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,18 +14,18 @@ with suppress(ModuleNotFoundError):  # before 1.38 Flower has none
 
     _identity = TaskIdentity
 
-RUN_ID, FIRST_NODE = 1, 2  # the run of a room, and the node of its first client
+RUN_ID, FIRST_NODE = 1, 2  # the run ID of an in-process grid, and the node ID of its first client
 _SERVER = 1
 
 
 class DelegatingGrid(Grid):
-    """A grid around another one, to which it delegates everything that it does not override."""
+    """Base class of grids that wrap another grid, and delegate to it all methods that they do not override."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
 
     def __getattr__(self, name: str) -> Any:
-        # Methods of some grids only.
+        # Methods that only some grids have.
         return getattr(self.grid, name)
 
     set_run = property(lambda self: self.grid.set_run)
@@ -39,7 +39,7 @@ class DelegatingGrid(Grid):
 
 
 def make_messages_for(run: int, node: int) -> None:
-    """Set the run and node for which this process makes messages; before 1.38 Flower does not ask.
+    """Set the run and node for which this process makes messages; Flower before 1.38 does not need it.
 
     Parameters
     ----------
@@ -48,23 +48,23 @@ def make_messages_for(run: int, node: int) -> None:
     node
         Number of the node.
     """
-    # Flower lets nobody make a message who is no task of a run.
+    # Flower makes messages only in a process that is a task of a run.
     if _identity is not None:
         _identity.task_id, _identity.run_id, _identity.node_id = 1, run, node
 
 
 class MessageRecorder(Protocol):
-    """A recorder of the messages of a trial."""
+    """Interface of a recorder of the messages of a black-box trial."""
 
     def sends(self, message: Message) -> None:
-        """Record a message that is about to be sent, and tag it."""
+        """Record a message that is about to be sent, and tag it with the settings of the trial for its receiver."""
 
     def receives(self, reply: Message) -> None:
-        """Record a reply, and remove what the app's strategy must not see."""
+        """Record a reply, and remove the audit's data from it before the audited strategy sees it."""
 
 
 class InProcessGrid(Grid):
-    """A grid whose clients are one function in this process, from a message to its reply; None where there is none."""
+    """A grid whose clients are one function in this process, which returns the reply to a message, or None."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
         make_messages_for(RUN_ID, _SERVER)
@@ -72,11 +72,11 @@ class InProcessGrid(Grid):
         self._waiting: dict[str, Message | None] = {}
 
     def set_run(self, run: Run) -> None:
-        """Do nothing: there is one run."""
+        """Do nothing, because an in-process grid has only one run."""
 
     @property
     def run(self) -> Run:
-        """There is no run record."""
+        """Raise `NotImplementedError`, because trials have no run record."""
         raise NotImplementedError("trials have no run record")
 
     def create_message(
@@ -88,7 +88,7 @@ class InProcessGrid(Grid):
         return list(self._nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let the clients answer messages, and return the identifiers under which the replies wait."""
+        """Let the clients answer messages at once; return the IDs with which `pull_messages` finds the replies."""
         start = len(self._waiting)
         pushed = {str(start + place): self._answer(message) for place, message in enumerate(messages)}
         self._waiting |= pushed
@@ -104,7 +104,7 @@ class InProcessGrid(Grid):
 
 
 class RecordedGrid(DelegatingGrid):
-    """A grid of Flower's with a recorder; everything else is unchanged."""
+    """A Flower grid that passes all messages and replies to a recorder, and is otherwise unchanged."""
 
     def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:
         super().__init__(grid)

@@ -1,14 +1,14 @@
-"""Epsilon* of releases from data owners' summaries of their losses: extremes, then moments, never a loss.
+"""Queries for Epsilon* of releases without pooled losses: clients send only extremes and moments of their losses.
 
-Release i is asked about while the clients work on later rounds, as the insider is. Exchange i + 1 (see `round_queries`)
-asks for the range of the losses on release i, exchange i + 2 for the moments of their scores, by when the server has
-evaluated the population. With a public range the first question is left out.
+The queries about release i are sent while the clients work on later rounds. Exchange i + 1 (see `queries`) asks for the
+range of the losses on release i. Exchange i + 2 asks for the moments of the scores, since the server has evaluated the
+population by then. With a public range of losses the first query is not sent.
 
-Knowledge of the parties: the server learns moments of each shard (of a shard of one record, its loss) and, without a
-public range, extremes of each; every client, including the insider, learns the moments of the population and the range
-in use. A range from the owners holds extreme losses of members without noise, which no guarantee covers: a deployment
-names a public one. The insider of this simulation does not use it. Epsilon* of a shard follows from its moments, so the
-server could compute it without asking.
+The server learns the moments of each shard, which for a shard of one record are its loss. Without a public range it
+also learns the extremes of each shard. Every client, including the insider, learns the moments of the population and
+the range in use. A range from the owners contains extreme losses of members without noise, which no guarantee covers,
+so a deployment should set a public range. The insider of this simulation does not use the range. The server could
+compute Epsilon* of a shard by itself, because it follows from the shard's moments.
 """
 
 from collections import defaultdict
@@ -39,23 +39,24 @@ class FederatedLosses:
     """Settings of Epsilon* without pooled losses."""
 
     star: StarSettings  # delta and cut of Epsilon*
-    # Public range by which losses are normalised, those beyond it clipped to it; None asks for the extremes.
+    # Public range to which losses are clipped and by which they are normalised; None if clients report their extremes.
     loss_range: tuple[float, float] | None = None
     client_epsilon_star: bool = False  # whether clients tell the server Epsilon* of their own shards
 
 
 @dataclass
 class LossQueries(RunQueries):
-    """The questions of a run of some batches, and Epsilon* from the answers."""
+    """Queries for ranges and moments of losses in some batches of trials, and Epsilon* computed from the answers."""
 
     settings: FederatedLosses  # settings of the queries
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
-    batches: Sequence[TrialBatch]  # the batches that travel together
+    batches: Sequence[TrialBatch]  # the batches of trials that are trained together
     clients: int  # number of clients
-    # Returns the losses (trials, p) of the population sample on a release, waiting for them if need be; each is asked
-    # for once.
+    # Returns the losses (trials, p) of the population sample on a release, and waits for them if necessary; called once
+    # for each batch of trials and release.
     population: Callable[[TrialBatch, int], Floats]
-    # By batch and release: Epsilon* (trials,) and, where clients tell it, that of each shard (trials, clients).
+    # For each batch of trials, one array per release: Epsilon* (trials,), and Epsilon* of each shard (trials, clients)
+    # if clients report it.
     _star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _client_star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)
@@ -63,18 +64,21 @@ class LossQueries(RunQueries):
 
     @property
     def last_exchange(self) -> int:
-        """The moments of the last release are asked for in the second exchange after its round."""
+        """Number of the exchange with the query for moments on the last release: two after its round."""
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
-        """Return the questions of an exchange with their releases: moments first, still in the previous range."""
+        """Return the query kinds of an exchange, each with the number of its release.
+
+        Moments come first, because they use the range of the previous release, which the other query replaces.
+        """
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the questions of an exchange."""
+        """Return the queries of an exchange, one message per batch of trials, kind of query and client."""
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
         written = []
@@ -88,12 +92,12 @@ class LossQueries(RunQueries):
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the answers that an exchange must bring."""
+        """Return the keys of the answers that an exchange must bring, one per query, batch of trials and client."""
         asked, clients = self._asked(exchange), range(self.clients)
         return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the answers of an exchange, each of which has to be a summary of losses."""
+        """Record the answers of an exchange; raises `FederationError` for impossible ranges or moments."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):
                 replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
@@ -106,7 +110,7 @@ class LossQueries(RunQueries):
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the results of a batch, as columns of the run's tables."""
+        """Return Epsilon* of the last and of every evaluated release, and of shards if clients report it."""
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
         return ResultColumns(
@@ -114,7 +118,7 @@ class LossQueries(RunQueries):
         )
 
     def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return the arrays of a question for moments besides models: range, and the moments of the population."""
+        """Return the arrays that a query for moments contains besides models: loss range and population moments."""
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
             extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])
@@ -144,5 +148,5 @@ def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
 
 
 def _floats(reply: Message, key: Key, batch: TrialBatch, client: int, release: int, finite: bool = True) -> Floats:
-    """Return one array (trials,) of a reply, checked."""
+    """Return one float64 array (trials,) of a reply, after checks."""
     return read_array(reply, key, (batch.count,), np.float64, client, release, finite).copy()

@@ -1,8 +1,9 @@
-"""Queries: questions to parties that are sent with the rounds of a strategy, which does not know their content.
+"""Queries to clients besides training, which a strategy sends with the messages of its rounds without reading them.
 
-Messages that are sent together form one exchange. The exchange of round i is number i; after the last round k come as
-many more as the queries need, without contributions. In exchange i a strategy can ask about the releases up to i - 1,
-while the clients work on round i. `AccountantStateCollector` asks nothing: it reads the notes in contributions.
+Messages that are sent together form one exchange. Exchange i has the messages of round i; after the last round, further
+exchanges follow without contributions, as many as the queries need. Exchange i can ask about releases up to i - 1,
+while the clients work on round i. `AccountantStateCollector` sends no query, because clients send the state of their
+accountants with their contributions.
 """
 
 import json
@@ -28,29 +29,28 @@ _ROUNDING = 1e-9
 TRAIN = "train"  # kind of the messages that ask for contributions
 More = Mapping[str, ConfigRecordValues]
 WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
-"""A function that writes a message: to a client, of a kind, about a batch and a release, with arrays and settings."""
+"""A function that makes a message from the client, message type, batch of trials, release, arrays and settings."""
 
 
 @dataclass
 class BatchProgress:
     """The state of one batch of trials: its latest models and rounds, and the state of the server's optimizer."""
 
-    models: list[Tensor]  # successive models, newest last, as many as an observer may need: up to three
-    made: ServerRound | None = None  # the newest round; None before the first
+    models: list[Tensor]  # the latest models (trials, parameters), up to three, the latest one last
+    made: ServerRound | None = None  # the latest round; None before the first
     optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server optimizer
     norms: Tensor | None = None  # the clipping norms of the next round where they are adaptive, float64 (trials,)
-    steps: tuple[EarlierRound, ...] = ()  # the newest rounds, as many as an observer may need to weigh the next one
-    # Sum of the centred bits of an adaptive norm in the newest round, before noise, float64 (trials,): a secret of the
-    # challenger's.
+    steps: tuple[EarlierRound, ...] = ()  # the latest rounds that an observer needs for the LLR of the next round
+    # Sum of the centred quantile bits of the latest round before noise, float64 (trials,); a secret of the challenger.
     bits: Tensor | None = None
 
 
 class RunQueries:
-    """Questions of one kind over a whole run; a kind without questions reads parts of contributions."""
+    """Base class of the queries of one kind over a whole run; by default no query is sent."""
 
     @property
     def last_exchange(self) -> int:
-        """Number of the last exchange in which something is asked."""
+        """Number of the last exchange with a query of this kind; 0 if there is none."""
         return 0
 
     def messages(
@@ -73,23 +73,23 @@ class RunQueries:
         return []
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the answers that an exchange must bring."""
+        """Return which client must answer which query in an exchange."""
         return []
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the answers of an exchange; a `FederationError` refuses unusable ones.
+        """Record the answers of an exchange; raises `FederationError` if an answer is unusable.
 
         Parameters
         ----------
         exchange
             Number of the exchange, from 1.
         found
-            Replies of the clients, keyed by the query that each answers: answers and contributions.
+            Replies of the clients to queries and to requests for contributions, keyed by client, type and batch.
         """
 
 
 class _AccountantHistoryEntry(NamedTuple):
-    """The one entry of an accountant's history: equal steps."""
+    """The single entry of an Opacus accountant's history: a number of steps with equal noise and sampling rate."""
 
     noise_multiplier: float
     sampling_rate: float
@@ -100,26 +100,26 @@ class _AccountantHistoryEntry(NamedTuple):
 
 
 _NOTHING = _AccountantHistoryEntry(np.nan, np.nan, 0)
-"""The count of an accountant before the first round, with unknown noise and rate."""
+"""The history entry of an accountant before the first round."""
 
 
 @dataclass
 class AccountantStateCollector(RunQueries):
-    """Collects the state of each client's accountant. Clients send it with their contributions, so no query is sent."""
+    """Collects the state of each client's accountant, which clients send with their contributions without a query."""
 
     evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models
     shards: Sequence[int]  # number of records of each client
-    steps: PrivateSteps  # the count of each client's accountant by the schedule
+    steps: PrivateSteps  # the public schedule of DP-SGD steps, from which the expected state follows
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the accountants' states: each must be readable, and match the client's schedule."""
+        """Record the accountants' states; raises `FederationError` if one is malformed or differs from the schedule."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(MessageRecord.CONFIG)
                 client = answer.client
                 counted = _read(str(config and config.get(Key.ACCOUNTANT)), client, exchange)
-                # A client's schedule is public, and so is the size of its shard.
+                # The schedule of a client's steps and the size of its shard are public.
                 due = _read(self.steps.accountant_after(exchange, self.shards[client]), client, exchange)
                 if not np.allclose(counted, due, rtol=_ROUNDING, atol=0.0):
                     raise FederationError(
@@ -129,7 +129,10 @@ class AccountantStateCollector(RunQueries):
                 self._counted[answer.batch, exchange, client] = counted
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return each client's accountant's count at every evaluated release, the same in all trials."""
+        """Return steps, noise multiplier and sampling rate by each client's accountant at every evaluated release.
+
+        They are the same in all trials.
+        """
         clients = range(len(self.shards))
         counted = np.array(
             [[self._counted.get((batch.name, one, client), _NOTHING) for client in clients] for one in self.evaluated]
@@ -142,7 +145,7 @@ class AccountantStateCollector(RunQueries):
 
 
 def _read(text: str, client: int, server_round: int) -> _AccountantHistoryEntry:
-    """Return the steps, all equal, that a client's accountant has counted, from its state as JSON."""
+    """Parse the JSON state of a client's accountant, whose history must be one entry of equal steps."""
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]

@@ -1,4 +1,4 @@
-"""Queries that show each release to insiders, of one audit or another, and to an observer of canaries."""
+"""Queries that send each release to the insiders, or to the observer of canaries, and collect their scores."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -30,31 +30,31 @@ _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 
 @dataclass
 class ReleaseQueries(RunQueries):
-    """Shows release i in exchange i + 1, while the clients work on the next round."""
+    """Base class: sends release i to each insider in exchange i + 1, while the clients work on the next round."""
 
-    public: Federation  # the public federation: what clients see of a round
-    # Partitions of the insiders, each with the seeds of the noise that it knows. The first one is the insider of which
-    # everything is noted; of the others the totals are.
+    public: Federation  # the public federation, with the insiders' view of a round
+    # Partitions of the insiders, each with the noise seeds that it knows. All answers of the first insider are stored,
+    # and only the totals of the others.
     insiders: Mapping[int, Sequence[int]]
-    batches: Sequence[TrialBatch]  # the batches that travel together
-    # Insiders' answers, one array (trials, ...) a round, and the clipping norms of each round.
+    batches: Sequence[TrialBatch]  # the batches of trials that are trained together
+    # Insiders' answers, one array (trials, ...) per round, and the adaptive clipping norms of each round.
     _said: dict[tuple[int, str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     @property
     def last_exchange(self) -> int:
-        """The last release is shown after the last round."""
+        """Number of the exchange that shows the last release, which follows the last round."""
         return self.public.rounds + 1
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """The insiders' answers: shape of each array in a trial, and whether all of it is finite."""
+        """For each array of an insider's answer, its shape per trial and whether all its values must be finite."""
         raise NotImplementedError
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return messages with the newest release of each batch, in the view of each insider."""
+        """Return one message per batch of trials and insider, with the latest round as this insider sees it."""
         written = []
         for batch in self._asked(exchange):
             made = transcripts[batch.name].made
@@ -70,15 +70,15 @@ class ReleaseQueries(RunQueries):
         return written
 
     def _told(self, batch: TrialBatch) -> More:
-        """Return the values that insiders receive besides the release."""
+        """Return the settings that a message to an insider contains besides the release."""
         return {}
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the insiders' answers, one a batch."""
+        """Return the answers that an exchange must bring, one per insider and batch of trials."""
         return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the insiders' answers."""
+        """Record the insiders' answers of an exchange; raises `FederationError` if an array is malformed."""
         for batch in self._asked(exchange):
             for client in self.insiders:
                 reply = found[Answer(client, _OBSERVE, batch.name)]
@@ -93,7 +93,7 @@ class ReleaseQueries(RunQueries):
             self._said[client, batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
-        """Return the batches that an exchange asks about."""
+        """Return the batches of trials that an exchange asks about: all, or none in the first exchange."""
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
     def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:
@@ -101,7 +101,7 @@ class ReleaseQueries(RunQueries):
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
-        """Return the totals (trials,) of each insider, if there are several."""
+        """Return a column (trials, insiders) from the totals (trials,) of each insider; no column for one insider."""
         if len(totals) == 1:
             return ResultColumns()
         return ResultColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
@@ -109,22 +109,25 @@ class ReleaseQueries(RunQueries):
 
 @dataclass
 class LogOddsQueries(ReleaseQueries):
-    """Shows releases, and collects log-odds and measurements of the noise."""
+    """Sends releases to insiders, and collects their log-odds and measurements of the noise."""
 
     layout: NoiseStatisticsLayout  # layout of an insider's measurements of the noise
-    # Tells which of the sums was released, (trials, rounds), once the last round is over; see `NoiseStatistics.opened`.
+    # Returns which hypothesis was true in each round, (trials, rounds); called after the last round, see `true_side`.
     true_side: Callable[[TrialBatch], Integers]
-    # Opens shares of the noise beside what was measured; None where clients add none.
+    # Returns the products of opened noise shares with the residuals; None if clients add no noise.
     open_shares: Callable[[TrialBatch, NoiseStatistics], ResultColumns] | None = None
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Increments of the log-odds, sensitivities, scores and residuals."""
+        """Shape and finiteness of log-odds increments, local sensitivities, noise scores and residuals."""
         measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the first insider's answers, with the noise of the true release, and the totals of the others."""
+        """Return the first insider's log-odds, and its noise residuals under the true hypothesis, for all rounds.
+
+        If there are several insiders, also the final log-odds of each.
+        """
         increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
         sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
@@ -135,7 +138,7 @@ class LogOddsQueries(ReleaseQueries):
         rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
         rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
         if mechanism.is_sampled or mechanism.is_adaptive:
-            # Elsewhere they follow from increments and sensitivities.
+            # Otherwise the scores follow from increments and sensitivities.
             scores = self._by_round(first, batch, Key.SCORES)
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
         if used is not None:
@@ -149,15 +152,15 @@ class LogOddsQueries(ReleaseQueries):
 
 @dataclass
 class ScoreQueries(ReleaseQueries):
-    """Shows releases where no likelihood ratio is known. The answers are scores, which are no log-odds."""
+    """Sends releases to insiders that cannot compute an LLR, and collects a score per round instead."""
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Scores."""
+        """Shape and finiteness of the score, one finite number per trial."""
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the scores of the first insider by round and in total, and the totals of several."""
+        """Return the first insider's score for each round and its sum, and the sum for each of several insiders."""
         scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
         totals = [one.sum(axis=1) for one in scores]
         found = ResultColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
@@ -166,19 +169,20 @@ class ScoreQueries(ReleaseQueries):
 
 @dataclass
 class TargetQueries(ReleaseQueries):
-    """Shows releases and the membership. The answers are about every target.
+    """Sends releases and the membership to a client, which answers for every target with its log-odds and its noise.
 
-    The insider of a target knows all coins but that of the target. A client that acts as all insiders receives all
-    coins. In the reconstruction audit one insider compares all candidates, and receives no coins.
+    In the membership audit each target has an insider who knows the membership of all other targets. One client acts as
+    all these insiders, so it receives the membership of all targets. In the reconstruction audit one insider compares
+    all candidates, and receives no membership.
     """
 
     challenger: SeededChallenger  # knows the membership
-    knows_others: bool  # whether the insider of a target is told the coins of all others; else it is told nothing
+    knows_others: bool  # whether the insider of a target knows the membership of all other targets, or of none
     _sums: dict[tuple[str, str], Floats] = field(init=False, default_factory=dict)
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """The answers about every target in a round: log-odds, signal, and the noise along its contribution."""
+        """Shape and finiteness, for every target, of its log-odds, signal, and noise along its contribution."""
         shape = (self.public.targets,)
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
 
@@ -189,7 +193,7 @@ class TargetQueries(ReleaseQueries):
 
     def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
         signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
-        # Along other directions the noise has nothing to hide.
+        # A target without signal in this round needs no noise.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in
             hides &= self.challenger.membership(batch.trials).is_in
@@ -200,10 +204,11 @@ class TargetQueries(ReleaseQueries):
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the log-odds of every target after the last round, and mu of all rounds together.
+        """Return the final log-odds of every target and its mu over all rounds, (trials, targets).
 
-        The columns also hold sums of the noise along its contributions, of the squares of that and of the
-        contributions' lengths, and their numbers; in the reconstruction audit only of the candidate that is in.
+        Further columns are sums over rounds of the noise along the target's contribution, of its square and of the
+        signal, and the number of rounds in these sums. In the reconstruction audit they cover only the candidate that
+        is in.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
@@ -211,7 +216,7 @@ class TargetQueries(ReleaseQueries):
 
 @dataclass
 class CanaryQueries(ReleaseQueries):
-    """Shows releases to one observer. The answer is one score a direction."""
+    """Sends releases to one observer, which answers with a score for the direction of every canary and decoy."""
 
     federation: LoadedFederation  # the federation, with canaries
     challenger: SeededChallenger  # knows the coins, which the observer is not told
@@ -219,7 +224,7 @@ class CanaryQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Scores along all directions."""
+        """Shape and finiteness of the scores, one finite number per direction."""
         return {Key.CANARIES: ((directions_read(self.public),), True)}
 
     def _told(self, batch: TrialBatch) -> More:
@@ -230,9 +235,9 @@ class CanaryQueries(ReleaseQueries):
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the scores, and the number of steps of private training that used each canary."""
+        """Record the scores, and with DP-SGD the number of local steps that sampled each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
-            # Number of times that each canary that is in went into the round, (trials, canaries).
+            # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
             if self._trains_privately:
                 sent = found[Answer(victim, TRAIN, batch.name)]
@@ -241,7 +246,10 @@ class CanaryQueries(ReleaseQueries):
         super().note(exchange, found)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return every score, whether its canary was in, and the part of the canary that the score then holds."""
+        """Return every score, whether its canary was in, and the share of a whole canary that the score then contains.
+
+        Canaries come first and then decoys, which are never in; shape (trials, rounds, directions).
+        """
         public, steps = self.public, 1
         if self._trains_privately:
             steps = private_steps(public.mechanism).count(len(self.federation.shards[self.federation.victim]))

@@ -1,4 +1,4 @@
-"""Checked replies: a release is made from exactly the contributions its mechanism names, or not at all."""
+"""Checks of clients' replies: a round fails if an answer is missing, unexpected or malformed."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ Float = TypeVar("Float", bound=np.floating)
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of one client about one batch."""
+    """Key of a reply: the client that sends it, the message type, and the batch of trials that it is about."""
 
     client: int  # partition of the client
     kind: str  # message type, such as `train` or `query.observe`
@@ -34,26 +34,26 @@ def read_replies(
     server_round: int,
     written: Mapping[Answer, int] | None = None,
 ) -> dict[Answer, Message]:
-    """Return the replies by their senders, all of them and no others.
+    """Return the replies by client, message type and batch of trials, if they are exactly the expected ones.
 
     Parameters
     ----------
     replies
         The replies, in any order.
     asked
-        The answers that must be there.
+        Keys of the expected answers.
     partitions
         Partition of each node that received a query.
     server_round
         Number of the round, for errors.
     written
-        Number of the round that each query was about; None if the rounds that replies name are not checked.
+        Number of the round that each message was about, to be compared with that in its reply; None skips this check.
 
     Raises
     ------
     FederationError
-        If a client failed, an answer is missing, doubled, not asked for or about another round, or its sender is
-        unknown.
+        If a client failed, if an answer is missing, duplicate, not expected or about another round, or if its sender
+        is unknown.
     """
     found: dict[Answer, Message] = {}
     for reply in replies:
@@ -63,13 +63,13 @@ def read_replies(
         who = f"round {server_round}: client {partitions[source]}"
         if reply.has_error():
             raise FederationError(f"{who} failed: {reason_line(reply.error.reason)}")
-        config = reply.content.get(MessageRecord.CONFIG)  # `config_records` is made anew for everybody who asks
+        config = reply.content.get(MessageRecord.CONFIG)  # faster than `config_records`, which is built at each access
         if not isinstance(config, ConfigRecord) or Key.BATCH not in config:
             raise FederationError(f"{who} sent a reply that names no batch")
         answer = Answer(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
         if answer in found:
             raise FederationError(f"{who} answered twice about {answer.batch}")
-        # The content of another round has the right shape, and would be taken for that of this one.
+        # A reply about another round has the right shape, so only its number tells it from one about this round.
         about, said = (written or {}).get(answer), config.get(Key.ROUND)
         if about is not None and said != about:
             named = "no round" if said is None else f"round {said!r}"
@@ -94,7 +94,7 @@ def read_array(
     server_round: int,
     finite: bool = True,
 ) -> NDArray[Float]:
-    """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
+    """Return one array of a reply, after checks of its shape, its type and, unless `finite` is false, its values.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def read_array(
     Raises
     ------
     FederationError
-        If the array is missing, has another shape or type, or holds a value that is not finite.
+        If the array is missing, has another shape or type, or contains a value that is not finite.
     """
     arrays, who = reply.content.get(MessageRecord.ARRAYS), f"round {server_round}: client {client} sent"
     if not isinstance(arrays, ArrayRecord) or key not in arrays:
@@ -135,7 +135,7 @@ def read_array(
 
 
 def reason_line(reason: str | None) -> str:
-    """Return the first informative line of an error, without the wrappings of Flower and Ray."""
+    """Return the first informative line of an error message, without the text that Flower and Ray put around it."""
     text = reason or "no reason given"
     if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:
         return "its process died, or ended itself at the time limit"

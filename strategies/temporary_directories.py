@@ -1,23 +1,23 @@
-"""Temporary directories of trials, which name their owner's process: those of killed owners are removed later."""
+"""Temporary directories of trials; each has its owner's process ID in its name, so leftovers can be removed later."""
 
 import shutil
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 DIRECTORY_PREFIX = "fl-audit-trials-"
-"""Prefix of the names of all such directories, which the number of the owner's process follows."""
+"""Prefix of the directories' names; the process ID of the owner follows it."""
 _CLOCK_ERROR = 2.0  # seconds by which the times of processes and of files may differ
 
 
 def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
-    """Make a temporary directory for a process, and remove those whose owners have ended.
+    """Make a temporary directory for a process, and remove the directories of processes that have ended.
 
     Parameters
     ----------
     owner
-        Number of the process that owns the directory.
+        ID of the process that owns the directory.
     within
-        Parent of the directory; None for the usual place of temporary files.
+        Parent of the directory; None for the system's directory for temporary files.
     """
     remove_orphans()
     return Path(mkdtemp(prefix=f"{DIRECTORY_PREFIX}{owner}-", dir=within)).resolve()
@@ -32,13 +32,13 @@ def remove_orphans() -> None:
 
 
 def _is_owned(path: Path, owner: int) -> bool:
-    """Return whether the owner of a directory still runs, and is not a later process with the same number."""
-    # A client of a running federation imports this module, and mostly finds no directory to look at.
+    """Return whether the owner of a directory still runs, and is not a later process with the same ID."""
+    # Imported here because every client imports this module, and rarely finds a directory to check.
     import psutil
 
     try:
         return psutil.Process(owner).create_time() <= path.stat().st_mtime + _CLOCK_ERROR
     except (psutil.NoSuchProcess, FileNotFoundError):
         return False
-    except (psutil.Error, OSError):  # it belongs to somebody else
+    except (psutil.Error, OSError):  # the process or directory belongs to another user
         return True

@@ -1,12 +1,12 @@
-"""Trials of other people's code: a strategy alone, in this process, or a whole unchanged app, in place.
+"""Black-box trials of other people's code: of a strategy in this process, or of a whole unchanged app in its own runs.
 
-Names are loaded at first use, because a client, which is a process for every message, needs few of them.
+Names are imported at first use, because clients, which start a new process for every message, need few of them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# Light, and of the same name as its module, which would stand here otherwise.
+# Imported at once because they are light, and clients need them.
 from fl_audit.strategies.black_box.target_mod import held as held
 from fl_audit.strategies.black_box.target_mod import insider as insider
 

@@ -1,4 +1,4 @@
-"""Named tensors of messages: reading, flattening, moving, and crafting the contribution of a target's client."""
+"""Functions on the named tensors of messages: reading, flattening, adding updates, and crafting contributions."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
@@ -16,34 +16,34 @@ Arrays = dict[str, NDArray[np.generic]]
 
 Part = TypeVar("Part")
 _STEPS, _LEAST = 4, 1e-6
-"""Floating-point steps by which one value changes where almost nothing is contributed, and the least change."""
+"""Number of floating-point spacings by which `_nearly` changes one value, and the smallest such change."""
 
 
 def arrays_of(record: Mapping[str, Array]) -> Arrays:
-    """Return the tensors of a record, in its order, read-only."""
+    """Return the tensors of a record by name, in its order, as read-only arrays."""
     return {name: unpack(array) for name, array in record.items()}
 
 
 def records_of(message: Message) -> dict[str, Arrays]:
-    """Return the tensors of a message, by record."""
+    """Return the tensors of each array record in a message, by the name of the record."""
     return {name: arrays_of(record) for name, record in message.content.array_records.items()}
 
 
 def record_of(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
-    """Return tensors as a record."""
+    """Return an `ArrayRecord` of named tensors."""
     return ArrayRecord({name: Array(*pack(np.asarray(value))) for name, value in arrays.items()})
 
 
 def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[np.generic]] | None = None) -> Floats:
-    """Return tensors as one vector, in the order of their names.
+    """Return tensors concatenated to one float64 vector, sorted by name.
 
     Parameters
     ----------
     arrays
         The tensors, by name.
     model
-        The tensors that are expected: one that is missing or has another shape becomes NaN, and others are left out.
-        None takes all tensors that there are.
+        The expected tensors, by name. Values are NaN for a tensor that is missing or has another shape, and tensors
+        that are not expected are left out. None takes all tensors.
     """
 
     def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
@@ -60,7 +60,7 @@ def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
-    """Return the record with tensors of these names, the one called `record` first; None if none has all of them.
+    """Return the first record that has exactly the named tensors, or else all of them; None if there is none.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
     names
         Names of the tensors that a record must have.
     record
-        Name of the record that is tried first.
+        Name of the record that is tried before the others.
     """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
@@ -77,12 +77,14 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
 
 def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
-    """Return the reply that a client would give had it learned nothing.
+    """Return the tensors that a client would send if it had learned nothing.
+
+    These are the received ones if clients send models, and zeros if they send updates.
 
     Parameters
     ----------
     reply
-        Tensors of a reply.
+        Tensors of the client's reply, which determine names, shapes and types.
     received
         Tensors that the client received; None if it received no tensors of these names.
     replies
@@ -90,19 +92,19 @@ def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Ar
     """
     if received is None or replies is UpdateFormat.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
-    # A client may answer in another precision than it was asked in, and what is no vector in another shape.
+    # A reply may have another precision than the received tensors, and serialised models may have another shape.
     return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}
 
 
 def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
-    """Return tensors moved by steps, in their own types: whole numbers are rounded, and a boolean is true from 1/2 on.
+    """Return tensors with an update added, in their own types; integers are rounded, and booleans are True from 1/2.
 
     Parameters
     ----------
     arrays
         The tensors, by name.
     steps
-        Step of each tensor, of the tensor's shape.
+        Addend of each tensor, by name and of the tensor's shape; tensors without one are unchanged.
     """
     there = dict(arrays)
     for name in arrays.keys() & steps.keys():
@@ -118,18 +120,18 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
 
 def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
-    """Return the contribution of the target's client that replaces its own arrays.
+    """Return the tensors that the target's client sends in a trial instead of those that it computed.
 
     Parameters
     ----------
     action
         Action of the target's client in the trial.
     length
-        Length of a crafted update, above 0.
+        L2 norm of a crafted update, above 0.
     own
-        Arrays that the client itself computed.
+        Tensors that the client itself computed, by name.
     base
-        Arrays that the client would have sent had it learned nothing, with the same names, shapes and types.
+        Tensors that the client would have sent if it had learned nothing, with the same names, shapes and types.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
@@ -139,7 +141,7 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
         case TargetAction.ALMOST_NOTHING:
             return _nearly(base)
         case TargetAction.OWN_OPPOSITE:
-            # Whole numbers have no opposite: they may be bytes of a model that is no vector.
+            # Integers have no opposite, since they may be the bytes of a serialised model such as a tree.
             floats = {name: value.astype(np.float64) for name, value in base.items() if _is_float(value)}
             return moved(base, {name: value - own[name].astype(np.float64) for name, value in floats.items()})
         case TargetAction.CRAFTED:
@@ -156,17 +158,17 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
 
 
 def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str, Floats]:
-    """Return a public update with a given length and a part in every tensor, the same in every process.
+    """Return a public update with a given L2 norm that changes every tensor, by name; the same in every process.
 
-    Integer and boolean tensors move by at least 1, which reveals whether they are passed on unclipped and without
+    Integer and boolean tensors change by at least 1, which reveals whether they are passed on unclipped and without
     noise.
 
     Parameters
     ----------
     model
-        Tensors of the model, by name. Those that are neither numeric nor boolean do not move.
+        Tensors of the model, by name. Tensors that are neither numeric nor boolean do not change.
     length
-        Length of the update among the tensors of floating-point numbers; a negative length gives the opposite update.
+        L2 norm of the update over all floating-point tensors; a negative number gives the opposite update.
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
@@ -181,14 +183,14 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
 
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
-    """Return those tensors that are whole numbers or booleans in a model.
+    """Return the tensors that are integer or boolean in a model.
 
     Parameters
     ----------
     arrays
         Tensors, or parts of them, by name.
     model
-        Tensors of the model, whose types decide.
+        Tensors of the model, by name, whose types decide.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 
@@ -198,7 +200,7 @@ def _is_float(value: NDArray[np.generic]) -> bool:
 
 
 def _nearly(base: Arrays) -> Arrays:
-    """Return arrays with one value moved by a few steps of floating point."""
+    """Return the tensors with one floating-point value increased by a few spacings, or by 1e-6 if that is more."""
     for name in sorted(base):
         if _is_float(base[name]) and base[name].size:
             value = np.array(base[name])

@@ -1,4 +1,4 @@
-"""The audit in an app's own code: its claim, the playing of its trials, and their result."""
+"""The audit inside an app's own code: `Audit` wraps its strategy and clients, runs trials and gives the verdict."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from fl_audit.strategies.black_box import lazy_imports
 from fl_audit.strategies.black_box.audit_config import AuditConfig
 from fl_audit.strategies.black_box.target_mod import held, insider
 
-if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
+if TYPE_CHECKING:  # Clients import this module in a new process for every message, so server modules are imported late.
     from flwr.server.strategy import Strategy as OldStrategy
     from flwr.serverapp.strategy import Strategy
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Clients have this too, a process of theirs for every messag
 
 @dataclass(frozen=True)
 class Audit(AuditConfig):
-    """The audit of a Flower app, in place; its settings are those of `AuditConfig`.
+    """The audit of a Flower app inside the app's own code; its settings are those of `AuditConfig`.
 
     Examples
     --------
@@ -30,22 +30,22 @@ class Audit(AuditConfig):
     """
 
     def watch(self, strategy: "Strategy | OldStrategy") -> "Strategy":
-        """Return a strategy that trains as the app's, with all its wrappers, and then plays trials of the app.
+        """Return a strategy that trains as the given one, including all its wrappers, and then runs trials of the app.
 
-        A strategy of Flower's old interface is started by the returned strategy.
+        The given strategy may have Flower's old interface; the returned one has the new interface.
         """
         return lazy_imports.audited_strategy.AuditedStrategy(
             lazy_imports.legacy_adapter.adapted_strategy(strategy), self
         )
 
     def insider(self) -> Mod:
-        """Return the mod for the client app; it must be the last one, after those that belong to the mechanism."""
+        """Return the mod for the client app; it must be the last in the list, after the mods of the mechanism."""
         return insider
 
     def held(self, *parts: Any) -> Any:
-        """Return the records that a client holds; see `held`."""
+        """Return the records that a client holds in this trial; see the function `held`."""
         return held(*parts)
 
     def verdict(self) -> "ClaimAudit":
-        """Return the result of the trials; `InputError` if some are missing."""
+        """Return the result of the trials; raises `InputError` if not all of them have been run."""
         return lazy_imports.findings.finished_result(self)

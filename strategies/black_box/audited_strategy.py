@@ -1,4 +1,4 @@
-"""A strategy that trains as usual, and then plays trials of the same app."""
+"""A wrapper around an app's strategy that trains as usual, and then runs trials of the same app."""
 
 import logging
 import sys
@@ -33,11 +33,14 @@ from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaig
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 from fl_audit.strategies.flower_grids import MessageRecorder, RecordedGrid
 
-_TOLD_EVERY = 5.0  # seconds between two lines of progress
+_TOLD_EVERY = 5.0  # seconds between two messages on progress
 
 
 class AuditedStrategy(Strategy):
-    """A strategy under audit: the first training is the app's own, and `start` returns its result."""
+    """A strategy under audit: `start` trains as the app would, then runs the trials, and returns the training's result.
+
+    Everything else is delegated to the app's strategy.
+    """
 
     def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
         self._inner, self._audit = strategy, audit
@@ -48,14 +51,14 @@ class AuditedStrategy(Strategy):
         return getattr(self._inner, name)
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """Train with the app's strategy, then play trials with it; return the result of the training, unchanged.
+        """Train with the app's strategy, then run trials with it; return the unchanged result of the training.
 
         Parameters
         ----------
         args
-            Positional arguments of the app's strategy.
+            Positional arguments of `start` of the app's strategy.
         kwargs
-            Arguments of the app's strategy by name.
+            Keyword arguments of `start` of the app's strategy.
 
         Raises
         ------
@@ -66,7 +69,7 @@ class AuditedStrategy(Strategy):
         grid: Grid = start.arguments["grid"]
         try:
             table = self._prepared(start, grid)
-        except Exception as error:  # a failure of the audit is no reason to stop the training
+        except Exception as error:  # a failure of the audit must not stop the training
             why = str(error) if isinstance(error, InputError) else in_a_line(error)
             say(f"no trials are played, the app trains as ever: {why}")
             return start.played(grid)
@@ -80,12 +83,12 @@ class AuditedStrategy(Strategy):
                     table.play()
                 except (InputError, OSError) as error:
                     say(str(error))
-                except Exception as error:  # whatever the result of the trials, the training is over
+                except Exception as error:  # the training has ended, so its result is returned in any case
                     say(f"the trials ended early: {in_a_line(error)}")
         return result
 
     def _prepared(self, start: StrategyStart, grid: Grid) -> "TrialRunner":
-        """Return the runner of the trials."""
+        """Return the runner of the trials; raises `InputError` if the initial model cannot be audited."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):
@@ -100,7 +103,7 @@ class AuditedStrategy(Strategy):
         roll = PartitionRecorder(arrays, audit.replies)
         return TrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
 
-    # Called by whoever drives the rounds by hand: as the app's strategy does.
+    # For apps that call these methods themselves instead of `start`.
     summary = property(lambda self: self._inner.summary)
     configure_train = property(lambda self: self._inner.configure_train)
     aggregate_train = property(lambda self: self._inner.aggregate_train)
@@ -109,7 +112,7 @@ class AuditedStrategy(Strategy):
 
 
 class SafeRecorder:
-    """A recorder that ends nothing: it stores errors, and passes the message on unchanged."""
+    """A wrapper around a recorder that stores the recorder's first exception instead of raising it."""
 
     def __init__(self, recorder: MessageRecorder) -> None:
         self._recorder = recorder
@@ -124,30 +127,30 @@ class SafeRecorder:
     def _safely(self, hook: Callable[[Message], None], message: Message) -> None:
         try:
             hook(message)
-        except Exception as error:  # the app's own training goes on, whatever the audit cannot bear
+        except Exception as error:  # an error of the audit must not stop the app's own training
             self.fault = self.fault or in_a_line(error)
 
 
 class _NoisyClientsError(Exception):
-    """Raised if clients that are held still send other values: their mods add noise."""
+    """Raised if clients that repeat their earlier reply send other values, since their mods add noise to it."""
 
 
 @dataclass
 class TrialRunner:
-    """The runner of an app's trials within one of the app's own runs."""
+    """The runner of an app's trials, after the training in the same run of the app."""
 
     audit: AuditConfig  # the configuration
-    contributions: tuple[Contribution, ...]  # possible contributions of the target's client
+    contributions: tuple[Contribution, ...]  # contributions of the target's client that the first trials try
     app: str  # the name of the app
     code: str  # the fingerprint of its strategy
-    pristine: StrategyStart  # the arguments of the app to its strategy, as they were before
+    pristine: StrategyStart  # copy of the strategy and its arguments, made before the training
     grid: Grid  # the app's grid
-    roll: PartitionRecorder  # the participants of the app's own training
+    roll: PartitionRecorder  # the clients that took part in the app's own training
     sketch: LinearSketch  # the sketch of the app's model
 
     def __post_init__(self) -> None:
         self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
-        # As it is before the training: a trial begins as a run does.
+        # Copied before the training, so that a trial starts with the same files as a run of the app.
         self._copy = WorkingCopy(Path.cwd(), self.audit.directory)
 
     def close(self) -> None:
@@ -155,18 +158,18 @@ class TrialRunner:
         self._copy.remove()
 
     def play(self) -> None:
-        """Play the missing trials, and report the result.
+        """Run the missing trials, store them, and print the result.
 
         Raises
         ------
         InputError
-            If the client app has no insider, or the target's client took no part.
+            If the client app lacks the mod `insider`, or the target's client took no part in the app's training.
         """
         audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
         self._target, self._watcher = self._seats()
         self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
-            # Clients of a claim about records may add noise of their own to every record.
+            # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
             campaign.keep_unrefuted(None if is_alone else UncoveredReason.SHARES)
@@ -180,7 +183,7 @@ class TrialRunner:
 
     def _play_missing(self, campaign: StoredTrials) -> None:
         audit = self.audit
-        # An update of exactly zero is tried once: an ordinary client may well learn nothing.
+        # One probe sends an update of exactly zero, which an ordinary client that learns nothing would send.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
         if is_removed and campaign.probe is None:
             seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, Contribution.OWN, 1)
@@ -192,7 +195,7 @@ class TrialRunner:
             contribution = Contribution(campaign.contribution(trial))
             action = audit.action(campaign.is_present(trial), contribution)
             seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
-            # Beside another contribution of the target's client the others send something else.
+            # Replies of the others are compared between trials with the same contribution of the target's client.
             if any(arrived.setdefault((contribution, node), one) != one for node, one in recorder.arrived.items()):
                 raise _NoisyClientsError
             campaign.add(trial, seen)
@@ -201,11 +204,11 @@ class TrialRunner:
                 say(f"trial {trial} of {audit.trials}")
 
     def _seats(self) -> tuple[int, int | None]:
-        """Return the nodes of the target's client and of the observing client."""
+        """Return the node IDs of the target's client and of the observing client, None if there is no other client."""
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
-        # If there are no partitions, as on real devices, the order of node ids replaces them.
+        # Real devices may have no partition IDs; the order of node IDs replaces them.
         ranks = {node: place for place, node in enumerate(sorted(partitions))}
         numbers = {ranks[node] if number is None else number: node for node, number in partitions.items()}
         found = f"clients {', '.join(map(str, sorted(numbers)))} took part"
@@ -216,9 +219,9 @@ class TrialRunner:
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, TargetAction]:
-        """Return crafted updates of other clients that are held still, half of them in each direction.
+        """Return crafted updates for the other clients, by node ID, half of them in each direction.
 
-        A mean does not change by them, and a median is decided by the target's client.
+        They cancel in a mean, and let the target's client decide a median.
         """
         others = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
@@ -227,7 +230,7 @@ class TrialRunner:
     def _trial(
         self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
-        """Play one trial; return its transcript, and its recorder."""
+        """Run one trial; return its transcript and its recorder."""
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         sent, whole = crafted(self._model, audit.length), nothing
@@ -238,7 +241,7 @@ class TrialRunner:
 
         def difference(_round: int, learned: Floats | None) -> Floats:
             found = known if known is not None else learned
-            # Whole numbers that are crafted are known, under D' too, and take the place of what was learned.
+            # Crafted values of integer tensors are public, also under D', and replace the learned ones.
             there = found if found is not None and found.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
@@ -269,8 +272,8 @@ class TrialRunner:
 
 
 def _app_of(grid: Grid) -> str:
-    """Return the name of the running app: its own, if Flower knows it; else the script and its location."""
-    with suppress(Exception):  # grids of one's own have no run
+    """Return the name of the running app: its Flower App Bundle ID, or else the directory and name of its script."""
+    with suppress(Exception):  # custom grids have no run
         if grid.run.fab_id:
             return str(grid.run.fab_id)
     script = getattr(sys.modules["__main__"], "__file__", None)
@@ -278,7 +281,7 @@ def _app_of(grid: Grid) -> str:
 
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:
-    """Return the numbers about training that a strategy released."""
+    """Return the aggregated training metrics of a strategy's result, as lists over rounds by name."""
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
         for label, number in plain_numbers(name, value):
@@ -287,14 +290,14 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
 
 
 def say(line: str) -> None:
-    """Print a line on the terminal, where another app has its own output."""
+    """Print a line on standard error with the prefix `fl_audit`, since it appears between the app's own output."""
     sys.stderr.write(f"fl_audit: {line}\n")
     sys.stderr.flush()
 
 
 @contextmanager
 def no_news_from_flower() -> Iterator[None]:
-    """Keep Flower's log of hundreds of trials off the terminal."""
+    """Switch off Flower's log in the block, in which hundreds of trials would be logged."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

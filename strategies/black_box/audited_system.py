@@ -1,4 +1,4 @@
-"""The system under audit: a strategy as its users would build it, started as the app started it, and its clients."""
+"""The system under audit: a strategy with its arguments, and the mods and local training of its clients."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,40 +23,40 @@ from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, initi
 from fl_audit.strategies.black_box.message_tags import Observer as Observer
 from fl_audit.user_modules import import_function
 
-Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
+Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a message, a context and `call_next`
 
 
 def modified(mods: Sequence[Mod], train: Mod) -> Mod:
-    """Return a training function inside mods, as Flower composes them.
+    """Return a training function wrapped in mods, as Flower does.
 
     Parameters
     ----------
     mods
         The mods; the first is the outermost.
     train
-        Function that trains, around which the mods are put.
+        The training function.
     """
     if not mods:
         return train
-    # By place, as Flower does: people call the third argument as they like.
+    # By position, as Flower does, because mods may name the third argument differently.
     return lambda message, context: mods[0](message, context, modified(mods[1:], train))
 
 
 @dataclass(frozen=True)
 class LocalReply:
-    """The reply of a client in a round."""
+    """The reply of a client in a round: its update, example count and metrics."""
 
-    update: Floats  # the difference of its model from the received one, shape (parameters,)
-    examples: int  # the number of examples that it names
-    metrics: Mapping[str, float] = field(default_factory=dict)  # other numbers that it sends
+    update: Floats  # its model minus the received model, shape (parameters,)
+    examples: int  # the number of examples that it reports
+    metrics: Mapping[str, float] = field(default_factory=dict)  # other metrics that it reports
 
 
 Local = Callable[[Floats, int, np.random.Generator], LocalReply]
-"""A function from gradients of a client's records (records, parameters), the round and a generator to its reply."""
+"""A client's local training: from gradients of its records (records, parameters), round and generator to its reply."""
 
 
 def clipped_sum(norm: float) -> Local:
-    """Return local training that sums gradients clipped to a norm, and reports the true number of its records."""
+    """Return a local training function that sums the clipped per-record gradients and reports the record count."""
 
     def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -68,7 +68,7 @@ def clipped_sum(norm: float) -> Local:
 
 @dataclass(frozen=True)
 class AuditedSystem:
-    """A strategy under audit, and the behaviour of its clients.
+    """A strategy under audit, with the mods and local training of its clients.
 
     Raises
     ------
@@ -76,21 +76,20 @@ class AuditedSystem:
         If a number is out of its range, or a string is given where a tuple or a bool is expected.
     """
 
-    # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a trial. If it
-    # takes an argument, that is the number of clients, and trials with few and with many are played.
+    # Factory that returns a new strategy of either Flower interface; it is called once per trial. If it has a
+    # parameter, this is the number of clients, and trials with few and with many clients are run too.
     strategy: Callable[..., Strategy | OldStrategy]
-    mods: tuple[Mod, ...] = ()  # modifiers of the client app that belong to the mechanism, the outermost first
-    local: Local | None = None  # clients' work on their records in claims about them; None sums clipped gradients
+    mods: tuple[Mod, ...] = ()  # mods of the client app that belong to the mechanism, the outermost first
+    local: Local | None = None  # local training of clients, for claims about records; None sums clipped gradients
     clients: int = 4  # number of participants, at least 2
     norm: float = 1.0  # the clipping norm that the claim refers to, above 0
-    # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no trial
-    # sends more.
+    # Whether strategy or mods clip updates. If not, clients are trusted to clip, and no trial sends longer updates.
     is_clipped: bool = True
     observer: Observer = Observer.CLIENT  # position of the adversary
-    # The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
+    # The initial tensors of an app's own model, by name; None runs trials only on small built-in models.
     model: Mapping[str, NDArray[np.generic]] | None = None
-    weight: str = "num-examples"  # the metric under which clients name their number of examples
-    # Other metrics that the strategy asks for: clients report their loss under these names too.
+    weight: str = "num-examples"  # the metric under which clients report their number of examples
+    # Other metrics that the strategy looks up; clients report their loss under these names too.
     metrics: tuple[str, ...] = ()
 
     @property
@@ -99,7 +98,7 @@ class AuditedSystem:
         return bool(signature(self.strategy).parameters)
 
     def made(self, clients: int) -> Strategy:
-        """Return a new strategy for a number of clients."""
+        """Return a new strategy, in Flower's new interface, for a number of clients."""
         return adapted_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
 
     def __post_init__(self) -> None:
@@ -108,14 +107,14 @@ class AuditedSystem:
         require_switch("is_clipped", self.is_clipped)
         for name, held in (("metrics", self.metrics), ("mods", self.mods)):
             require(isinstance(held, (tuple, list)), f"{name} is {held!r}: accepted are tuples, such as ({held!r},)")
-        # So that "server" looks where Observer.SERVER does.
+        # Accepts the string "server" for Observer.SERVER.
         object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
 
 
 def system_of(
     factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
 ) -> AuditedSystem:
-    """Return the system that a factory returns, or the system around the strategy that it returns.
+    """Call a factory; return its result if it is an `AuditedSystem`, or else a system with the returned strategy.
 
     Parameters
     ----------
@@ -127,16 +126,16 @@ def system_of(
     clients
         Number of clients, as in `AuditedSystem`; a system that the factory returns has its own settings.
     norm
-        Clipping norm, as in `AuditedSystem`; None takes that of the strategy, or 1.
+        Clipping norm, as in `AuditedSystem`; None takes `clipping_norm` of the strategy, or 1.
     is_clipped
-        Whether clients clip their updates, as in `AuditedSystem`.
+        Whether strategy or mods clip updates, as in `AuditedSystem`.
     observer
-        Adversary that observes the trials, as in `AuditedSystem`.
+        Position of the adversary, as in `AuditedSystem`.
 
     Raises
     ------
     InputError
-        If a name cannot be imported, or the factory returns something else.
+        If a name cannot be imported, or the factory returns neither a strategy nor an `AuditedSystem`.
     """
     make = import_function(factory, "factory")
     made = make(clients) if signature(make).parameters else make()
@@ -154,31 +153,30 @@ def system_of(
 
 @dataclass(frozen=True)
 class StrategyStart:
-    """One call of `Strategy.start`."""
+    """A strategy and the arguments with which the app calls its `start`."""
 
     strategy: Strategy  # the app's strategy
     arguments: dict[str, Any]  # arguments of `start`, by name
 
     def copied(self) -> "StrategyStart":
-        """Return a copy that shares nothing with this one that a strategy may change; the grid is left out."""
-        # Evaluations of the server follow from the releases: they reveal nothing more, and may have effects elsewhere.
+        """Return a deep copy without the grid and without `evaluate_fn`."""
+        # Server-side evaluation is post-processing of the releases, and may have side effects.
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
         return StrategyStart(*deepcopy((self.strategy, rest)))
 
     def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStart":
-        """Return the start of a short trial of the same app.
+        """Return a deep copy for a short trial of the same app, with new states of the strategy's random generators.
 
-        Random generators of its own that the strategy holds go on differently in every trial: where their seed came
-        from the operating system, the noise of a new run would be new.
+        Generators that the strategy holds are given new states, because a new run of the app may also draw new noise.
 
         Parameters
         ----------
         rounds
             Number of rounds of the trial.
         draws
-            Generator of new states of the strategy's own random generators.
+            Random generator from which the new states are drawn.
         moved
-            Function from an original path to its place in a trial, by which the strategy's paths are changed.
+            Function that maps a path to its counterpart in the trial's working copy, applied to the strategy's paths.
         """
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
@@ -188,12 +186,12 @@ class StrategyStart:
         return StrategyStart(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
-        """Run the strategy on a grid."""
+        """Call `start` of the strategy with its arguments on a grid, and return the result."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 
 
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStart:
-    """Return a call of `start` with its arguments by name; other arguments raise the usual `TypeError`.
+    """Return a call of `start` with all arguments by name; raises `TypeError` if they do not fit its signature.
 
     Parameters
     ----------
@@ -205,13 +203,13 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         Arguments of the call by name.
     """
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
-    # Further arguments of a strategy's `start` are passed on unchanged.
+    # Arguments that `start` collects in `**kwargs`.
     found |= found.pop("kwargs", {})
     return StrategyStart(strategy, found)
 
 
 def _renew(found: object, draws: np.random.Generator) -> None:
-    """Give a random generator a new state."""
+    """Give a random generator of numpy, Python or torch a new state; other objects are unchanged."""
     match found:
         case np.random.Generator():
             found.bit_generator.state = type(found.bit_generator)(int(draws.integers(2**32))).state
@@ -224,7 +222,7 @@ def _renew(found: object, draws: np.random.Generator) -> None:
 
 
 def _move(found: object, moved: Callable[[str], str]) -> None:
-    """Change the paths among the attributes of an object, or the values of a dictionary."""
+    """Replace each path `p` by `moved(p)` among the attributes of an object or the values of a dictionary."""
     holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
     if not isinstance(holder, dict):
         return
@@ -235,8 +233,8 @@ def _move(found: object, moved: Callable[[str], str]) -> None:
 
 @contextmanager
 def spared_generators() -> Iterator[None]:
-    """Restore the global random generators afterwards, so that the app's later draws are as without trials."""
-    # Apps of other people draw from numpy's old global generator, as Flower's own wrappers do.
+    """Restore the global random generators after the block, so that trials do not change the app's later draws."""
+    # Apps and Flower's own wrappers draw from numpy's legacy global generator.
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         yield
@@ -247,6 +245,6 @@ def spared_generators() -> Iterator[None]:
 
 
 def seed_generators(draws: np.random.Generator) -> None:
-    """Seed the global random generators, from which most strategies draw their noise, for one trial."""
+    """Seed the global random generators of Python, numpy and torch, from which most strategies draw their noise."""
     for seeded in (random.seed, np.random.seed, torch.manual_seed):
         seeded(int(draws.integers(2**32)))

@@ -1,4 +1,4 @@
-"""One black-box trial: a strategy runs with clients in this process, each of which answers by its part in the trial."""
+"""One black-box trial: a strategy runs with clients in this process, whose contributions the scenario defines."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -32,13 +32,13 @@ from fl_audit.strategies.black_box.trial_models import TrialModel, others_of, re
 from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
-"""Nodes of the client whose contribution differs, and of the observing client."""
-LOSS = "loss"  # the metric that clients report in trials beside those that a strategy looks for
+"""Node IDs of the target's client, whose contribution differs, and of the observing client."""
+LOSS = "loss"  # the metric that clients report in trials besides those that a strategy looks up
 _LONG = 1000  # models with more parameters are sketched
 
 
 def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
-    """Return the model on which a scenario is played with a system.
+    """Return the model on which a scenario runs: the system's own one, or a small built-in one.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
 
 
 def sketch_of(model: TrialModel) -> LinearSketch | None:
-    """Return the sketch of a model's parameters; a small model is used in full."""
+    """Return the linear sketch of a model's parameters; None for a small model, which is stored in full."""
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
@@ -68,7 +68,7 @@ def _all_others(others: OtherContributions, model: ModelKind, count: int) -> Flo
 
 
 class BlackBoxTrial:
-    """One black-box trial, under D or not; clients with random local work draw from `random`."""
+    """One black-box trial of a scenario, under D if `present`, else under D'; local training draws from `random`."""
 
     def __init__(
         self, system: AuditedSystem, claim: StatedClaim, kind: Scenario, present: bool, random: np.random.Generator
@@ -79,10 +79,10 @@ class BlackBoxTrial:
         self._contexts = [_context(client, self._clients) for client in range(self._clients)]
         self._calls = [0] * self._clients
         self._contributed = np.zeros(self._model.size)
-        self.blamed = ""  # the clients' modifier that ended the trial with an exception; empty if none did
+        self.blamed = ""  # the client mod that ended the trial with an exception; empty if none did
 
     def play(self) -> Transcript:
-        """Play to the end, or until the mechanism refuses to go on."""
+        """Run the trial to its end, or until the strategy raises an exception; return its transcript."""
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
 
         def start(grid: Grid) -> Result:
@@ -91,7 +91,7 @@ class BlackBoxTrial:
         return self._seen(start)
 
     def refused(self, said: str) -> Transcript:
-        """Return the trial as one that the mechanism refused to complete, with its message.
+        """Return the transcript of this trial as one that the mechanism refused to complete.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class BlackBoxTrial:
             observer=system.observer,
             difference=lambda place, _: self._difference(place + 1),
             sketch=sketch_of(self._model),
-            # Modifiers may add noise of their own.
+            # Needed because mods may add noise to the observing client's reply.
             own=(lambda: self._contributed) if is_of_client and system.mods else None,
             released_numbers=_all_numbers if is_of_client else lambda _: {},
         )
@@ -123,7 +123,7 @@ class BlackBoxTrial:
         return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
 
     def _reply(self, message: Message) -> Message | None:
-        """Return a client's answer, after its modifiers."""
+        """Return a client's reply to a message after its mods; None if it does not reply in this scenario."""
         node = message.metadata.dst_node_id
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
@@ -160,14 +160,14 @@ class BlackBoxTrial:
     def _contribution(
         self, node: int, part: ClientContribution, round: int, loss: float
     ) -> tuple[Floats, dict[str, float]]:
-        """Return a client's addition to the model, and the numbers that it reports."""
+        """Return a client's update, shape (parameters,), and the metrics that it reports, by name."""
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
             named = dict.fromkeys((LOSS, *self._system.metrics), loss)
             return update, named | {self._system.weight: part.examples}
         rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
-        # The differing record is there, but under D' where it is added or removed.
+        # The differing record is present, except under D' of the add-remove relation.
         is_there = part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
         own = [self._vector(part, round, is_target=True)] if is_target and is_there else []
         local: Local = self._system.local or clipped_sum(self._system.norm)
@@ -175,7 +175,7 @@ class BlackBoxTrial:
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
 
     def _other(self, node: int, round: int) -> Floats:
-        """Return the contribution of another client: the same in every round, whatever the target does."""
+        """Return the update of a client other than the target, the same under D and D', shape (parameters,)."""
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
@@ -189,16 +189,16 @@ class BlackBoxTrial:
         return update_of(part, self._model, self._system.norm, round, schedule)
 
     def _difference(self, round: int) -> Floats:
-        """Return the direction in which D and D' differ, as the observer knows it."""
+        """Return the difference of the target's updates under D and D', as the observer knows it, (parameters,)."""
         difference = self._vector(self._kind.present, round, is_target=True)
         if self._kind.absent.form is ReplyFault.PLAIN:
             difference = difference - self._vector(self._kind.absent, round, is_target=True)
-        # If the updates are equal, only their effect on the others' share can be seen.
+        # If the updates are equal, the target can only change the weight of the others, so their direction is used.
         return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
 
 
 def _all_numbers(result: Result) -> Mapping[str, list[float]]:
-    """Return every number that a strategy returned beside the model, by name."""
+    """Return all aggregated training and evaluation metrics of a strategy's result, as lists over rounds by name."""
     found = defaultdict[str, list[float]](list)
     rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
     for what, records in rounds.items():

@@ -1,4 +1,4 @@
-"""Data sets of clients: their numbers of records, and subsets of their records as data sets of the same kind."""
+"""Data sets of common libraries: their number of records, and subsets of records as data sets of the same kind."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -14,14 +14,14 @@ _ACCEPTED = (
 )
 _TORCH = "torch.utils.data"
 _TRAIN = "train"  # the split of a DatasetDict that a client trains on
-_OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are batches
+_OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are mini-batches
 
 
 class DataSet(NamedTuple):
     """The number of records of a data set, and a function that selects records."""
 
     records: int  # number of its records
-    # From the places of some records, in any order, to a data set of the same kind that holds them alone.
+    # Function from indices of records, in any order, to a data set of the same kind with these records alone.
     taken: Callable[[list[int]], Any]
 
 
@@ -36,18 +36,18 @@ def data_set_of(part: Any) -> DataSet:
     Raises
     ------
     InputError
-        If it is none, or its records cannot be taken out one by one: one line says why.
+        If the object is no data set, or single records cannot be selected from it; the message is one line.
     """
     kind = type(part).__name__
     try:
         found = _found(part)
-        if found.records > 0:  # a trial must not be the first to learn which records a library refuses to take
+        if found.records > 0:  # selection is tested now, so that it cannot fail only in trials
             first = found.taken([found.records - 1, 0])
             if _found(first).records != 2:
                 raise InputError(f"held() was given a {kind}, of which two records cannot be taken: {_ACCEPTED}")
     except InputError:
         raise
-    except Exception as error:  # code of other people
+    except Exception as error:  # the app's data set may raise any exception
         said = f"held() was given a {kind}, whose records cannot be taken out ({in_a_line(error)})"
         raise InputError(f"{said}: {_ACCEPTED}") from error
     return found
@@ -82,8 +82,8 @@ def _found(part: Any) -> DataSet:
 
 
 def _is_a(part: Any, module: str, name: str) -> bool:
-    """Return whether an object is of a library's class, without importing the library."""
-    # An app may have a module of the library's name.
+    """Return whether an object is an instance of a library's class, without importing the library."""
+    # An app may have a module with the library's name, which may lack the class.
     kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and isinstance(part, kind)
 
@@ -94,7 +94,7 @@ def _rows(part: Any) -> int | None:
     if not isinstance(shape, tuple) or not shape:
         return None
     try:
-        return int(shape[0]) if len(part) == shape[0] else None  # others may call something else their shape
+        return int(shape[0]) if len(part) == shape[0] else None  # `shape` may mean something else in other classes
     except TypeError:  # a sparse matrix has no length
         return int(shape[0])
 
@@ -105,7 +105,7 @@ def _refusal(part: Any, instead: str = "") -> InputError:
 
 
 def _of_splits(part: Any) -> DataSet:
-    """Return the records of the split that a client trains on; the other splits stay unchanged."""
+    """Return the data set of a DatasetDict: its records are those of the training split; other splits are kept."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
@@ -113,7 +113,7 @@ def _of_splits(part: Any) -> DataSet:
 
 
 def _of_loader(part: Any, torch_data: Any) -> DataSet:
-    """Return the records behind a loader; `_refusal` unless it draws them in order or shuffled."""
+    """Return the data set behind a DataLoader; raises `_refusal` unless its sampler is sequential or random."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)
@@ -125,7 +125,7 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
         records = inner.taken(places)
         chosen = torch_data.SequentialSampler(records)
         if type(sampler) is torch_data.RandomSampler:
-            # A number of draws that was not named is that of the records.
+            # `_num_samples` is None by default, which means the number of records.
             chosen = torch_data.RandomSampler(records, sampler.replacement, sampler._num_samples, sampler.generator)
         names = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
                  "generator", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")  # fmt: skip
@@ -135,7 +135,7 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
 
 
 def _of_torch(part: Any, torch_data: Any) -> DataSet:
-    """Return the records of a torch data set, whose tensors or positions are reduced to the selection."""
+    """Return the data set of a torch Dataset; a selection is a TensorDataset or a Subset."""
     if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
         raise _refusal(part, "it has no length")
     if type(part) is torch_data.TensorDataset:
@@ -148,7 +148,7 @@ def _of_torch(part: Any, torch_data: Any) -> DataSet:
 
 
 class _RecordSubset:
-    """Selected records of an object of an unknown class, as an object that has nothing but records."""
+    """Selected records of an object of an unknown class; it has a length, indexing and iteration, and nothing else."""
 
     def __init__(self, records: Any, places: list[int]) -> None:
         self._records, self._places = records, places

@@ -1,4 +1,4 @@
-"""Results of trials in place, in words, and as files of their directory."""
+"""The report of an audit inside an app's own code: console text, and the files `verdict.json` and `verdict.txt`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[IncompleteTrials]:
-    """Yield the refusals: those of trials by the strategy and by clients, and that of an update of exactly zero."""
+    """Yield the failures: trials that the strategy refused, errors of clients, and the probe with a zero update."""
 
     def refusal(what: str, said: str, refused: Iterable[bool]) -> IncompleteTrials:
         where = np.array(list(refused))
@@ -59,13 +59,13 @@ def _refusals(
 
 
 def _errors(seen: Sequence[Transcript]) -> list[str]:
-    """Return the names of the errors in clients' replies, the most frequent first."""
+    """Return the names under which transcripts count clients' errors, the most frequent error first."""
     found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
     return sorted(found, key=lambda name: (-found[name], name))
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return the number of trials without a reply of the target's client, and the reason why they do not count."""
+    """Return a sentence on the share of trials without a reply of the target's client; empty if there are none."""
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
         return ""
@@ -92,7 +92,7 @@ def _refused(refusal: IncompleteTrials) -> str:
 
 
 def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[str]) -> str:
-    """Return the report for the console."""
+    """Return the report for the console as lines of text."""
     lines = [opening(result)]
     if result.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
@@ -109,7 +109,7 @@ def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[s
 
 
 def finished_result(audit: AuditConfig) -> ClaimAudit:
-    """Return the result of an audit; `InputError` unless all its trials are played."""
+    """Return the result of an audit; raises `InputError` if not all its trials have been run."""
     campaign = StoredTrials.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
@@ -117,16 +117,16 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
 
 
 def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str]) -> str:
-    """Return the result of the trials in words, and write it into their directory if all are played.
+    """Return the report of the trials, and write it into their directory if all of them have been run.
 
     Parameters
     ----------
     campaign
-        The trials of the audit.
+        The stored trials of the audit.
     columns
-        Names and slices of the observed parts of the model.
+        Names and slices of the columns of the observed model.
     outside
-        Paths, outside the copies of the working directory, to which trials of this run wrote.
+        Paths outside of the working copies to which trials of this run wrote.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials
@@ -159,7 +159,7 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
 
 
 def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return further remarks on these trials for the reader of the result."""
+    """Return remarks on the trials: files written, number of trials, contributions, metrics, and the observer."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

@@ -1,4 +1,4 @@
-"""Fingerprints that assign trials to an app: digests of code and settings of a strategy, and of clients."""
+"""Digests of the code and settings of an app's strategy and clients, which identify the app that trials belong to."""
 
 import functools
 import inspect
@@ -14,23 +14,22 @@ from flwr.clientapp import ClientApp
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
-_FRAMES = 50  # number of frames above a modifier in which its app is searched
+_FRAMES = 50  # number of call frames above a mod that are searched for its ClientApp
 
 
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
     """Return a digest of the code and settings of a strategy and of the strategies that it wraps.
 
-    Settings are numbers, booleans and plain words; other texts are left out, since many name files by the time of a
-    run. Code means the app's modules that define the strategy, with the modules of the app that these import; of an
-    installed library only the class counts.
+    Settings are numbers, booleans and strings of letters, hyphens and underscores. Other strings are left out, since
+    many are file names that contain the time of a run. Code means the app's modules that define the strategy, and the
+    modules of the app that these import. For a class of an installed library it means the class alone.
 
     Parameters
     ----------
     strategy
-        A strategy of either of Flower's interfaces.
+        A strategy of either Flower interface.
     arguments
-        Arguments with which `start` of the strategy is called, since settings of clients in configurations belong to
-        it; None for none.
+        Arguments of the strategy's `start`, by name, of which only the `ConfigRecord` values count; None for none.
     """
     records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
     told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]
@@ -38,15 +37,14 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
 
 
 def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
-    """Return a digest of a client's code, called by a mod: the functions, mods and settings of its app.
+    """Return a digest of the functions, mods and settings of the ClientApp in which the calling mod runs.
 
     Parameters
     ----------
     call_next
-        The client app, or the mods that are closer to it; only these count where the app itself is not among the
-        callers.
+        The mod's next function. It is used only if the ClientApp is not found among the callers.
     config
-        Settings of the run; texts that are no plain words are left out.
+        The run configuration; strings count as in `fingerprint`.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]
@@ -56,7 +54,7 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
 
 
 def joined(*digests: str) -> str:
-    """Return one digest of several, whatever their order."""
+    """Return one digest of several digests, independent of their order."""
     return _digest(sorted(set(digests)))
 
 
@@ -75,7 +73,7 @@ def _of_strategy(strategy: object) -> list[str]:
 
 
 def _of_callable(found: object, seen: set[int]) -> list[str]:
-    """Return the code and the settings of a function or a callable object, with the functions in its closure."""
+    """Return lines with the code and settings of a function or callable object, and of functions in its closure."""
     if id(found) in seen or found is None:
         return []
     seen.add(id(found))
@@ -96,7 +94,7 @@ def _settings(held: Mapping[Any, object]) -> list[str]:
 
 
 def _is_setting(value: object) -> bool:
-    """Return whether a value is a number, a boolean, a plain word, or a list of such."""
+    """Return whether a value is a number, boolean, string of letters, hyphens and underscores, or a list of these."""
     if isinstance(value, (list, tuple)):
         return all(_is_setting(one) for one in value)
     is_word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
@@ -104,7 +102,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _source(found: type | FunctionType) -> str:
-    """Return the code of an app's module that defines an object, with its imports; of a library, its own code alone."""
+    """Return the code of the app's module that defines an object, with its imports; for a library only the object's."""
     module = sys.modules.get(found.__module__)
     path = getattr(module, "__file__", None)
     try:
@@ -112,7 +110,7 @@ def _source(found: type | FunctionType) -> str:
             return inspect.getsource(found)
         root = Path(path).parents[module.__name__.count(".") + Path(path).stem.startswith("__init__")]
         return "\n".join(Path(one).read_text("utf-8") for one in sorted(set(_files(module, root, set()))))
-    except (OSError, TypeError, IndexError):  # made by hand, or compiled
+    except (OSError, TypeError, IndexError):  # no source file, as for generated or compiled code
         return found.__qualname__
 
 
@@ -121,7 +119,7 @@ def _is_installed(path: str) -> bool:
 
 
 def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
-    """Yield the files of a module and of those that it names, if they are under a directory."""
+    """Yield the paths of a module and, recursively, of the modules whose objects it uses, if they are under `root`."""
     path = getattr(module, "__file__", None)
     if module.__name__ in seen or not path or _is_installed(path) or not Path(path).is_relative_to(root):
         return
@@ -135,7 +133,7 @@ def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
 
 
 def _calling_app() -> ClientApp | None:
-    """Return the app that calls this mod; None if it is not among the callers."""
+    """Return the ClientApp among the callers of this function; None if there is none."""
     frame = inspect.currentframe()
     for _ in range(_FRAMES):
         frame = frame.f_back if frame else None

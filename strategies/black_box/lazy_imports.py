@@ -1,4 +1,4 @@
-"""Modules for the server of an audit, imported at first use because clients import this package."""
+"""Modules that only the server of an audit needs, imported at first use because clients import this package too."""
 
 from typing import TYPE_CHECKING
 

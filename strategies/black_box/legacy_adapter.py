@@ -1,4 +1,4 @@
-"""Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, for trials."""
+"""Adapter from Flower's old strategy interface (`configure_fit`, `aggregate_fit`) to the new one, for trials."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ _DONE = Status(Code.OK, "")
 
 
 def adapted_strategy(found: object) -> Strategy:
-    """Return a strategy of the new interface: itself, or an adapter of an old one; anything else is refused."""
+    """Return a strategy in the new interface, adapted if it has the old one; raises `InputError` for other objects."""
     if isinstance(found, Strategy):
         return found
     if isinstance(found, OldStrategy):
@@ -48,15 +48,15 @@ def initial_model(found: object) -> Arrays | None:
 
 
 def by_places(parameters: Parameters) -> Arrays:
-    """Return the tensors of a model of the old interface, by their positions."""
-    # Three digits keep the order of the places when they are sorted by name.
+    """Return the tensors of a model of the old interface, named by their positions."""
+    # With three digits, the order by name is the order by position.
     return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
 
 
 class LegacyAdapter(Strategy):
-    """A strategy of the old interface, as one of the new.
+    """Adapter that gives a strategy of the old interface the new one.
 
-    Tensors have no names there, and keep the order in which they were sent.
+    Tensors have no names in the old interface, so they are matched by their order.
     """
 
     def __init__(self, old: OldStrategy) -> None:
@@ -68,14 +68,14 @@ class LegacyAdapter(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask the clients that `configure_fit` chooses."""
+        """Return messages to train for the clients that `configure_fit` chooses."""
         asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
         return self._messages(asked, config, "train")
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the result of `aggregate_fit` on the replies; a client that does not answer has failed."""
+        """Return the result of `aggregate_fit` on the replies; clients without a reply count as failures."""
         answered, failures = self._answered(replies)
         fitted = [
             (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))
@@ -87,12 +87,12 @@ class LegacyAdapter(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask the clients that the old interface's `configure_evaluate` chooses."""
+        """Return messages to evaluate for the clients that the old interface's `configure_evaluate` chooses."""
         asked = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
         return self._messages(asked, config, "evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the loss and the numbers that the old interface's `aggregate_evaluate` computes, or None."""
+        """Return the loss and the metrics that the old interface's `aggregate_evaluate` computes."""
         answered, failures = self._answered(replies)
         evaluated = []
         for proxy, _, weight, numbers in answered:
@@ -117,7 +117,7 @@ class LegacyAdapter(Strategy):
         return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
-        """Return the contents of the replies, with numbers of examples and metrics, by client; and the failures."""
+        """Return client, content, example count and metrics of each reply, and the failures."""
         answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)
@@ -131,7 +131,7 @@ class LegacyAdapter(Strategy):
 
 
 class _Proxy(ClientProxy):
-    """A client known by its node alone: strategies choose it, and do not communicate with it."""
+    """A client proxy with only a node ID, so that strategies can select it; calls of its methods fail."""
 
     def __init__(self, node: int) -> None:
         super().__init__(str(node))
@@ -144,7 +144,7 @@ class _Proxy(ClientProxy):
 
 
 def manager_of(grid: Grid) -> SimpleClientManager:
-    """Return the clients of a grid, for the choices of strategies of the old interface."""
+    """Return a client manager with the nodes of a grid, from which strategies of the old interface select clients."""
     manager = SimpleClientManager()
     for node in sorted(grid.get_node_ids()):
         manager.register(_Proxy(node))
@@ -156,7 +156,7 @@ def _parameters(record: ArrayRecord) -> Parameters:
 
 
 def _metrics(metrics: dict[str, Any]) -> MetricRecord | None:
-    # Flower's new interface knows no other values than numbers and lists of them.
+    # A MetricRecord of the new interface can hold only numbers and lists of numbers.
     return MetricRecord(dict(pair for name, value in metrics.items() for pair in _plain(name, value)))
 
 

@@ -1,8 +1,9 @@
-"""Tags of the audit on messages, in a place that neither the app nor its mods read.
+"""Data of the audit in Flower messages, where neither the app nor its mods read it.
 
-A message keeps its content: the note to the client stands in its group id, which Flower hands on and nobody uses, and
-is taken away before the app sees the message. The answer travels in a `ConfigRecord` of its own, which the watched
-strategy takes out before the app's strategy sees the reply. Flower's mods count arrays and metrics, not these.
+The content of a message is unchanged. A tag for the client is in the message's group ID, which Flower transmits without
+using it, and is removed before the app sees the message. The client's answer to the audit is in a separate
+`ConfigRecord`, which the audited strategy removes before the app's strategy sees the reply. Flower's mods only use
+arrays and metrics.
 """
 
 import json
@@ -32,51 +33,51 @@ class TargetAction(StrEnum):
     OWN_OPPOSITE = "own, opposite"  # the opposite of its update
     CRAFTED = "crafted"  # an update along a public direction, far longer than any mechanism may let pass
     CRAFTED_OPPOSITE = "crafted, opposite"
-    OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, except for whole numbers and booleans
+    OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, with crafted integer and boolean tensors
     OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
-    # The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
+    # The received model with a minimal change of one value, because some mechanisms fail on an update of zero.
     ALMOST_NOTHING = "almost nothing"
-    NOTHING = "nothing"  # the model that it was sent
+    NOTHING = "nothing"  # the received model, which is an update of zero
     WITHOUT_RECORD = "without its record"  # its learned update without its differing record
     OTHER_RECORD = "with another record"  # its learned update with another record instead
 
 
 class UpdateFormat(StrEnum):
-    """The meaning of the arrays in a reply: the client's model, or its change."""
+    """The meaning of the arrays in a reply: the client's model, or its difference from the received model."""
 
     MODELS = "models"
     UPDATES = "updates"
 
 
 class AbsentTargetMetrics(StrEnum):
-    """The treatment of the numbers that the target's client reports where it contributes nothing."""
+    """The treatment of the metrics that the target's client reports in trials in which it contributes nothing."""
 
-    KEPT = "kept"  # they stay: the claim is about models alone, and every client counts as much as ever
-    WITHHELD = "withheld"  # they are 0, and so is its weight: the claim is about everything that leaves the client
+    KEPT = "kept"  # unchanged, with the example count: the claim is about models alone
+    WITHHELD = "withheld"  # 0, with the example count: the claim is about everything that leaves the client
 
 
 @dataclass(frozen=True)
 class TrialTag:
-    """The tag of the audit on a message to a client."""
+    """The tag of the audit on a message to a client: the trial, and how the client has to reply in it."""
 
     trial: int  # number of the trial; 0 is the app's own training
-    group: str = ""  # the group id that the message has without us
-    action: TargetAction | None = None  # contribution of the target's client; None for everybody else
+    group: str = ""  # the group ID that the message has without the audit
+    action: TargetAction | None = None  # action of the target's client; None for all other clients
     replies: UpdateFormat = UpdateFormat.MODELS  # meaning of the arrays in replies
-    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # treatment of numbers where nothing is contributed
-    length: float = 0.0  # length of crafted updates
-    is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
-    pull: TargetAction | None = None  # contribution of such a client instead of its own; None for its earlier reply
-    round: int = 0  # the round, from 0, of a message that asks to train
-    is_about_records: bool = False  # whether the claim is about records, so that the target's client changes its own
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # treatment of metrics if nothing is contributed
+    length: float = 0.0  # L2 norm of crafted updates
+    is_still: bool = False  # whether all clients but the target's repeat their reply of the first trial in each round
+    pull: TargetAction | None = None  # crafted action of such a client; None for its earlier reply
+    round: int = 0  # the round, from 0, of a message to train
+    is_about_records: bool = False  # whether the claim is about records, so that the target's client changes a record
 
     def written(self) -> str:
-        """Return the tag as a group id."""
+        """Return the tag as a string for the group ID."""
         return _PREFIX + json.dumps(asdict(self))
 
 
 def read_note(message: Message) -> TrialTag | None:
-    """Return the tag on a message, None if there is none; the message then has its own group id again."""
+    """Return the tag on a message, None if there is none, and restore the message's original group ID."""
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
         return None
@@ -88,7 +89,7 @@ def read_note(message: Message) -> TrialTag | None:
             "numbers": AbsentTargetMetrics(entries["numbers"]),
         }
         note = TrialTag(**(entries | kinds))
-    except (ValueError, KeyError, TypeError):  # of another version: nobody's app ends for it
+    except (ValueError, KeyError, TypeError):  # a tag of another version is ignored, so that the app goes on
         return None
     message.metadata.group_id = note.group
     return note
@@ -96,19 +97,18 @@ def read_note(message: Message) -> TrialTag | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """The answer of a client to the audit: its partition, its update, its number of records, and its code."""
+    """The answer of a client to the audit: its partition, its update, its number of records, and its code's digest."""
 
-    partition: int | None  # the number of its partition; None where the app has none
-    # The model that the target's client would have sent, less the model that it received, shape (parameters,); None
-    # from everybody else.
+    partition: int | None  # its partition ID; None if the app has none
+    # The learned update of the target's client, before it is replaced, shape (parameters,); None for other clients.
     update: Floats | None = None
-    records: int | None = None  # number of its records; None if the client app did not ask for them
-    code: str = ""  # the fingerprint of what the client runs
-    outside: tuple[str, ...] = ()  # places of writes that could not be kept apart
-    fault: str = ""  # why the app's object is no data set; empty if it is one
+    records: int | None = None  # number of its records; None if the client app did not call `held`
+    code: str = ""  # the fingerprint of the client's code
+    outside: tuple[str, ...] = ()  # paths outside of the working copy to which it wrote
+    fault: str = ""  # reason why the object that the app passed to `held` is no data set; empty if it is one
 
     def record(self) -> ConfigRecord:
-        """Return the answer as a record of a reply."""
+        """Return the answer as a `ConfigRecord` for a reply."""
         update = None if self.update is None else self.update.astype(np.float32).tobytes()
         told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
                 "fault": self.fault}  # fmt: skip
@@ -117,7 +117,7 @@ class ClientAnswer:
 
 
 def taken_answer(reply: Message) -> ClientAnswer | None:
-    """Take the audit's answer out of a reply; None if there is none."""
+    """Remove the client's answer to the audit from a reply, and return it; None if there is none."""
     if reply.has_error() or ANSWER not in reply.content:
         return None
     record = reply.content[ANSWER]

@@ -1,4 +1,4 @@
-"""Metrics of replies: the names that a strategy looks up, and the values that it releases."""
+"""Metrics of replies: recording which names a strategy looks up, and turning released values into numbers."""
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from contextlib import contextmanager
@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 from flwr.app import MetricRecord
 
-_MOST_ENTRIES = 50  # of a list whose entries are no numbers, those that are looked at
+_MOST_ENTRIES = 50  # number of entries that are used of a list whose entries are not numbers
 
 _asked: ContextVar[dict[str, None] | None] = ContextVar("asked", default=None)
 
 
 @contextmanager
 def names_asked() -> Iterator[dict[str, None]]:
-    """Record the names that code looks up in the metrics of replies, in their order, whether they exist or not."""
+    """Record the metric names that the block looks up in replies, in order, whether they exist or not.
+
+    The yielded dictionary has the names as keys.
+    """
     names = dict[str, None]()
     token = _asked.set(names)
     try:
@@ -31,7 +34,7 @@ def _note(name: object) -> None:
 
 
 class _TracedMetrics:
-    """A mapping that records look-ups by `[]`, `get`, `in` and methods based on these; comes before the mapping."""
+    """Mixin, before a mapping class, that records look-ups by `[]`, `get`, `in` and methods based on these."""
 
     def __getitem__(self, name: str) -> Any:
         _note(name)
@@ -47,14 +50,14 @@ class _TracedMetrics:
 
 
 class TracedRecord(_TracedMetrics, MetricRecord):
-    """Metrics of a reply that record look-ups."""
+    """A MetricRecord that records look-ups of names."""
 
     def keys(self) -> KeysView[str]:
         return KeysView(self)
 
 
 class TracedDict(_TracedMetrics, dict[str, Any]):
-    """Metrics that record look-ups as a dictionary, the form for strategies of the old interface."""
+    """A dictionary of metrics, as strategies of the old interface receive it, that records look-ups of names."""
 
 
 def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:
 
 
 def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a value by name: for a list its mean and length, for a text its length, for a mapping all.
+    """Yield named numbers that represent a value: mean and length of a list, length of a string, entries of a mapping.
 
     Parameters
     ----------
@@ -88,7 +91,7 @@ def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[
 def _of_many(name: str, value: Any, mean: str) -> Iterator[tuple[str, float]]:
     try:
         array = np.asarray(value)
-    except Exception:  # lists of lists of different lengths, and arrays of other libraries
+    except Exception:  # ragged lists, and arrays of other libraries
         array = np.empty(0, dtype=object)
     if array.dtype.kind in "fiub" and array.size:
         yield f"{mean}{name}", float(np.mean(array))

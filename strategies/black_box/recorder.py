@@ -1,4 +1,4 @@
-"""The recorder of a trial: the releases, the difference, other clients' contributions, and all other numbers."""
+"""The recorder of a trial, which makes its transcript of releases, other clients' contributions and other numbers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -27,64 +27,61 @@ from fl_audit.strategies.black_box.message_tags import (
 from fl_audit.strategies.black_box.metrics import plain_numbers
 from fl_audit.strategies.flower_grids import RecordedGrid
 
-ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
+ERROR = "a client replied with an error: "  # prefix of the names of numbers that count error replies, by error message
 FAILED = "the target's client gave no answer"
-"""Name of the number in trials in place that tells whether the target's client replied with an error.
+"""Name of the number that marks trials in which the target's client did not reply, in audits inside an app's code.
 
-The audit changes this client's input, and a client that fails over a change shows no leak by it: no guess of such a
-trial counts as right.
+The audit changes this client's input, and an error caused by the change is no leak. So no guess in such a trial counts
+as right.
 """
-_WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replies unless they are told another one
+_WEIGHT = "num-examples"  # the metric by which Flower's strategies weight replies by default
 
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """The fixed settings of a trial."""
+    """The settings of a trial that its recorder needs: model, clients, observer and tag."""
 
     model: Arrays  # the initial model, by the names of its tensors
     rounds: int  # number of rounds of a trial
-    target: int  # the node of the client whose contribution differs
-    watcher: int | None  # the node of the one that looks, if there is one
+    target: int  # node ID of the client whose contribution differs
+    watcher: int | None  # node ID of the observing client; None if there is none
     observer: Observer  # position of the adversary
-    # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
-    # and D' differ by, shape (parameters,), as far as the observer knows it: it must not follow from the coin.
+    # Returns the difference of the contributions under D and D', shape (parameters,), as far as the observer knows it,
+    # given the round, from 0, and the learned update of the target's client. It must not depend on the secret bit.
     difference: Callable[[int, Floats | None], Floats]
-    sketch: LinearSketch | None = (
-        None  # of the model's parameters, in the order of their names; None keeps them as they are
-    )
+    sketch: LinearSketch | None = None  # sketch of the model's parameters, sorted by name; None stores all parameters
     note: TrialTag | None = None  # tag on messages to clients; None for no tag
-    # By node, what others send who are held still; those who are not in it send what they replied the first time.
+    # Crafted actions of other clients, by node ID, in trials in which others repeat replies; the rest repeat their own.
     pulls: Mapping[int, TargetAction] = field(default_factory=dict)
-    knows_others: bool = (
-        False  # whether the observer knows what others contribute, and it may differ from trial to trial
-    )
-    own: Callable[[], Floats] | None = None  # returns what the watcher contributed last; None where it is not looked at
-    # From what the strategy returned to the numbers that the claim covers, by name.
+    knows_others: bool = False  # whether the mean contribution of all other clients is recorded
+    # Returns the observing client's last contribution before its mods; None if noise of its mods is not recorded.
+    own: Callable[[], Floats] | None = None
+    # Returns the metrics that the claim covers, by name, from the result of the strategy.
     released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
 
 
 @dataclass
 class _Round:
-    """The records of a round; vectors have the shape (parameters,)."""
+    """The recorded data of one round; vectors have the shape (parameters,)."""
 
-    sent: Arrays  # the model that clients were sent
-    asked: set[int] = field(default_factory=set)  # nodes that were asked to train
-    answered: set[int] = field(default_factory=set)  # those that replied without an error
+    sent: Arrays  # the model that clients received
+    asked: set[int] = field(default_factory=set)  # node IDs that were asked to train
+    answered: set[int] = field(default_factory=set)  # node IDs that replied without an error
     difference: Floats | None = None  # the learned update of the target's client
-    reply: Floats | None = None  # the reply of the target's client, less the model that it received
-    own: Floats | None = None  # the reply of the observing client, less the model that it received
-    has_arrived: bool = False  # whether arrays of the target's client arrived
-    # Replies of the other clients: weights and updates.
+    reply: Floats | None = None  # the update in the reply of the target's client
+    own: Floats | None = None  # the update in the observing client's reply minus its contribution before mods
+    has_arrived: bool = False  # whether a reply of the target's client with arrays arrived
+    # Weights and updates in the replies of other clients.
     others: list[tuple[float, Floats]] = field(default_factory=list)
 
 
 @dataclass
 class PartitionRecorder:
-    """A recorder of the app's own training, which learns the partitions and changes nothing else."""
+    """A recorder of the app's own training, which stores partition, update, record count and code of each client."""
 
     model: Arrays
     replies: UpdateFormat
-    # By node: partitions, first updates, how many records there are, and why what was handed over is no data set.
+    # By node ID: partition, first update, number of records, and reason why the object passed to `held` is no data set.
     partitions: dict[int, int | None] = field(init=False, default_factory=dict)
     updates: dict[int, Floats] = field(init=False, default_factory=dict)
     records: dict[int, int] = field(init=False, default_factory=dict)
@@ -100,7 +97,7 @@ class PartitionRecorder:
         message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
 
     def receives(self, reply: Message) -> None:
-        """Record which partition answers, and its first update."""
+        """Record a client's partition and answer to the audit, and its first update; remove the answer."""
         read_note(reply)
         answer, node = taken_answer(reply), reply.metadata.src_node_id
         if answer is None:
@@ -124,21 +121,21 @@ class TrialRecorder:
     def __init__(self, scene: TrialSettings) -> None:
         self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
         self.errors, self.outside = list[str](), set[str]()
-        self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
+        self.arrived: dict[int, str] = {}  # digest of the first round's reply of each client but the target's
 
     def sends(self, message: Message) -> None:
-        """Tag a message for the trial, and record its release."""
+        """Tag a message for the trial, and record the model in it as a release."""
         node, note = message.metadata.dst_node_id, self._scene.note
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
         if note is not None:
-            action = note.action if node == self._scene.target else None  # nobody else is told
+            action = note.action if node == self._scene.target else None  # only the target's client may know it
             group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
             told = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:
-        """Record a reply, and restore the form that it has without the audit."""
+        """Record a reply, and remove the data of the audit from it."""
         read_note(reply)
         if reply.has_error():
             self.errors.append(" ".join((reply.error.reason or "no reason").split()))
@@ -150,7 +147,7 @@ class TrialRecorder:
 
     def _asked(self, node: int, message: Message) -> None:
         scene = self._scene
-        # A node that is asked again is in the next round: strategies need not number their rounds.
+        # A second message to the same node begins the next round, because strategies need not number their rounds.
         if not self._rounds or node in self._rounds[-1].asked:
             received = records_of(message)
             model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
@@ -190,7 +187,7 @@ class TrialRecorder:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Record the numbers of values."""
+        """Record numbers that represent named values, such as metrics, under a prefix."""
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{what}: {label}"].append(number)
@@ -218,13 +215,13 @@ class TrialRecorder:
         difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
         others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
         own = _stacked([one.own for one in heard], rounds, size, 0.0)
-        # Of a target that has learned nothing, nothing arrives, whatever it sends.
+        # A reply of a target that has learned nothing contributes nothing.
         contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
         arrived = (one.has_arrived for one in heard)
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
         sketch, direction = scene.sketch, difference
-        if sketch is not None:  # vectors stay as they are without one
-            for there in (step[np.isfinite(step)] for step in steps):  # values that a sketch does not show
+        if sketch is not None:  # otherwise all parameters are stored
+            for there in (step[np.isfinite(step)] for step in steps):  # two numbers that a sketch does not contain
                 self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
                 share = float(np.mean(there == 0)) if there.size else 1.0
                 self._numbers["share of values that were left as they were"].append(share)
@@ -236,7 +233,7 @@ class TrialRecorder:
         return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
-        """Record the tensors of a release, and those in it beside the model."""
+        """Record names, types, shapes and size of a release's tensors, and the values of tensors not in the model."""
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
@@ -244,51 +241,51 @@ class TrialRecorder:
 
 
 def errors_in(seen: Transcript) -> list[str]:
-    """Return the error messages of clients in a trial, each once."""
+    """Return the distinct error messages of clients in a trial."""
     return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
 
 
 def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
-    """Return the names of the numbers that may count as evidence; errors of clients may not."""
+    """Return the names of all numbers in transcripts that may count as evidence, which excludes errors of clients."""
     names = {name for one in seen for name in one.numbers}
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Return the transcript of one trial; every trial runs through this function.
+    """Run a strategy on a recorded grid, and return the transcript of this trial.
 
     Parameters
     ----------
     start
-        Function that has a strategy train on a grid.
+        Function that runs a strategy on a grid.
     grid
-        Grid that reaches the clients: an app's own, or one in this process.
+        Grid of the clients: the app's grid, or an in-process grid.
     recorder
         Recorder of the trial.
     """
     result, refusal = None, None
     try:
         result = start(RecordedGrid(grid, recorder))
-    # Any exception of a strategy is a finding, and never the end of the audit.
+    # An exception of a strategy is a result of the trial, and must not end the audit.
     except (Exception, SystemExit) as error:
         refusal = in_a_line(error)
     return recorder._seen(result, refusal)
 
 
 def _is_same(before: Arrays, after: Arrays) -> bool:
-    """Return whether a model is unchanged, so that nothing was released."""
+    """Return whether two models are equal, so that the round between them released nothing."""
     same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
     return set(before) == set(after) and all(same)
 
 
 def _weight(reply: Message) -> float:
-    """Return the weight of a reply in a mean, if it can be determined."""
+    """Return the weight of a reply in a mean, which is its example count, or 1 if it has none."""
     named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
     return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
 
 
 def _digest(reply: Message) -> str:
-    """Return a digest of the arrays of a reply, to the last bit."""
+    """Return a digest of the bytes, types and shapes of all arrays in a reply."""
     found = sha256()
     for name, record in sorted(reply.content.array_records.items()):
         for key, array in record.items():
@@ -310,7 +307,7 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 
 
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
-    """Return numbers recorded by round: the only one, or the first, the last and the mean."""
+    """Return one number per name: the recorded value, or first, last and mean of several; and counts of errors."""
     found = dict[str, float]()
     for name, values in numbers.items():
         if len(values) == 1:

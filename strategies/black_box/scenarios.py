@@ -1,4 +1,4 @@
-"""The scenarios: the target's contributions under D and under D', and the environments in which they are played."""
+"""The scenarios of black-box trials: the target's contributions under D and D', and the environments around it."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -6,15 +6,15 @@ from enum import Enum
 from fl_audit.adjacency import Relation, Unit
 
 RECORDS_OF_OTHERS = 3
-"""Records in a shard besides the differing one, for claims about records: the others' contribution is split."""
-HUGE = 1000.0  # times the clipping norm: what must not pass
+"""Number of records in a shard besides the differing one, for claims about records; their gradients are equal."""
+HUGE = 1000.0  # norm of an update that clipping must not let pass, as a multiple of the clipping norm
 
 
 class Direction(Enum):
     """The direction of an update.
 
-    NOWHERE is a millionth of the norm, so that a mechanism which cannot handle an update of exactly zero (ZERO) can
-    still be tested otherwise.
+    NOWHERE has a norm of a millionth of the clipping norm. It is used as a negligible update, because some mechanisms
+    fail on an update of exactly zero (ZERO).
     """
 
     NOWHERE = "almost nowhere"
@@ -40,7 +40,7 @@ class ReplyFault(Enum):
 
 
 class ModelKind(Enum):
-    """The kind of model on which a scenario is played."""
+    """The kind of model on which a scenario runs."""
 
     PLAIN = "plain"
     WITH_SCALAR = "with a parameter without axes"
@@ -62,17 +62,17 @@ class OtherContributions(Enum):
 
 @dataclass(frozen=True)
 class ScenarioEnvironment:
-    """The surroundings of the target in a scenario: the other clients, and the model."""
+    """The environment of the target in a scenario: the other clients, and the model."""
 
-    name: str = ""  # by which it is called; empty for the usual one
+    name: str = ""  # name of the environment; empty for the default one
     # Directions of the others' contributions; IDENTICAL leaves them to the scenario.
     others: OtherContributions = OtherContributions.IDENTICAL
-    clients: int | None = None  # number of clients, if the strategy can be made for them; None for the system's
-    model: ModelKind | None = None  # parameters of the model; None leaves them to the scenario
+    clients: int | None = None  # number of clients, if the strategy can be made for it; None for that of the system
+    model: ModelKind | None = None  # kind of model; None leaves it to the scenario
 
     @property
     def words(self) -> str:
-        """The unusual properties, in words."""
+        """Description of the properties that differ from the default environment."""
         said = ["" if self.others is OtherContributions.IDENTICAL else self.others.value]
         said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
         return "; ".join(part for part in said if part)
@@ -90,11 +90,11 @@ STAGES = (
     ScenarioEnvironment("own model", model=ModelKind.OWN),
     ScenarioEnvironment("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
 )
-"""The unusual environments, in which the plainest scenarios are played again."""
+"""The environments besides the default one, in which the plainest scenarios are run again."""
 
 
 class TargetSchedule(Enum):
-    """The rounds in which the target contributes, with the signs."""
+    """The sign of the target's update over the rounds: constant, alternating, or an update in the first round only."""
 
     STEADY = "steady"
     ALTERNATING = "alternating"
@@ -103,41 +103,40 @@ class TargetSchedule(Enum):
 
 @dataclass(frozen=True)
 class ClientContribution:
-    """The contribution of one client."""
+    """The contribution of one client: its update, example count, metrics and form of reply."""
 
     direction: Direction = Direction.NOWHERE  # direction of its update
-    length: float = 1.0  # length of the update, as a multiple of the clipping norm
-    examples: int = 10  # number of examples that it names
-    loss: float = 1.0  # a metric that it reports
-    evaluation: float = 1.0  # the metric that it reports where it is asked to evaluate
+    length: float = 1.0  # L2 norm of the update, as a multiple of the clipping norm
+    examples: int = 10  # number of examples that it reports
+    loss: float = 1.0  # value of the metrics that it reports after training
+    evaluation: float = 1.0  # value of the metrics that it reports after an evaluation
     form: ReplyFault = ReplyFault.PLAIN  # form of its reply
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """The contributions under D and under D', with their description."""
+    """A scenario of black-box trials: the contributions under D and D', and the claims and environment it is for."""
 
-    name: str  # by which it is called
+    name: str  # name of the scenario
     words: str  # description
-    present: (
-        ClientContribution  # contribution of the target under D; for claims about records that of the differing record
-    )
-    # Contribution of the target under D'; for claims about records a record only where the relation is replacement.
+    # Contribution of the target under D; for claims about records, the gradient of the differing record.
+    present: ClientContribution
+    # Contribution of the target under D'; for claims about records it is used only under replacement.
     absent: ClientContribution = ClientContribution()
-    others: ClientContribution = ClientContribution(Direction.SECOND)  # contribution of everybody else
-    model: ModelKind = ModelKind.PLAIN  # parameters of the model
-    schedule: TargetSchedule = TargetSchedule.STEADY  # in which rounds the target contributes
-    relation: Relation | None = None  # the relation for which these are neighbours; None for both
-    units: tuple[Unit, ...] = (Unit.CLIENT,)  # for which units this is played
-    is_malformed: bool = False  # whether an input may be refused: an ordinary client would not send it
-    is_beyond: bool = False  # whether more than the clipping norm is sent
-    fix: str = ""  # usual fix for a leak that it shows
-    least_rounds: int = 1  # fewest rounds in which it says anything new
+    others: ClientContribution = ClientContribution(Direction.SECOND)  # contribution of every other client
+    model: ModelKind = ModelKind.PLAIN  # kind of model
+    schedule: TargetSchedule = TargetSchedule.STEADY  # sign of the target's update over the rounds
+    relation: Relation | None = None  # the adjacency relation that the scenario is for; None for both
+    units: tuple[Unit, ...] = (Unit.CLIENT,)  # the units of claims that the scenario is for
+    is_malformed: bool = False  # whether the mechanism may refuse it, since no ordinary client sends such a reply
+    is_beyond: bool = False  # whether the norm of an update exceeds the clipping norm
+    fix: str = ""  # usual fix for a leak that the scenario shows
+    least_rounds: int = 1  # number of rounds from which on the scenario differs from others
     stage: ScenarioEnvironment = ScenarioEnvironment()  # its environment
 
     @property
     def plain_name(self) -> str:
-        """Name of this scenario in the usual environment."""
+        """Name of this scenario in the default environment."""
         return self.name.removesuffix(f", {self.stage.name}")
 
     def on(self, stage: ScenarioEnvironment) -> "Scenario":
@@ -397,7 +396,7 @@ KINDS: tuple[Scenario, ...] = (
         fix=_REFUSE,
     ),
 )
-"""Every scenario in the usual environment."""
+"""Every scenario in the default environment."""
 
 _ON_STAGES = ("removed", "opposite")
 _ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge and opposite")
@@ -409,7 +408,7 @@ STAGED: tuple[Scenario, ...] = tuple(
     for kind in KINDS
     if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
 )
-"""The plainest scenarios in the unusual environments, which matter for these alone."""
+"""The plainest scenarios in the other environments."""
 EVALUATION = Scenario(
     "evaluation",
     "no update, and another loss reported of an evaluation",
@@ -417,12 +416,12 @@ EVALUATION = Scenario(
     fix="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
 )
 OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
-"""Updates of easily forgotten tensors alone."""
+"""Directions of updates that change only scalar, integer, boolean or running-statistics tensors."""
 _ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
 _OF_OWN_TENSORS = tuple(kind.on(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
-"""The same on an app's own model, whose tensors have names of their own."""
+"""The scenarios with these directions, on an app's own model."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
-"""Every scenario by its name; new ones are added at the end, so that trials of the others keep their draws."""
+"""Every scenario by its name. New ones are added at the end, since the random draws depend on the position."""
 WORDS = {name: kind.words for name, kind in BY_NAME.items()}
 FIXES = {name: kind.fix for name, kind in BY_NAME.items()}
 """The usual fix for a leak in each scenario, by the scenario's name."""
@@ -433,4 +432,4 @@ PROVISOS = {
     for name, kind in BY_NAME.items()
     if kind.is_beyond and kind.present.direction in (Direction.FIRST, Direction.EVERY_TENSOR)
 }
-"""The condition under which an update beyond the clipping norm can occur, by the names of scenarios with one."""
+"""The condition under which an update beyond the clipping norm can occur, by the name of each scenario that has it."""

@@ -1,6 +1,6 @@
-"""The audit inside the client app: a mod that acts as the target, and separates the trials of a client.
+"""The audit inside the client app: a mod that acts as the target's client, and separates the client state of trials.
 
-For claims about records the app asks for the records that it holds in a trial.
+For claims about records, the app calls `held` to get the records of a client in a trial.
 """
 
 from collections.abc import Iterator
@@ -39,23 +39,25 @@ from fl_audit.strategies.black_box.working_copy import apart, own_copy
 
 _OURS, _TRIAL = "fl-audit.", "fl-audit.kind"
 _OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
-"""Names in the state of a client: the number of its trial, its state of the app's own training, the previous one, and
-its reply in a round of the trials in which others are held still.
+"""Keys in the state of a client, in the order of the names.
+
+They are the prefix of all keys of the audit, the number of the current trial, the prefix of the state from the app's
+own training, the prefix of the state before the audit, and the prefix of replies that the client repeats.
 """
 _WITHOUT = (TargetAction.ALMOST_NOTHING, TargetAction.NOTHING)
 
 
 def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Client mod that answers as the client app does, or as the trial requires.
+    """Client mod that returns the client app's reply, changed in trials as the audited strategy demands.
 
-    Without an audited strategy at the other end it does nothing.
+    It does nothing if the server's strategy is not audited.
 
     Parameters
     ----------
     message
         Message to the client.
     context
-        Context of the client, whose state is kept separately for every trial.
+        Context of the client; its state is separate for every trial.
     call_next
         The client app, or the mods that are closer to it.
     """
@@ -89,7 +91,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
 
 def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
-    """Return a client's training reply in a round of an earlier trial; None if there was none."""
+    """Return the content of the client's reply in this round of an earlier trial; None if there was none."""
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
     return RecordDict(found) if found else None
@@ -97,23 +99,23 @@ def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
 
 @contextmanager
 def _in_a_copy(trial: int) -> Iterator[list[str]]:
-    """Let a client write to a copy of its working directory in trials; give the other places where it writes."""
+    """In trials, run the block in a copy of the working directory; yield the paths outside of it that are written."""
     if not trial:
         yield []
         return
     copy = own_copy()
-    # Files are looked through after trials of the server: here Python's own word is enough.
+    # The server compares all files after its trials; here Python's audit events are enough.
     with apart(copy, thoroughly=False):
         yield copy.outside
 
 
 def _spared(trial: int) -> AbstractContextManager[None]:
-    """Keep errors of the audit away from the app's own training; in trials they are errors like others."""
+    """Suppress errors of the audit during the app's own training; in trials they are raised."""
     return nullcontext() if trial else suppress(Exception)
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply as a trial requires; return the client's own update, or None if no tensors fit the model."""
+    """Change a reply as the tag demands; return the client's learned update, or None if no tensors fit the model."""
     assert note.action is not None
     update = None
     for name, own in records_of(reply).items():
@@ -132,12 +134,12 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
 
 @contextmanager
 def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
-    """Give a client its state in a trial, as if other trials had not happened.
+    """Give a client the state of the current trial in the block, as if other trials had not happened.
 
-    The given state is kept from one message of the trial to the next.
+    The state persists between the messages of a trial. Yields the audit's own entries of the state.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
-    if not trial:  # replies of an earlier training must not be held still
+    if not trial:  # a new training of the app discards the replies that clients repeat in trials
         ours = {key: record for key, record in ours.items() if not key.startswith(_STILL)}
     if not ours and not is_noted:
         yield ours
@@ -151,7 +153,10 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
 
 
 def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
-    """Replace a state by that of a trial, if the trial has changed; `ours` is kept for later."""
+    """Replace a client's state by the initial state of a trial, if the trial has changed.
+
+    The states before the audit and of the app's own training are saved in `ours`.
+    """
     if not ours:
         ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}
         ours[_TRIAL] = ConfigRecord({"trial": 0})
@@ -171,14 +176,20 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 @dataclass
 class RequestedRecords:
-    """The records that a client asks for while it answers a message."""
+    """The calls of `held` while a client answers a message."""
 
-    action: TargetAction | None = None  # its contribution; None where nothing is changed
-    records: int | None = None  # number of the app's records, None if it did not ask for them
-    fault: str | None = None  # why the app's object is no data set, None if it is one
+    action: TargetAction | None = None  # action of the client, which decides its records; None leaves them unchanged
+    records: int | None = None  # number of the client's records; None if the app did not call `held`
+    fault: str | None = None  # reason why the object that was passed is no data set; None if it is one
 
     def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
-        """Return the parts of the same records as data sets, and record their size; `InputError` if they are none."""
+        """Return the parts as data sets, and store their number of records.
+
+        Raises
+        ------
+        InputError
+            If a part is no data set, or if the parts have different numbers of records.
+        """
         found = [data_set_of(part) for part in parts]
         counts = [one.records for one in found] + ([] if self.records is None else [self.records])
         if len(set(counts)) > 1:
@@ -195,7 +206,7 @@ _shard: ContextVar[RequestedRecords | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[RequestedRecords]:
-    """Let the app ask for its records, and record whether it does."""
+    """Apply an action to calls of `held` in the block, and yield the object that records these calls."""
     shard = RequestedRecords(action)
     token = _shard.set(shard)
     try:
@@ -205,17 +216,17 @@ def shard_of(action: TargetAction | None) -> Iterator[RequestedRecords]:
 
 
 def held(*parts: Any) -> Any:
-    """Return the records that a client holds: all of them, except for the target's client in some trials.
+    """Return the records that a client holds: all that are passed, except for the target's client in some trials.
 
-    An app whose claim is about records calls this where it has loaded the records of a client: arrays, tensors or
-    tables with one record a row, lists, or data sets of torch or Hugging Face, in the same order, such as inputs and
-    labels. It gets the same part, or the tuple of them; or what is left of them without the first record; or with
-    another record in its place.
+    An app whose claim is about records calls this after loading the records of a client. Each argument is an array,
+    tensor or table with one record per row, a list, or a data set of torch or Hugging Face; several arguments, such as
+    inputs and labels, have the same records in the same order. The result has the same type, and is a tuple for several
+    arguments. In some trials the target's client gets it without the first record, or with another record in its place.
 
     Raises
     ------
     InputError
-        If nothing is handed over; in trials also if something is that is no data set.
+        If nothing is passed, or in trials if an argument is no data set.
     """
     if not parts:
         raise InputError("held() was given nothing: accepted is what the client app has loaded, as in held(records)")
@@ -223,13 +234,13 @@ def held(*parts: Any) -> Any:
     if shard is not None and shard.action is None:
         try:
             shard.of_records(parts)
-        except InputError as error:  # the app's own training goes on, and the server says why there are no trials
+        except InputError as error:  # must not stop the app's own training; the server reports it before the trials
             shard.fault = shard.fault or str(error)
     elif shard is not None:
         found = shard.of_records(parts)
         places = list(range(found[0].records))
-        # The first record is the one that differs. Where none does, records are taken out in the same way: whatever
-        # an app makes of a data set that was put together anew, it makes under D and D'.
+        # The first record is the one that differs. Under D all records are selected in the same way, so that an effect
+        # of the selection itself occurs under D and D'.
         if shard.action is TargetAction.WITHOUT_RECORD:
             places = places[1:]
         elif shard.action is TargetAction.OTHER_RECORD:

@@ -1,4 +1,4 @@
-"""The models of black-box trials, and the parts of a trial on them: vectors, and tensors in some form."""
+"""The models of black-box trials, and the clients' updates and replies on these models."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -20,21 +20,21 @@ from fl_audit.strategies.black_box.scenarios import (
 )
 
 ALMOST_NOTHING = 1e-6
-"""Length of a negligible update, as a multiple of the clipping norm, which half precision can hold."""
+"""L2 norm of a negligible update, as a multiple of the clipping norm; half precision can still represent it."""
 _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
 _SIDE = 100  # neurons of a layer of the large model
 
 
 class TrialModel(NamedTuple):
-    """The model of a trial."""
+    """The model of a trial: its initial tensors, and two public directions of updates."""
 
-    arrays: Arrays  # the initial values, by name, in the order of their names; nobody may write to them
-    # Unit vector over the trained tensors, zero elsewhere. It moves no parameter without axes, counter, boolean or
-    # running statistic, which a usual update changes in its own way.
+    arrays: Arrays  # the initial tensors, sorted by name; they must not be changed
+    # Unit vector over the trained parameters, (parameters,). It is zero for scalars, integers, booleans and running
+    # statistics, which have directions of their own.
     first: Floats
     second: Floats  # unit vector of the same kind, orthogonal to `first`
     tensors: tuple[tuple[str, slice], ...]  # name and slice of every tensor among the flattened parameters
-    trained: NDArray[np.int64]  # places of the trained parameters
+    trained: NDArray[np.int64]  # indices of the trained parameters
 
     @property
     def size(self) -> int:
@@ -44,9 +44,9 @@ class TrialModel(NamedTuple):
 
 @lru_cache
 def template(model: ModelKind) -> TrialModel:
-    """Return the model of a scenario, which starts at zero; an app's own model is refused."""
+    """Return a small built-in model of some kind with all parameters zero; raises `ValueError` for kind OWN."""
     dtype = np.float16 if model is ModelKind.HALF else np.float32
-    # Two layers' worth is enough for most leaks that are looked for.
+    # Two small tensors are enough to find most leaks.
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
     match model:
         case ModelKind.WITH_SCALAR:
@@ -55,7 +55,7 @@ def template(model: ModelKind) -> TrialModel:
             arrays |= {"bn.weight": np.zeros(3, dtype), _RUNNING: np.zeros(3, dtype)}
             arrays[_COUNTER] = np.zeros((), np.int64)
         case ModelKind.WITH_SWITCHES:
-            # By itself: strategies that cannot bear it would hide what they do with the others.
+            # A separate model, because strategies that fail on booleans could not be tested on other tensors.
             arrays[_SWITCH] = np.zeros(3, np.bool_)
         case ModelKind.LARGE:
             arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
@@ -69,7 +69,7 @@ def template(model: ModelKind) -> TrialModel:
 
 
 def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
-    """Return a model of some tensors."""
+    """Return the trial model that has the given initial tensors, with its two random public directions."""
     ordered = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
     ends = np.cumsum([array.size for array in ordered.values()])
     tensors = tuple(
@@ -86,12 +86,12 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether an update along a direction that belongs to one sort of tensors moves a tensor; else False.
+    """Return whether a tensor is of the sort that a direction changes: scalar, integer, boolean or running statistics.
 
     Parameters
     ----------
     direction
-        Direction of the update.
+        Direction of the update; False for directions that are not for one sort of tensors.
     name
         Name of the tensor.
     array
@@ -113,27 +113,27 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
 
 def update_of(part: ClientContribution, model: TrialModel, norm: float, round: int, schedule: TargetSchedule) -> Floats:
-    """Return a part's addition to the model in a round, shape (parameters,).
+    """Return a client's update in a round, shape (parameters,).
 
     Parameters
     ----------
     part
-        Part of the client in the trial.
+        Contribution of the client in the scenario.
     round
-        Number of the round.
+        Number of the round, from 1.
     schedule
-        Variation of the part over rounds.
+        Sign of the update over the rounds.
     model
-        Template of the model, with its directions.
+        Model of the trial, with its directions.
     norm
-        Norm of which lengths are multiples.
+        Clipping norm, of which `part.length` is a multiple.
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
         case TargetSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
         case TargetSchedule.ONCE if round > 1:
-            # Not exactly zero: what cannot bear that is found by a scenario of its own.
+            # Not exactly zero, because another scenario finds mechanisms that fail on zero.
             return ALMOST_NOTHING * norm * model.second
         case TargetSchedule.ONCE | TargetSchedule.STEADY:
             pass
@@ -149,7 +149,7 @@ def update_of(part: ClientContribution, model: TrialModel, norm: float, round: i
         case Direction.SECOND:
             return length * model.second
         case Direction.EVERY_TENSOR:
-            for _, place in model.tensors:  # of length 1 in each
+            for _, place in model.tensors:  # of norm 1 in each tensor
                 update[place] = model.first[place] / max(float(np.linalg.norm(model.first[place])), 1e-300)
             return length * update
         case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
@@ -162,19 +162,19 @@ def update_of(part: ClientContribution, model: TrialModel, norm: float, round: i
 
 
 def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floats:
-    """Return the contributions of all other clients of a scenario, shape (count, parameters), each of length 1.
+    """Return the updates of all other clients of a scenario, shape (count, parameters), each with L2 norm 1.
 
     Parameters
     ----------
     others
-        Directions of the other clients' contributions, except IDENTICAL, which the scenario decides.
+        Directions of the other clients' updates; not IDENTICAL, for which the scenario defines them.
     model
-        Template of the model.
+        Model of the trial.
     count
         Number of the other clients.
     """
     if others is OtherContributions.MEDIAN:
-        # Of an odd number one more pulls away from the target, which makes them even.
+        # With an odd number of others, one more has the sign opposite to the target's, so that the target balances it.
         signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)
         return np.asarray(signs[:, None] * model.first)
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=count).standard_normal((count, len(model.trained)))
@@ -186,7 +186,7 @@ def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floa
 
 
 def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyFault) -> Arrays | None:
-    """Return the tensors of a client's reply: the received model plus an update, in some form; None for no reply.
+    """Return the tensors of a client's reply: received model plus update, in some form; None if there is no reply.
 
     Parameters
     ----------
@@ -195,9 +195,9 @@ def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyFaul
     update
         The client's update, shape (parameters,).
     model
-        Template with the names and shapes of the tensors.
+        Model of the trial, with the names and shapes of the tensors.
     form
-        Form of the reply.
+        Form of the reply: ordinary, malformed in some way, or missing.
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})

@@ -1,4 +1,4 @@
-"""Thousands of black-box trials against a system, on several processes, and the audit of its claim."""
+"""The black-box audit of a system's claim by thousands of trials in several processes."""
 
 import math
 import os
@@ -39,7 +39,7 @@ from fl_audit.strategies.temporary_directories import new_temporary_directory
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
-"""Trials, whether D was played, and the places outside the copy to which they wrote."""
+"""Transcripts of trials, whether each used D, and the paths outside of the working copy to which they wrote."""
 
 
 def audit_system(
@@ -56,9 +56,9 @@ def audit_system(
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
 ) -> ClaimAudit:
-    """Audit a strategy's claim by thousands of short trials; a number out of its range is refused.
+    """Audit a strategy's claim by thousands of short trials; raises `InputError` if a number is out of range.
 
-    Trials that end their process count as refused, if there are several processes.
+    With several processes, a trial that ends its process counts as refused by the mechanism.
 
     Parameters
     ----------
@@ -67,25 +67,25 @@ def audit_system(
     claim
         Claim of the strategy.
     budget
-        Number of trials; None for the usual number.
+        Number of trials in each stage; None for the default numbers.
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
     seed
         Seed of the trials. The global generators of Python, numpy and torch are seeded from it too, since an app's code
         draws its noise from them.
     processes
-        Number of processes that play trials at the same time, at least 1.
+        Number of processes that run trials at the same time, at least 1.
     exclude
         Names of scenarios that are left out because the claim does not cover them.
     include
-        Names of the scenarios that are played; None for all that say something about the claim.
+        Names of the scenarios to run; None for all that are relevant to the claim.
     seconds
-        Largest time of the trials, above 0. The trials that look for distinguishers may take half of it.
+        Time limit for the trials in seconds, above 0. The trials that search for distinguishers may take half of it.
     tell
         Function that receives messages on progress.
     keep
-        Function that receives the result so far after every distinguisher that was tried, for the case that the trials
-        cannot go on.
+        Function that receives the result so far after every tested distinguisher, so that it is not lost if the audit
+        is interrupted.
     """
     kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
     kinds = [kind for kind in kinds if include is None or kind.name in include]
@@ -97,14 +97,14 @@ def audit_system(
     with no_news_from_flower(), player, crew(player.play, player.lost, processes, say) as players:
 
         def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
-            # Trials from the first one on look for distinguishers; fresh ones, which try them, have other numbers.
+            # Trials from number 0 on search for distinguishers; trials that test them have larger numbers.
             until = began + (seconds if first else seconds / 2)
             if time.monotonic() > until:
                 raise OutOfTimeError
             came = players.done([(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)], until)
             seen = [one for trials, _, _ in came.values() for one in trials]
             present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
-            # Missing trials depend only on the clock that ended them, not on the content of the others.
+            # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
             if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
             known = asked.get(name, ScenarioTrials())
@@ -126,7 +126,7 @@ def audit_system(
 
 
 def _hindrance(failed: Counter[str]) -> str:
-    """Return the most frequent error of clients, as a sentence; empty if there is none."""
+    """Return a sentence with the most frequent error of clients; empty if there is none."""
     if not failed:
         return ""
     return (
@@ -135,7 +135,7 @@ def _hindrance(failed: Counter[str]) -> str:
 
 
 def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
-    """Return the scenarios that are relevant to a claim, in their order.
+    """Return the scenarios that are relevant to a claim about a system, in the order of `BY_NAME`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
     claim
         The claim about this system.
     """
-    # The usual number, and the others that the strategy can be made for.
+    # The system's own number of clients, and few and many if the strategy can be made for them.
     sizes = {None, *({FEW, MANY} - {system.clients} if system.has_any_size else ())}
     neighbours = claim.neighbours
     return tuple(
@@ -156,13 +156,13 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
         and (system.is_clipped or not kind.is_beyond)
         and kind.stage.clients in sizes
         and (system.model is not None or kind.model is not ModelKind.OWN)
-        # Contributions of other clients are no part of a claim about records.
+        # Environments that vary other clients' updates are only for claims about clients.
         and (neighbours.unit is Unit.CLIENT or kind.stage.others is OtherContributions.IDENTICAL)
     )
 
 
 class _TrialExecutor:
-    """A player of the trials of a chunk, given by a scenario and a number, here or in a copy of this process."""
+    """Runs chunks of trials, in this process or in a fork; a chunk is given by a scenario's name and a number."""
 
     def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
         self._system, self._claim, self._seed = system, claim, seed
@@ -178,7 +178,7 @@ class _TrialExecutor:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Play the trials of a chunk until the time on the monotonic clock is over."""
+        """Run the trials of a chunk, and stop after the trial in which the monotonic clock passes `until`."""
         copy = self._copy_here()
         draws, present = self._drawn(wanted)
         seed_generators(draws)
@@ -192,7 +192,7 @@ class _TrialExecutor:
         return trials, present[: len(trials)], copy.outside
 
     def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
-        """Return the trials that ended their process: each of them counts as refused."""
+        """Return the result of a chunk that ended its process: every trial counts as refused."""
         draws, present = self._drawn(wanted)
         said = f"it ended its process {how}"
         return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
@@ -206,7 +206,7 @@ class _TrialExecutor:
         return BlackBoxTrial(self._system, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
 
     def _copy_here(self) -> WorkingCopy:
-        """Return the working copy of this process, which is made at the first trial."""
+        """Return the working copy of this process, which is made at its first trial."""
         here = os.getpid()
         if here not in self._copies:
             if here != self._owner:

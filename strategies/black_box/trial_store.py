@@ -1,4 +1,4 @@
-"""The directory of an audit: its configuration, the secret of the trials, and one complete file for every trial."""
+"""The directory of an audit: its configuration, the secret seed of the trials, and a file for every finished trial."""
 
 import json
 import secrets
@@ -22,23 +22,23 @@ from fl_audit.strategies.black_box.recorder import FAILED, names_that_tell
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
-ResultColumns = tuple[tuple[str, slice], ...]  # names and slices of what is seen of a model
+ResultColumns = tuple[tuple[str, slice], ...]  # names and slices of the columns of an observed model
 
 
 @dataclass(frozen=True)
 class StoredTrials:
-    """The trials of an audit, over any number of runs of the app."""
+    """The trials of an audit in their directory, to which any number of runs of the app contribute."""
 
     directory: Path  # directory of the trials
     audit: AuditConfig  # the configuration
-    seed: int  # the secret that the trials follow
-    # Possible contributions of the target's client. If there are several, the first trials try them in turn, twenty
-    # each, and all others play the one that told most in these.
+    seed: int  # the secret seed of the trials
+    # Contributions of the target's client. If there are several, the first trials alternate between them, twenty trials
+    # each, and all later trials use the one that separated D from D' best.
     contributions: tuple[str, ...]
 
     @staticmethod
     def finished(audit: AuditConfig) -> "StoredTrials | None":
-        """Return the last complete campaign of an audit, None if there is none; refused if there are several apps."""
+        """Return the last complete trials of an audit, or None; raises `InputError` if several apps have some."""
         agreed = _agreed(audit).items()
         found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
         found = {path: settings for path, settings in found.items() if agreed <= settings.items()}
@@ -53,22 +53,22 @@ class StoredTrials:
 
     @property
     def pilots(self) -> int:
-        """Number of initial trials that try the contributions in turn."""
+        """Number of initial trials that alternate between the contributions; 0 if there is only one contribution."""
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
-        """Return the contribution of the target's client in a trial, if it is there, by earlier trials alone."""
+        """Return the contribution of the target's client under D in a trial; it depends only on earlier trials."""
         return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
 
     @property
     def chosen(self) -> str:
-        """The contribution that separated D from D' best in the first trials; the only one if there is one."""
+        """The contribution that separated D from D' best in the first trials, or the only contribution."""
         if len(self.contributions) == 1:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
 
     def choose(self, columns: ResultColumns) -> None:
-        """Choose the contribution of the trials after the first ones, if it is time to do so."""
+        """Choose and store the contribution of later trials, once all initial trials have been run."""
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
         tried = []
@@ -83,29 +83,29 @@ class StoredTrials:
 
     @property
     def counted(self) -> list[int]:
-        """Numbers of the trials with the chosen contribution: the first of them teach, the others count."""
+        """Numbers of the trials with the chosen contribution; guessing is learned on the first, the others count."""
         return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen]
 
     def keep_columns(self, columns: ResultColumns) -> None:
-        """Store the columns of the observed model, once all trials are played."""
+        """Store the columns of the observed model, which marks the audit as complete."""
         write_json(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
 
     @property
     def columns(self) -> ResultColumns:
-        """The columns of the observed model."""
+        """Names and slices of the columns of the observed model, as stored."""
         return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
 
     @property
     def missing(self) -> list[int]:
-        """Numbers of the trials that are not played yet, from 1."""
+        """Numbers of the trials that have not been run yet, from 1."""
         return [number for number in range(1, self.audit.trials + 1) if not self._file(number).exists()]
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the server alone certainly adds noise; a claim then covers adversaries that know all others' replies.
+        """Whether it is certain that the server alone adds noise; the claim then covers observers of all other replies.
 
-        This holds where the others are held still, and where they replied the same to the first model in every trial
-        that counts.
+        It is certain if the other clients repeat their replies in trials, or if in all counted trials they sent the
+        same replies in the first round.
         """
         if self.not_covered is None:
             return True
@@ -114,14 +114,14 @@ class StoredTrials:
 
     @property
     def not_covered(self) -> UncoveredReason | None:
-        """The reason why the others are not held still in trials, None if they are."""
+        """The reason why the other clients do not repeat their replies in trials; None if they do."""
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else UncoveredReason(said)
 
     def keep_unrefuted(self, why: UncoveredReason | None) -> None:
-        """Store whether the others are held still in trials, and why not.
+        """Store the reason why other clients do not repeat their replies in trials, or None, and delete all trials.
 
-        This is decided before the first trial, or once more if holding them still fails; no trial counts then.
+        Called before the first trial, and again if the repeated replies turn out to differ.
         """
         write_json(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
@@ -129,11 +129,11 @@ class StoredTrials:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was decided for the trials yet."""
+        """Whether `keep_unrefuted` has not been called yet."""
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Return whether D is played in a trial, by the toss of a fair coin."""
+        """Return whether a trial uses D, which is decided by a fair coin that follows from the seed."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:
@@ -168,19 +168,21 @@ class StoredTrials:
 
     @property
     def probe(self) -> str | None:
-        """The strategy's message on an update of exactly zero, empty if accepted; None if it was not tried yet."""
+        """The strategy's error message on an update of exactly zero, empty if accepted; None if not tried yet."""
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 
     def keep_probe(self, said: str) -> None:
-        """Store the strategy's message on an update of exactly zero."""
+        """Store the strategy's error message on an update of exactly zero; empty if accepted."""
         write_json(self.directory / _PROBE, {"said": said})
 
 
 def open_campaign(
     audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> StoredTrials:
-    """Begin a campaign, or continue that of the same app, code and settings; damaged files are refused.
+    """Return the stored trials of this app, code and settings, or begin new ones.
+
+    A damaged file raises `InputError`.
 
     Parameters
     ----------
@@ -189,13 +191,13 @@ def open_campaign(
     shapes
         Shapes of the model's tensors.
     tried
-        The possible contributions of the target's client.
+        The contributions of the target's client between which the first trials alternate.
     app
         Name of the app.
     code
         Fingerprint of the app's strategy and clients.
     tell
-        Function that receives a message on the treatment of earlier trials.
+        Function that receives a message if trials exist from before a change of code or settings.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}
@@ -223,7 +225,7 @@ def _seed(directory: Path) -> int:
 
 
 def _agreed(audit: AuditConfig) -> dict[str, Any]:
-    """Return the settings that define an audit, as JSON values: other values make another audit."""
+    """Return the settings that identify an audit, as JSON values; trials with other values belong to another audit."""
     own = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
     return found

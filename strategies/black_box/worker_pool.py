@@ -1,8 +1,8 @@
-"""Work on several processes, which are copies of this one and end with it; none that dies or stalls is waited for.
+"""A pool of forked worker processes, which end with this process; workers that die or stall are not waited for.
 
-A copy (fork) has what this process has in memory: strategies of other people can seldom be sent. It has none of its
-threads, so code that waits for one of them waits for ever. Where nothing comes back and no time of a processor is used,
-this process goes on alone.
+Workers are forks, because strategies of other people can seldom be pickled. A fork lacks the threads of this process,
+so code that waits for one of these threads stalls. If the workers return no result and use no CPU time for a while,
+this process executes the remaining tasks itself.
 """
 
 import ctypes
@@ -25,25 +25,25 @@ from fl_audit.errors import in_a_line
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 
-SILENCE = 20.0  # seconds without a result or work of a processor, after which this process goes on alone
-_QUIET = 0.005  # seconds of a processor in a second, below which a process does nothing
-_LOOK = 1.0  # seconds between two looks at processes that say nothing
-_GRACE = 1.0  # seconds in which what is being done may end when the time is over
-_LONGEST = 1e7  # seconds that a timer is set to, at most
+SILENCE = 20.0  # seconds without a result or CPU use, after which this process executes the tasks itself
+_QUIET = 0.005  # CPU seconds per second below which a worker counts as stalled
+_LOOK = 1.0  # seconds between two checks of workers that return nothing
+_GRACE = 1.0  # seconds that a running task gets to finish after the time limit
+_LONGEST = 1e7  # largest number of seconds that a timer is set to
 _PR_SET_PDEATHSIG = 1
 _stalled = list[int]()
-"""Whether copies of this process have stalled, because later ones would lack the same threads."""
+"""IDs of processes whose workers have stalled; they fork no more, as new workers would lack the same threads."""
 
 
-class _TimeIsOver(BaseException):  # no error, and not to be caught as one by the code that it interrupts
-    """Raised in a task that is still running when its time is over."""
+class _TimeIsOver(BaseException):  # not an `Exception`, so that the interrupted code does not catch it
+    """Raised in a task that is still running after its time limit."""
 
 
 @contextmanager
 def _alarm(until: float) -> Iterator[None]:
-    """Interrupt a task that is still running at a time on the monotonic clock, if this process can set an alarm.
+    """Interrupt the block by `_TimeIsOver` shortly after the time `until` on the monotonic clock.
 
-    Code that does not return to Python is not interrupted.
+    This needs the main thread and an unused SIGALRM. Compiled code is interrupted only when it returns to Python.
     """
     is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
     left = until + _GRACE - time.monotonic()
@@ -64,7 +64,7 @@ def _alarm(until: float) -> Iterator[None]:
 
 
 class _Worker:
-    """A copy of this process, and its current task."""
+    """A forked worker process, with the position of its current task."""
 
     def __init__(self, work: Callable[[Any, float], Any]) -> None:
         context = multiprocessing.get_context("fork")
@@ -76,11 +76,11 @@ class _Worker:
 
     def begin(self, place: int, task: object, until: float) -> None:
         self.place = place
-        with suppress(OSError):  # one that has died is noticed when it is asked for its result
+        with suppress(OSError):  # a dead worker is noticed when its result is read
             self.connection.send((task, until))
 
     def end(self) -> str:
-        """End the process, and return how it ended."""
+        """Kill the process, and return how it ended: its exit status or the signal."""
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -89,18 +89,18 @@ class _Worker:
 
 
 class WorkerPool(Generic[Task, Done]):
-    """Executes tasks in order, on several processes or here.
+    """Pool that executes tasks in order, in several forked processes or in this one.
 
     Parameters
     ----------
     work
-        Function that does one task; its second argument is the time, by the monotonic clock, at which it should stop.
+        Function that executes one task; its second argument is the time of the monotonic clock at which it should stop.
     lost
-        A function that gives the result of a task that ended its process twice, with how it ended.
+        Function that returns the result for a task that ended its process twice, given how the process ended.
     processes
         Number of processes; 1 executes the tasks in this process.
     say
-        Function that receives the reason why there are fewer processes.
+        Function that receives a message if the workers stall.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class WorkerPool(Generic[Task, Done]):
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
-        """Return the results of all tasks, or of those that are done in time, keyed by the positions of the tasks.
+        """Return the results of the tasks that finish in time, keyed by the position of the task.
 
         Parameters
         ----------
         tasks
             The tasks.
         until
-            Time, by the monotonic clock, at which the work ends.
+            Time limit, as a time of the monotonic clock.
         """
         found = dict[int, Done]()
         if self._count > 1:
@@ -138,7 +138,7 @@ class WorkerPool(Generic[Task, Done]):
         return dict(sorted(found.items()))
 
     def close(self) -> None:
-        """End the processes."""
+        """Kill all worker processes."""
         for worker in self._workers:
             worker.end()
         self._workers.clear()
@@ -181,7 +181,7 @@ class WorkerPool(Generic[Task, Done]):
     def _heard(
         self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
     ) -> None:
-        """Take a worker's result, or requeue its task if it has died; a task that kills two workers is lost."""
+        """Store a worker's result, or requeue its task if the worker has died; after two deaths the task is lost."""
         place, worker.place = worker.place, None
         assert place is not None
         try:
@@ -204,18 +204,18 @@ class WorkerPool(Generic[Task, Done]):
 def crew(
     work: Callable[[Task, float], Done], lost: Callable[[Task, str], Done], processes: int, say: Callable[[str], None]
 ) -> Iterator[WorkerPool[Task, Done]]:
-    """Give a pool whose processes end with the block.
+    """Yield a `WorkerPool` whose processes end with the block.
 
     Parameters
     ----------
     work
-        Function that does one task, as for `WorkerPool`.
+        Function that executes one task, as for `WorkerPool`.
     lost
-        Function that returns the result of a task that ended its process twice, as for `WorkerPool`.
+        Function that returns the result for a task that ended its process twice, as for `WorkerPool`.
     processes
         Number of processes, as for `WorkerPool`.
     say
-        Function that receives the reason why there are fewer processes.
+        Function that receives a message if the workers stall, as for `WorkerPool`.
     """
     found = WorkerPool(work, lost, processes, say)
     try:
@@ -225,7 +225,7 @@ def crew(
 
 
 def _seconds_of(worker: _Worker) -> float:
-    """Return the processor seconds that a process has used."""
+    """Return the CPU seconds that a worker process and its children have used; 0 if it has ended."""
     try:
         times = psutil.Process(worker.process.pid).cpu_times()
     except psutil.Error:
@@ -234,9 +234,9 @@ def _seconds_of(worker: _Worker) -> float:
 
 
 def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
-    """Execute tasks as they come, in a process of its own."""
+    """Main loop of a worker process: receive tasks from the connection, execute them, and send the results."""
     end_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one is asked, and ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts, and ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     while True:
         try:
@@ -245,9 +245,9 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
             return
         try:
             answer = True, work(task, until)
-        except Exception as error:  # it is raised where the task came from
+        except Exception as error:  # the parent raises it
             answer = False, error
-        except BaseException:  # a `SystemExit`, or what else no program catches: this process ends, and another follows
+        except BaseException:  # such as `SystemExit`: this process ends, and the parent starts another one
             os._exit(1)
         try:
             connection.send(answer)
@@ -256,14 +256,14 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process when its parent ends, in whatever way, so that nothing runs on without a time limit.
+    """Make this process end when its parent process ends, for whatever reason.
 
-    Linux sends a signal. Elsewhere a thread checks every second.
+    On Linux the kernel sends SIGKILL. A thread also checks every second, for other systems.
 
     Parameters
     ----------
     parent
-        Number of the process that started this one.
+        ID of the parent process.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

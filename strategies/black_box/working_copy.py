@@ -1,6 +1,6 @@
 """Trials in a copy of the working directory: files written there are removed, and files written elsewhere are reported.
 
-Experiment trackers stay silent in trials, whose rows do not belong to the app's own training.
+Experiment trackers such as wandb are disabled in trials.
 """
 
 import atexit
@@ -20,22 +20,22 @@ from unittest.mock import patch
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
-"""Directories of trackers, which begin anew in trials, and of bytecode."""
-_LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that nobody writes to in trials
+"""Directories that are not copied: those of experiment trackers, which start empty in trials, and of bytecode."""
+_LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that are linked, as trials only read them
 _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
-"""Largest number of files and directories to copy, bytes of a file, and bytes in all; others can be read."""
+"""Largest number of entries to copy, of bytes of a file, and of bytes in all; files beyond these are linked."""
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
-"""Python's events that change files, with the argument that names the file."""
+"""Python's audit events that change files, with the index of the argument that is the path."""
 _FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 _SHOWN = 5
 
 
 class WorkingCopy:
-    """A copy of a directory, in which another app's code may write.
+    """A copy of a directory, in which an app's code may write during trials.
 
-    Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said. The copy is
-    put back into the state in which the directory was when it was made. What lies in `without` is not copied: trials
-    are kept there. The copy is made in `room`, or where temporary files are.
+    Large files, and files beyond a few thousand, are links to the originals; writing to them is reported. The copy is
+    restored to its first state between trials. The directory `without`, which stores the trials, is not copied. The
+    copy is made in `room`, or in the system's directory for temporary files.
     """
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
@@ -54,7 +54,7 @@ class WorkingCopy:
     def _mirror(self) -> None:
         entries = size = 0
         queue = deque([Path()])
-        # The root of all files, or somebody's home, is no directory of an app.
+        # A root or home directory is not copied, since it is not the directory of an app.
         is_full = self.original in (Path(self.original.anchor), Path.home())
         self._kept.mkdir(parents=True)
         while queue:
@@ -84,12 +84,12 @@ class WorkingCopy:
                     shutil.copy2(source, target)
 
     def _belongs(self, entry: "os.DirEntry[str]") -> bool:
-        """Return whether something belongs to the directory: copies do not, where temporary files are kept in it."""
+        """Return whether a directory entry is copied: not trackers' directories, stored trials, or working copies."""
         is_copy = entry.name.startswith(DIRECTORY_PREFIX)
         return not is_copy and entry.name not in _ABSENT and Path(entry.path) != self._without
 
     def _listed(self) -> dict[str, tuple[int, int]]:
-        """Return size and time of every file, and zeros for links and directories, by path within the copy."""
+        """Return size and modification time of every file, (0, 0) for links and directories, by path in the copy."""
         found, folders = dict[str, tuple[int, int]](), [""]
         while folders:
             folder = folders.pop()
@@ -105,7 +105,7 @@ class WorkingCopy:
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
-        """Restore the copy to its first state; if not thoroughly, only where Python was seen to write."""
+        """Restore the copy to its first state; unless `thoroughly`, only if Python was seen to write to it."""
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
@@ -126,7 +126,7 @@ class WorkingCopy:
             self._first = self._listed()
 
     def note(self, path: str) -> None:
-        """Record a path that is written to."""
+        """Record a write to a path: that the copy changed, or the path if it is outside and not temporary."""
         place = os.path.realpath(path)
         if place.startswith(f"{self._room}{os.sep}"):
             self._is_written = self.was_written = True
@@ -134,28 +134,28 @@ class WorkingCopy:
             self.outside += [place] if place not in self.outside else []
 
     def moved(self, path: str) -> str:
-        """Return the path in the copy of something in the directory; other paths unchanged."""
+        """Return the counterpart in the copy of a path in the original directory; other paths unchanged."""
         inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
         inside = inside and not path.startswith(f"{self._room}{os.sep}")
         return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
 
 
 _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
-"""The copy of the trial that is played at present, its thread, and whether Python's events are observed."""
+"""The working copy of the current trial, its thread, and whether the hook for Python's audit events is installed."""
 
 
 @contextmanager
 def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
-    """Run the block in a copy of the working directory, with silent trackers; the copy is restored afterwards.
+    """Run the block in a copy of the working directory, with trackers disabled, and restore the copy afterwards.
 
     Parameters
     ----------
     copy
         The copy of the working directory.
     thoroughly
-        Whether all files of the copy are checked for changes afterwards.
+        Whether all files of the copy are checked for changes afterwards, even if Python was not seen to write.
     """
-    if _here["copy"] is not None:  # in a trial already: its clients answer in this process
+    if _here["copy"] is not None:  # already in a trial, whose clients run in this process
         yield
         return
     if not _here["is_heard"]:
@@ -172,7 +172,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
 
 def moved_here(path: str) -> str:
-    """Return a path in the copy of the trial that is played at present."""
+    """Return the counterpart of a path in the current trial's working copy; outside of trials the path itself."""
     return path if _here["copy"] is None else str(_here["copy"].moved(path))
 
 
@@ -195,7 +195,7 @@ _own: list[WorkingCopy] = []
 
 
 def own_copy() -> WorkingCopy:
-    """Return the copy in which this process already is, or one of its own, which is removed when the process ends."""
+    """Return the current working copy, or a new one for this process, which is removed when the process ends."""
     if _here["copy"] is not None:
         found: WorkingCopy = _here["copy"]
         return found
@@ -206,29 +206,29 @@ def own_copy() -> WorkingCopy:
 
 
 def outside_words(paths: Sequence[str]) -> str:
-    """Return a sentence on files that could not be kept apart; empty for none."""
+    """Return a sentence on the paths outside of the working directory that trials wrote to; empty for none."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""
 
 
 _SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
-"""Environment variables for trackers that are started in a trial."""
+"""Environment variables that disable trackers which are started in a trial."""
 _LOGS = {
     "wandb": ("log", "Run.log"),
     "wandb.sdk.wandb_run": ("Run.log",),
     "mlflow": (
         "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
     ),
-    # Writers that are there already, then new ones, each of which would open a file and start a thread.
+    # Existing writers, and then new ones, each of which would open a file and start a thread.
     "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
     "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
 }  # fmt: skip
-"""Functions and methods, by module, that write to a tracker which the app has started already."""
+"""Functions and methods, by module, that log to a tracker which the app has already started."""
 
 
 class _SilentFile:
-    """A writer of files that opens none: it accepts any call, and does nothing."""
+    """Replacement for TensorBoard's `FileWriter` that opens no file, accepts any call, and does nothing."""
 
     def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
         self.get_logdir = lambda: place
@@ -243,7 +243,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 @contextmanager
 def _silent_trackers() -> Iterator[None]:
-    """Keep the known trackers from recording; afterwards they work as before."""
+    """Disable wandb, neptune, MLflow and TensorBoard in the block."""
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, _SWITCHES))
         for module, names in _LOGS.items():
@@ -251,7 +251,7 @@ def _silent_trackers() -> Iterator[None]:
                 owner, _, function = name.rpartition(".")
                 try:
                     found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
-                except AttributeError:  # of another version
+                except AttributeError:  # another version of the tracker
                     continue
                 if hasattr(found, function):
                     silent = _SilentFile if function == "FileWriter" else _nothing

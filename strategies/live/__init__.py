@@ -1,1 +1,1 @@
-"""The audit of a running federation by an observer around its strategy."""
+"""Canary audit of a running federation, by an observer that wraps its strategy."""

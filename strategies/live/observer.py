@@ -1,4 +1,4 @@
-"""An observer of releases around any strategy, of either of Flower's interfaces, whose behaviour does not change.
+"""Wrappers for strategies of either Flower interface that score each release for canaries, and change nothing else.
 
 strategy = watched(strategy, TrainingObserver(Path("canaries"), directions=11, canaries=3))
 """
@@ -21,19 +21,19 @@ from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
-"""Weight of a reply over the heaviest in those of Flower's strategies that count no examples; None is not known."""
-_Said = Mapping[int, CanaryReply | None]  # the notes of canaries, by the place of their reply
+"""Weight of a reply relative to the largest, for Flower strategies that do not weight by examples; None if unknown."""
+_Said = Mapping[int, CanaryReply | None]  # the canary notes by the index of the reply; None for an unreadable note
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
-    """Return a strategy of the same interface and behaviour whose releases are observed.
+    """Return a strategy of the same interface and behaviour that passes its releases to an observer.
 
     Parameters
     ----------
     strategy
         A Flower strategy, of the new interface or the old one.
     watch
-        The observer that stores the releases.
+        The observer that scores the releases and stores the scores.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def watched(strategy: object, watch: TrainingObserver) -> Any:
 
 
 class _Watched:
-    """The common part of observed strategies: they behave as the strategy, and its releases are recorded."""
+    """Base class of observed strategies, which delegate to a strategy and pass its releases to an observer."""
 
     def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
         self.strategy, self.watch = strategy, watch
@@ -57,14 +57,13 @@ class _Watched:
     def _aggregated(
         self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
-        """Return the strategy's result on the replies, and store the notes of the canaries."""
-        # The strategy's clipping norm, as Flower's strategies have it; adaptive ones change it in a round that has not
-        # ended.
+        """Return the strategy's result on the replies, and pass the models before and after to the observer."""
+        # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
         named = getattr(self.strategy, "clipping_norm", None)
         norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
         released, metrics = made()
         if released is not None and self._before is not None:
-            # The update of a canary whose note says nothing may hide noise like any.
+            # A canary whose note cannot be read counts as one of the other clients.
             others -= sum(note is not None for note in said.values())
             before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
             self.watch.note(number, before, after, present, others, norm, run)
@@ -72,9 +71,9 @@ class _Watched:
 
 
 class ObservedStrategy(_Watched, Strategy):
-    """A strategy of the new interface under observation."""
+    """A strategy of Flower's new interface whose releases are observed."""
 
-    # The clients that the strategy asks, and its messages.
+    # Delegated unchanged.
     summary = property(lambda self: self.strategy.summary)
     configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
     aggregate_evaluate = property(lambda self: self.strategy.aggregate_evaluate)
@@ -88,7 +87,7 @@ class ObservedStrategy(_Watched, Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the strategy's result on the replies, after taking the notes of canaries out of them."""
+        """Return the strategy's result on the replies, after removing the canary notes from them."""
         answered = list(replies)
         said = {
             place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
@@ -101,7 +100,7 @@ class ObservedStrategy(_Watched, Strategy):
 
 
 class ObservedLegacyStrategy(_Watched, OldStrategy):
-    """A strategy of the old interface under observation."""
+    """A strategy of Flower's old interface whose releases are observed."""
 
     initialize_parameters = property(lambda self: self.strategy.initialize_parameters)
     configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
@@ -113,7 +112,7 @@ class ObservedLegacyStrategy(_Watched, OldStrategy):
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return the strategy's result on the replies, after taking the notes of canaries out of them."""
+        """Return the strategy's result on the replies, after removing the canary notes from them."""
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)
@@ -125,7 +124,7 @@ class ObservedLegacyStrategy(_Watched, OldStrategy):
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
-    """Yield the tensors when they are asked for, because reading them may fail."""
+    """Yield the tensors of a model, decoded lazily so that errors are raised inside the observer."""
     if isinstance(model, Parameters):
         yield from parameters_to_ndarrays(model)
     else:
@@ -133,9 +132,9 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryReply]:
-    """Yield the canary notes in replies, each with its weight over the heaviest one; to be called after averaging.
+    """Yield the canary notes, each with the weight of its reply in the average, relative to the largest weight.
 
-    Only then are the weights final, because a wrapper may have made them equal.
+    Must be called after averaging, because wrappers may change the weights before it.
     """
     layers = [*layers_of(strategy)]
     key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
@@ -151,7 +150,7 @@ def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[
 
 
 def _weight(reply: Any, key: str) -> float:
-    """Return the weight in a reply, under a key in the new interface; 0 where it has none."""
+    """Return the weight that a reply states, in the new interface under the metric `key`; 0 if it states none."""
     if isinstance(reply, Message):
         records = reply.content.metric_records.values() if reply.has_content() else ()
         named = next((one.get(key) for one in records), None)

@@ -1,1 +1,1 @@
-"""Review of a whole, unchanged Flower app: it is found, started without its clients, and tested by trials."""
+"""Review of a whole, unchanged Flower app: its strategy is captured at its start and tested by black-box trials."""

@@ -1,6 +1,7 @@
-"""A Flower app as its `pyproject.toml` names it, and its two objects, with inert stand-ins for missing packages.
+"""Reading a Flower app's `pyproject.toml`, and importing its ServerApp and ClientApp although packages are missing.
 
-Apps import packages that this machine lacks: most are for their clients and their data.
+A package that is not installed is replaced by a stub whose objects do nothing. Most such packages are for the app's
+clients and data.
 """
 
 import importlib
@@ -26,14 +27,14 @@ class App:
 
     name: str  # its name
     directory: Path  # its directory
-    server: str  # `module:object` of its ServerApp
-    client: str  # reference of its ClientApp; empty where it has none
+    server: str  # reference of its ServerApp, as `module:object`
+    client: str  # reference of its ClientApp, as `module:object`; empty if it has none
     config: dict[str, Any]  # its run configuration, flattened as Flower does
-    nodes: int | None  # number of clients of a simulation in its file; None where it has none
+    nodes: int | None  # `num-supernodes` of its default federation; None if not set
 
 
 def read_app(directory: Path) -> App:
-    """Read the app in a directory; refused if there is none."""
+    """Return the app in a directory; raises `InputError` if its `pyproject.toml` is missing or names no ServerApp."""
     accepted = "accepted is the directory of a Flower app, whose pyproject.toml has [tool.flwr.app.components]"
     path = directory / "pyproject.toml"
     if not path.is_file():
@@ -55,28 +56,28 @@ def read_app(directory: Path) -> App:
 
 
 def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
-    """Import one of an app's parts.
+    """Import the ServerApp or the ClientApp of an app.
 
     Parameters
     ----------
     app
         The app.
     named
-        Name of the part, as `module:name`.
+        Reference of the object, as `module:name`.
     stand_ins
-        Import finder that provides stand-ins, modules without function, for packages that are missing.
+        Import finder that provides stubs for packages that are not installed.
 
     Raises
     ------
     InputError
-        If the part cannot be imported.
+        If the object cannot be imported.
     """
     module, _, attribute = named.partition(":")
     top = module.partition(".")[0]
     if top == OWN_PACKAGE:
         raise InputError(f"{named} is in a package called {top}, as this software is: accepted is another name")
     if str(app.directory) not in sys.path:
-        # As Flower does: what the app brings along is found first.
+        # As Flower does, so that the app's own modules are found before installed ones.
         sys.path.insert(0, str(app.directory))
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -86,9 +87,9 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
 
 
 class _Kind(type):
-    """Metaclass of the stand-ins for objects of missing packages.
+    """Metaclass of the stubs for objects of missing packages.
 
-    Stand-ins are classes, so that an app can call, subclass and subscript them and name them in annotations.
+    Stubs are classes, so that an app can call, subclass and subscript them, and use them in annotations.
     """
 
     def __getattr__(cls, name: str) -> Any:
@@ -98,7 +99,7 @@ class _Kind(type):
         return cls
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        # A decorator leaves the app's function as it is.
+        # A stub that is used as a decorator returns the app's function unchanged.
         is_decorator = cls.__module__ == __name__ and len(args) == 1 and isinstance(args[0], FunctionType)
         return args[0] if is_decorator else super().__call__(*args, **kwargs)
 
@@ -110,7 +111,7 @@ def _attribute(name: str) -> Any:
 
 
 class _StandIn(metaclass=_Kind):
-    """An object that accepts everything and does nothing."""
+    """Stub that accepts any call and attribute, and does nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -127,12 +128,15 @@ class _StandIn(metaclass=_Kind):
 
 
 def is_stand_in(found: object) -> bool:
-    """Return whether an object is a stand-in for something that is not installed."""
+    """Return whether an object is a stub for an object of a package that is not installed."""
     return isinstance(found, (_StandIn, _Kind))
 
 
 class StandIns(MetaPathFinder, Loader):
-    """Finds stand-ins where the code of one directory imports a package that is not installed; other code gets none."""
+    """Import finder that returns a stub if code in one directory imports a package that is not installed.
+
+    Code outside this directory gets the usual ImportError.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
@@ -140,11 +144,11 @@ class StandIns(MetaPathFinder, Loader):
 
     @property
     def words(self) -> str:
-        """The missing packages, as the end of a sentence; empty if there are none."""
+        """The names of the missing packages, phrased as the end of a sentence; empty if there are none."""
         return f"; not installed here: {', '.join(self.packages)}" if self.packages else ""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Find a stand-in for a package that no other finder has found.
+        """Return the spec of a stub for a package that no other finder has found.
 
         Parameters
         ----------
@@ -163,17 +167,17 @@ class StandIns(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True)
 
     def _is_asking(self) -> bool:
-        """Return whether the current import comes from the directory: libraries see what is really installed."""
+        """Return whether the code that executes the current import is in the directory, and not in a library."""
         frame = sys._getframe(2)
         while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
         return frame.f_code.co_filename.startswith(self._directory)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return a module that has every attribute."""
+        """Return a stub module; every attribute of it exists and is a stub."""
         module = ModuleType(spec.name)
         module.__getattr__ = _attribute  # type: ignore[method-assign]
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing."""
+        """Do nothing, because a stub module has no code."""

@@ -1,4 +1,4 @@
-"""Claims of an app about its privacy, in its own words: the parameters of its wrappers and mods."""
+"""The privacy claim that an app makes by the parameters of its Flower DP wrappers and mods."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 class StatedAppClaim:
     """The privacy claim of an app, and the place in the app from which it was read."""
 
-    claim: StatedClaim | None  # for as many rounds as a trial has; None where nothing is claimed
-    source: str  # its source, in words
-    norm: float = 1.0  # the clipping norm that it refers to
+    claim: StatedClaim | None  # the claim for the rounds of a trial; None if nothing is claimed
+    source: str  # description of the place from which the claim was read
+    norm: float = 1.0  # the clipping norm that the claim refers to
     observer: Observer = Observer.CLIENT  # position of the adversary
-    clients: int | None = None  # number of clients a round that it is made for; None where it is unknown
-    is_of_reviewer: bool = False  # whether it is not the app's own
-    # The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
-    # Where a reviewer names an epsilon, that of the noise which the app itself names.
+    clients: int | None = None  # number of clients per round that the noise is calibrated for; None if unknown
+    is_of_reviewer: bool = False  # whether the claim is the reviewer's and not the app's
+    # The Gaussian-DP parameter of the noise in one round, if the claim states an epsilon. If the reviewer states it,
+    # `mu` is that of the noise in the app's own configuration, and None if there is none.
     mu: float | None = None
-    # Names of noise that could not be read as a claim: nobody may say that nothing is claimed.
+    # Noise settings that could not be read. If there are any, a missing claim does not mean that nothing is claimed.
     unseen: tuple[str, ...] = ()
 
 
@@ -44,10 +44,11 @@ def stated_by(
 ) -> StatedAppClaim:
     """Return the claim of a strategy and its client mods.
 
-    A noise multiplier over a clipping norm is read as Gaussian noise of a sum to which a client adds at most the norm,
-    once a round; of Flower's adaptive wrappers the noised count of clipped clients is composed with it (Andrew et al.
-    2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise of sensitivity sqrt(2 ln(1.25 / delta)) / epsilon (Dwork
-    and Roth 2014, Theorem A.1), so that a message is mu-GDP with mu = epsilon / sqrt(2 ln(1.25 / delta)).
+    A noise multiplier with a clipping norm is read as Gaussian noise on the sum of the updates, in which each client
+    has a norm of at most the clipping norm, once a round. For Flower's adaptive wrappers, the noised count of clipped
+    clients is composed with it (Andrew et al. 2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise with standard
+    deviation sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1), so that a message is
+    mu-GDP with mu = epsilon / sqrt(2 ln(1.25 / delta)).
 
     Parameters
     ----------
@@ -56,11 +57,11 @@ def stated_by(
     mods
         The client mods of the app.
     adjacency
-        The relation between neighbours; None for the usual one of the mechanism.
+        The relation between neighbours; None for the relation that the mechanism itself uses.
     rounds
         Number of rounds of a trial.
     delta
-        Delta at which the noise is expressed as an epsilon, above 0 and below 1.
+        Delta of the claim, above 0 and below 1, unless the wrapper's accountant or the mod has its own.
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):
@@ -88,8 +89,8 @@ def stated_by(
         is_replaced = "replace" in str(getattr(own, "neighboring_relation", "")).lower()
         relation = adjacency or (Adjacency.REPLACE_CLIENT if is_replaced else Adjacency.ADD_REMOVE_CLIENT)
         delta = getattr(own, "target_delta", delta)
-        # An accountant of its own takes it as noise over the sensitivity. Otherwise it is over the norm, by which an
-        # update comes or goes: a reviewer who asks about clients that are replaced asks what the same noise hides then.
+        # An accountant for replacement takes the multiplier relative to the sensitivity. Otherwise it is relative to
+        # the clipping norm, and a reviewer who asks about replacement asks what the same noise guarantees under it.
         over = MultiplierReference.SENSITIVITY if is_replaced else MultiplierReference.CLIPPING_NORM
         claim = StatedClaim(relation, delta=delta, noise_multiplier=multiplier, rounds=rounds, noise_over=over)
         source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
@@ -102,7 +103,7 @@ def stated_by(
 
 
 def named_in(config: Mapping[str, object]) -> str:
-    """Return in words the privacy settings of a run configuration; empty for none.
+    """Return a phrase that lists the privacy settings of a run configuration; empty if it has none.
 
     Parameters
     ----------
@@ -119,15 +120,15 @@ def _is_of_privacy(name: str) -> bool:
 
 
 def is_on(value: object) -> bool:
-    """Return whether the value of a setting about privacy, of any type, turns it on."""
-    # A smaller epsilon is one of an optimizer, which keeps it from dividing by 0.
+    """Return whether the value of a privacy setting, of any type, switches privacy on."""
+    # A smaller epsilon belongs to an optimizer such as Adam, where it prevents a division by 0.
     if isinstance(value, (bool, int, float)):
         return value > _LEAST_CLAIM
     return str(value).strip().lower() not in ("", "none", "no", "off", "false")
 
 
 def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
-    """Return a claim's epsilon in a round and over all rounds; `none` where nothing is claimed.
+    """Return a phrase with a claim's epsilon in one round and over all rounds; `none` if nothing is claimed.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
 
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
-    """Return the reason why trials of few rounds cannot support an epsilon for the whole training; empty if they can.
+    """Return why trials of few rounds do not support a reviewer's epsilon for the whole training; empty if they do.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
-    """Return the first of some attributes that is a number above 0, with its name; None if there is none."""
+    """Return name and value of the first of the named attributes that is a number above 0; None if there is none."""
     for name in names:
         value = _read(_held(layer, name))
         if value is not None and isfinite(value) and value > 0:
@@ -189,12 +190,12 @@ def _held(layer: object, name: str) -> object:
     """Return an attribute of an object or its class, None if there is none, and the error if it cannot be read."""
     try:
         return getattr(layer, name, None)
-    except Exception as error:  # a property of other people's code
+    except Exception as error:  # an app's property may raise any exception
         return error
 
 
 def _read(value: object) -> float | None:
-    """Return a number from any library, such as a tensor of one value; None if it is none."""
+    """Return a number of any library, such as a tensor with one value, as a float; None if it is no number."""
     if isinstance(value, Real):
         return None if isinstance(value, bool) else float(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -203,7 +204,7 @@ def _read(value: object) -> float | None:
 
 
 def _unread(layer: object) -> Iterator[str]:
-    """Yield those attributes of a strategy that name noise, and cannot be read as numbers."""
+    """Yield a phrase for each noise setting of a strategy whose value cannot be read as a number."""
     for name in _NOISE:
         value = _held(layer, name)
         number = _read(value)

@@ -1,4 +1,7 @@
-"""Seats for the clients of an app: its strategy is started as the app would start it, and sees all its clients."""
+"""Trials in which an app's strategy sees all its clients, although only as many run as it asks in a round.
+
+The clients that run are called seats.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,10 +18,11 @@ from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
 
 
 class ClientSlotGrid(DelegatingGrid):
-    """A grid with many clients, of which those asked in a round are seated in the order of asking.
+    """A grid with many clients on top of a grid with few seats, which answer for the clients asked in a round.
 
-    The client that a strategy asks first is the one whose data differ: the strategy samples as usual, and this client
-    takes part in every round, because a claim that does not rely on sampling has to hold for whoever was sampled.
+    The first client that the strategy asks gets the first seat, and so on. The first seat is the target, so the target
+    takes part in every round although the strategy samples clients. This is allowed because a claim that does not rely
+    on amplification by sampling has to hold for every sampled client.
     """
 
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
@@ -34,7 +38,7 @@ class ClientSlotGrid(DelegatingGrid):
         return Grid.get_nodes(self)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages to the seats of the clients that are asked; a client without a seat does not answer."""
+        """Send the messages to the seats, in their order; messages beyond the number of seats get no reply."""
         asked = list(messages)
         nodes = [message.metadata.dst_node_id for message in asked]
         for kind in self.most:
@@ -47,7 +51,7 @@ class ClientSlotGrid(DelegatingGrid):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies of the clients that were asked."""
+        """Return the replies of the seats, each with the node ID of the client that the strategy asked."""
         replies = []
         for number in message_ids:
             for reply in self.grid.pull_messages([number]):
@@ -61,7 +65,7 @@ class ClientSlotGrid(DelegatingGrid):
 
 @dataclass
 class StrategyInSlots:
-    """An app's strategy, started as the app would start it, with clients in seats."""
+    """Factory of an app's strategy for trials: it starts with the app's arguments, and its clients are seats."""
 
     start: StrategyStart
     nodes: int
@@ -69,7 +73,7 @@ class StrategyInSlots:
     most: dict[str, int] = field(default_factory=dict)
 
     def made(self) -> Strategy:
-        """Return the strategy as it was before the training, whose `start` seats the clients."""
+        """Return a fresh copy of the strategy, whose `start` puts a `ClientSlotGrid` around the grid."""
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
         fresh = self.start.again(0, draws, moved_here)

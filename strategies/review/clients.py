@@ -1,6 +1,6 @@
-"""An inspection of the clients of an app: they train as usual, in this process, while Opacus is recorded.
+"""An inspection of an app's own clients: they train in this process for a few rounds while Opacus is recorded.
 
-The app's own rounds are played with its own clients. Two of them train; the others repeat the reply of the second one.
+Two clients train. All others repeat the latest reply of these two to a message of the same type.
 """
 
 import signal
@@ -36,7 +36,7 @@ from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
 
 MOST_CLIENTS, MOST_ROUNDS = 2, 2
-"""Clients that train, and rounds that are played: two show what repeats from one to the other."""
+"""Number of clients that train, and of rounds; two are enough to see which values repeat between them."""
 _OFFER = (
     "--client-data my_data:load_data puts a function of yours in the place of the app's own of that name, or of "
     "FederatedDataset.load_partition where the app has none; it gets a partition and the number of partitions"
@@ -45,29 +45,29 @@ _OFFER = (
 
 @dataclass(frozen=True)
 class ClientInspection:
-    """The result of inspecting the clients."""
+    """The result of inspecting the clients' training."""
 
-    assessment: Assessment | None  # None where they could not train
-    unseen: str = ""  # why they could not, in words; empty where they could
+    assessment: Assessment | None  # None if the clients could not train
+    unseen: str = ""  # the reason why the clients could not train; empty if they could
 
 
 def look_into_clients(
     app: App, caught: CapturedStrategy, nodes: int, data: str | None, seconds: float, delta: float | None = None
 ) -> ClientInspection:
-    """Have the clients of an app train in this process, and return the assessment.
+    """Run the clients of an app in this process, and return the assessment of their DP-SGD, or why they cannot train.
 
     Parameters
     ----------
     app
         The app.
     caught
-        The captured strategy, with which the app's server would train.
+        The captured strategy of the app's server.
     nodes
         Number of clients that the app sees.
     data
-        The reviewer's data in place of the app's own data, as `module:function`; None for the data of the app.
+        Function that loads the reviewer's data in place of the app's data, as `module:function`; None for the app's.
     seconds
-        Largest time in seconds for the training of the clients.
+        Time limit for the training of the clients, in seconds.
     delta
         Delta of the claim, above 0 and below 1; None for the delta of the clients' accountants.
     """
@@ -85,7 +85,7 @@ def look_into_clients(
 
 
 class _ClientsTimeoutError(BaseException):
-    """Raised when the time of the clients is over."""
+    """Raised when the time limit for the clients' training is reached."""
 
 
 @contextmanager
@@ -104,16 +104,16 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @dataclass
 class _Clients:
-    """Answers the messages of an app's server with its own clients."""
+    """Replies to messages of an app's server by running the app's own clients, and records their training."""
 
     app: App
     client: ClientApp
     nodes: int
     trainings: dict[tuple[int, int], RecordedTraining] = field(default_factory=dict)  # by client and round
-    first: Message | None = None  # the first message that asked to train
-    dataset: Any = None  # the data set of the first engine
+    first: Message | None = None  # the first message that asked a client to train
+    dataset: Any = None  # the data set of the first recorded `PrivacyEngine`
     _contexts: dict[int, Context] = field(default_factory=dict)
-    _seats: dict[int, int] = field(default_factory=dict)  # the place of each client, by its node
+    _seats: dict[int, int] = field(default_factory=dict)  # partition of each client, by its node ID
     _rounds: dict[int, int] = field(default_factory=dict)
     _last: dict[str, Message] = field(default_factory=dict)  # the last reply to each kind of message
     errors: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class _Clients:
     def answer(self, message: Message) -> Message | None:
         """Return the reply of the client that a message is for; an error reply if the client fails."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
-        # The client that is asked first gets the first seat.
+        # Clients get their partitions in the order in which they are first asked.
         place = self._seats.setdefault(node, len(self._seats))
         if place >= MOST_CLIENTS and kind.split(".")[0] in self._last:
             return Message(deepcopy(self._last[kind.split(".")[0]].content), reply_to=message)
@@ -152,7 +152,7 @@ class _Clients:
         return reply
 
     def call(self, message: Message, context: Context) -> Message:
-        """Return the client app's answer to a message, also where the app has Flower's old interface."""
+        """Return the client app's reply to a message, converted if the app uses Flower's old interface."""
         make_messages_for(RUN_ID, message.metadata.dst_node_id)
         try:
             if is_of_old_interface(self.client):
@@ -162,7 +162,7 @@ class _Clients:
             make_messages_for(RUN_ID, 1)
 
     def context(self, place: int) -> Context:
-        """Return a new context of a client."""
+        """Return a new Flower context for the client of a partition."""
         config = UserConfig({"partition-id": place, "num-partitions": self.nodes})
         return Context(
             run_id=RUN_ID, node_id=FIRST_NODE + place, node_config=config, state=RecordDict(),
@@ -170,7 +170,7 @@ class _Clients:
         )  # fmt: skip
 
     def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Return the training of the first client in its first round, repeated from the start."""
+        """Repeat the training of the first client in its first round, and return its record."""
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
         with suppress(ReplayEnd), recorded(recorder):
@@ -179,7 +179,7 @@ class _Clients:
         return recorder.training(None, place, number)
 
     def _evaluated(self, place: int, reply: Message) -> None:
-        """Record a client's report of an evaluation."""
+        """Add the metrics of a client's evaluation to the record of its last training."""
         number = self._rounds.get(place, 0)
         known = self.trainings.get((place, number))
         if known is not None and reply.has_content():
@@ -193,7 +193,7 @@ def _looked(clients: _Clients, caught: CapturedStrategy, delta: float | None) ->
     try:
         start.played(InProcessGrid(clients.nodes, clients.answer))
     except Exception as error:
-        # The server goes on with what failing clients make of it, or not; what clients did is seen all the same.
+        # A server may fail because its clients do; the clients' training so far has been recorded nevertheless.
         clients.errors.append(f"{in_a_line(error)} at the server")
     if not clients.trainings:
         why = clients.errors[0] if clients.errors else "no client was asked to train"
@@ -235,7 +235,7 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
 
 @contextmanager
 def _own_data(app: App, named: str | None) -> Iterator[None]:
-    """Replace the app's data by a reviewer's, in its function of the same name, and in Flower's data sets."""
+    """Replace the app's data by a reviewer's: in the app's functions of that name, or else in `FederatedDataset`."""
     if named is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The rehearsal of a review: single trials that find the numbers that an app asks for, and the seconds of a trial."""
+"""The dry run of a review: single trials that find which metrics an app looks up in replies, and measure the time."""
 
 import re
 import time
@@ -17,13 +17,13 @@ from fl_audit.strategies.black_box.recorder import errors_in
 from fl_audit.strategies.black_box.scenarios import BY_NAME, Scenario
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 
-_MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
+_MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
 
 
 def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
-    """Play until the strategy accepts the numbers that clients report.
+    """Run single trials, adding metrics to the clients' replies until they have all that the strategy looks up.
 
-    Raises `InputError` if no trial can be played with the app.
+    Raises `InputError` if no trial can be run with the app.
 
     Parameters
     ----------
@@ -35,8 +35,9 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
     Returns
     -------
     tuple
-        The system with the names of these numbers, seconds of a trial on the app's own model and on a small one,
-        whether something writes files in a trial, and names that the app looks for and cannot bear as numbers.
+        The system with the names of these metrics; the seconds of a trial on the app's own model and on a small one;
+        whether files are written in a trial; and the names that the app looks up, but with which it fails if they are
+        numbers.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
@@ -44,8 +45,8 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
     for _ in range(_MOST_NAMES):
         with names_asked() as names:
             seen, slow, blamed = _timed(system, claim, own, copy)
-        # The app looks for numbers that our clients did not report, as its own do: what it asks for, it is given, and
-        # first what it cannot do without.
+        # The app looks up metrics that the trial's clients did not report. They are added, first those without which
+        # the app fails.
         missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
         known = (LOSS, system.weight, *system.metrics, *unoffered)
         wanted = [name for name in (missing.groups() if missing else names) if name not in known]
@@ -63,7 +64,7 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
 
 
 def _require_played(seen: Transcript, blamed: str) -> None:
-    """Refuse an app of which no trial can be played, naming the cause: its strategy, or its modifiers."""
+    """Raise `InputError` if the trial failed, with the cause: the app's strategy, or its clients' mods."""
     errors = errors_in(seen)
     is_refused = seen.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
@@ -78,7 +79,7 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Play a trial; return its transcript, its seconds, and the modifier that ended it, if one did."""
+    """Run a trial; return its transcript, its seconds, and the client mod that ended it, empty if none did."""
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
         seen = trial.play()

@@ -1,4 +1,4 @@
-"""Clients of Flower's old interface (`client_fn`, `NumPyClient`), asked in messages of the new one."""
+"""Conversion of messages for clients of Flower's old interface (`client_fn`, `NumPyClient`), and of their replies."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ def is_of_old_interface(client: ClientApp) -> bool:
 
 
 def old_message(message: Message) -> Message:
-    """Return a message in the form for clients of the old interface.
+    """Convert a message in place to the form for clients of the old interface, and return it.
 
     Parameters
     ----------
     message
-        Asks to train or to evaluate, with one model and one configuration.
+        A message to train or to evaluate, with one model and one configuration.
 
     Raises
     ------
     InputError
-        If it asks for something else.
+        If the message is of another type.
     """
     arrays = next(iter(message.content.array_records.values()), ArrayRecord())
     parameters = ndarrays_to_parameters([array.numpy() for array in arrays.values()])
@@ -43,14 +43,14 @@ def old_message(message: Message) -> Message:
 
 
 def of_old_message(reply: Message, asked: Message) -> Message:
-    """Return a reply of the old interface in the form for strategies of the new one.
+    """Return a client's reply in the old interface, converted to a reply in the new interface.
 
     Parameters
     ----------
     reply
         Reply of the client in the old interface.
     asked
-        The message, in the old interface, to which the client replies.
+        The message to which the client replies.
     """
     if not reply.has_content():
         return reply

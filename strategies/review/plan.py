@@ -1,6 +1,6 @@
-"""The plan of a review: the number of clients, the model, the scenarios, and the number of trials.
+"""The plan of a review: number of clients, model, scenarios and number of trials; and leaks through side channels.
 
-Besides the model an app may reveal metrics, numbers of examples, buffers and replies to evaluations.
+The side channels of an app are metrics, example counts, buffers of the model, and evaluation replies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,22 +27,22 @@ from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Mod
 from fl_audit.strategies.black_box.trial_models import is_moved_by
 from fl_audit.strategies.flower_grids import InProcessGrid
 
-# A reviewer wants to know all that breaks a claim: every kind is looked at closely.
+# A reviewer wants to know every scenario that breaks a claim, so the budgets cover all of them.
 _USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
 _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
 _FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
-"""Enough trials to find releases without any noise."""
+"""Number of trials that is enough to detect releases without any noise."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
-_MOST_LOOKS = 5  # number of times that a strategy may look up the clients before it asks any
+_MOST_LOOKS = 5  # number of times that a strategy may list the clients before it sends messages
 _LEFT_OUT = ("large model", "own model, around a median")
-"""Environments that the app's own model replaces, or in which its size only adds time."""
-USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
-USUAL_ROUNDS = 3  # most rounds of an app that a trial has unless a reviewer says it
+"""Environments that are left out if the app's own model is known: it replaces them, or only makes them slow."""
+USUAL_NODES = 10  # Flower's default number of clients in a simulation
+USUAL_ROUNDS = 3  # largest number of rounds of a trial unless the reviewer sets another number
 _MOST_PARAMETERS = 5_000_000
 
 
 class SideChannel(StrEnum):
-    """A side channel beside the model."""
+    """A side channel: a part of the clients' replies, besides trained parameters, that may leak information."""
 
     METRICS = "metrics"
     EXAMPLES = "example counts"
@@ -55,32 +55,32 @@ NUMBERS = {
     SideChannel.EXAMPLES: "more examples than true",
     SideChannel.EVALUATION: "evaluation",
 }
-"""The scenario that is played for one of these alone, whatever is claimed."""
+"""Name of the scenario that tests each of these side channels alone; it is run even if nothing is claimed."""
 
 
 class Plan(NamedTuple):
-    """The trials to play, and their number."""
+    """The scenarios of a review, with the number of rounds and of trials."""
 
     kinds: tuple[Scenario, ...]  # scenarios of the trials
     rounds: int  # rounds of a trial
-    budget: TrialBudget  # trials
-    words: str  # its number of trials, in words
+    budget: TrialBudget  # number of trials in each stage
+    words: str  # description of the budget, such as "fewer trials"
 
 
 class _ImpatientGrid(InProcessGrid):
-    """A grid that ends a strategy which waits for more clients than there are."""
+    """A grid that raises `InputError` if the strategy keeps waiting for more clients than there are."""
 
     _looks = 0
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the node ids, for a limited number of calls."""
+        """Return the node IDs; raises `InputError` after too many calls."""
         self._looks += 1
         require(self._looks <= _MOST_LOOKS, "it waits for more clients")
         return super().get_node_ids()
 
 
 def asked_of(strategy: Strategy, nodes: int) -> int:
-    """Return the number of clients that a strategy asks to train in a round; 0 where it cannot be known beforehand.
+    """Return the number of clients that a strategy asks to train in a round; 0 if it cannot be found out.
 
     Parameters
     ----------
@@ -95,23 +95,23 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
         with spared_generators(), no_news_from_flower():
             asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _ImpatientGrid(nodes, lambda _: None))
             return len(list(asked))
-    except Exception:  # it may need what its wrappers give it
+    except Exception:  # a strategy may not work without its wrappers
         return 0
 
 
 def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
     """Return the number of clients that the app sees, and remarks on this number.
 
-    Without a named number, it is the smallest one with which the strategy asks as many clients as its wrapper expects.
+    If no number is given, it is the smallest with which the strategy asks as many clients as its DP wrapper expects.
 
     Parameters
     ----------
     strategy
         The strategy.
     named
-        Number of clients that the user or the app names; None where neither does.
+        Number of clients given by the reviewer or the app; None if neither gives it.
     made_for
-        Number of clients in a round for which the strategy's wrapper is configured; None without such a wrapper.
+        Number of clients per round for which the strategy's DP wrapper is configured; None without such a wrapper.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)
@@ -131,14 +131,16 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return the least number of clients and how many of them the strategy asks; None unless its wrapper expects more.
+    """Return how few clients the strategy starts with and how many of them it asks, if its DP wrapper expects more.
+
+    The noise is too small then. None if the strategy asks as many clients as the wrapper expects.
 
     Parameters
     ----------
     strategy
         The strategy.
     made_for
-        Number of clients in a round for which the strategy's wrapper is configured, as in `nodes_of`.
+        Number of clients per round for which the strategy's DP wrapper is configured, as in `nodes_of`.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else asked_of(strategy, first)
@@ -146,13 +148,13 @@ def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None
 
 
 def _least_of(strategy: Strategy) -> int:
-    """Return the number of clients that a strategy waits for, at least 2."""
+    """Return the largest `min_...` setting of a strategy, which is the number of clients it waits for; at least 2."""
     held = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
     return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
 
 
 def own_model(start: StrategyStart) -> tuple[Arrays | None, list[str]]:
-    """Return the app's own model as far as trials can be played on it, and remarks on it."""
+    """Return the app's own initial model, None if trials cannot be run on it, and remarks on it."""
     record = start.arguments.get("initial_arrays")
     if record is None:
         return None, ["it names no initial model: trials are played on others"]
@@ -167,14 +169,14 @@ def own_model(start: StrategyStart) -> tuple[Arrays | None, list[str]]:
 
 
 def buffers_of(own: Arrays) -> int:
-    """Return the number of buffers of a model: tensors without axes, counters, booleans and statistics."""
+    """Return the number of a model's scalar, integer and boolean tensors and running statistics, called buffers."""
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 
 
 def fewest(claim: StatedClaim) -> TrialBudget:
-    """Return the smallest budget of trials that can refute a claim if all guesses are right; else the default.
+    """Return the smallest budget of trials that refutes a claim if all guesses are right.
 
-    The weaker the claim is, the more trials have to be guessed without an error.
+    A weaker claim, of a larger epsilon, needs more trials. If no budget is large enough, the smallest one is returned.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
@@ -183,7 +185,7 @@ def fewest(claim: StatedClaim) -> TrialBudget:
 
 
 def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
-    # A coin decides which trials are of D: a little less than half of them are.
+    # A fair coin decides which trials use D; 45% is a cautious number of them.
     half = int(0.45 * budget.stages[-1])
     confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
     bounds = (epsilon_lower_bound(np.ones(half), np.zeros(half), limit.delta, confidence) for limit in claim.limits)
@@ -191,16 +193,16 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
 
 
 def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
-    """Return the scenarios that are relevant to an app and its releases of its model.
+    """Return the scenarios that can show a leak of the app's model, given the tensors of this model.
 
     Parameters
     ----------
     kinds
-        All scenarios that say something about the claim of the app.
+        All scenarios that are relevant to the claim of the app.
     own
-        The app's own model; None where it is not known.
+        The app's own model; None if it is unknown.
     has_claim
-        Whether the app claims a guarantee. If it claims none, the plainest scenario shows that.
+        Whether the app claims a guarantee. If it claims none, only the plainest scenario is returned.
     """
     found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
     if not has_claim:
@@ -215,7 +217,7 @@ def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool
             return kind.model is ModelKind.OWN and any(of_own)
         return kind.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in own.values())
 
-    # Parts that the app's own model does not have cannot leak from it; the others are moved there, under its own names.
+    # Sorts of tensors that the app's own model lacks cannot leak; scenarios on other sorts are run on this model.
     return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
 
 
@@ -242,7 +244,7 @@ def plan_of(
     seconds
         Seconds that a round takes on a small model.
     left
-        Seconds of computing that remain for all processes together.
+        Seconds of computing time that remain, summed over all processes.
     wanted
         Number of rounds of a trial if the time allows it.
     is_free
@@ -252,19 +254,19 @@ def plan_of(
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
     budgets = {"the usual number of trials": _USUAL, "fewer trials": _FEWER, "the fewest trials": fewest(claim)}
-    # Trials that could not refute the claim are no trials, if there are any that could.
+    # Budgets that cannot refute the claim are left out, unless none can.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
         Plan(tuple(kinds), count, budget, words)
         for count in rounds
         for words, budget in list(budgets.items())[is_quick and len(budgets) > 1 :]
     ]
-    # The last resort: the app's own model in one scenario and those about its buffers, and then in none.
+    # The last resort: the app's own model only in its first scenario and those about buffers, and then in none.
     on_own = [kind for kind in kinds if kind.model is ModelKind.OWN]
     plainest = [kind for kind in on_own if kind is on_own[0] or kind.present.direction in OF_FEW_TENSORS]
     small = [kind for kind in kinds if kind.model is not ModelKind.OWN]
     plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
-    # A machine that others use too takes longer, and learning rules takes its time as well.
+    # Half of the time is left for busy machines, and for learning the distinguishers.
     return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
 
 
@@ -283,22 +285,23 @@ def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
 class SideChannelResult:
     """The result of trials on one side channel."""
 
-    aside: SideChannel  # the thing
-    is_played: bool  # whether there were trials about it
-    trials: int = 0  # number of trials that asked for it, over all kinds
-    # The largest share of trials that was guessed right, of those that told more than is allowed; None if none did.
+    aside: SideChannel  # the side channel
+    is_played: bool  # whether trials on it were run
+    trials: int = 0  # number of these trials, over all scenarios
+    # The largest share of right guesses among distinguishers that refuted the claim; None if none did.
     share: float | None = None
-    by: str | None = None  # the evidence
-    untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # scenarios that say nothing of it, by why
-    names: tuple[str, ...] = ()  # of numbers, those that were seen in these trials
+    by: str | None = None  # the features that the best of these distinguishers uses
+    # Scenarios on it that give no result, by the reason.
+    untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()  # names of the metrics that were seen in these trials
 
 
 _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation: "}
-"""Prefixes of the names of numbers that belong to one of these."""
+"""Prefix of the names of a side channel's numbers in transcripts."""
 
 
 def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the scenarios without a result, by the reason: whatever the verdict is, too few trials show nothing."""
+    """Return the scenarios without a result, by the reason; too few trials is a reason under every verdict."""
     weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
     return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
@@ -306,7 +309,7 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
-    """Return the leaks of each possible side channel.
+    """Return the result of the trials on each side channel.
 
     Parameters
     ----------

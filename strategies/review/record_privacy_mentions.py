@@ -1,7 +1,7 @@
-"""Statements of an app's code on the privacy of single records: libraries, and names of handwritten code.
+"""Search of an app's code for signs of record-level privacy: libraries such as Opacus, and names such as `dp_sgd`.
 
-Such privacy is kept or broken inside clients, where no review looks. Code is parsed as Python does, so words in
-comments, texts and documentation do not count.
+Record-level privacy is a matter of the clients' code, which a review does not run in its trials. The code is parsed, so
+comments, strings and docstrings do not count.
 """
 
 import ast
@@ -20,32 +20,32 @@ LIBRARIES = {
     "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
     "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
 }  # fmt: skip
-"""Libraries for the privacy of records, by the package that code imports."""
+"""Names of libraries for record-level privacy, by the package that is imported."""
 _BY_HAND = re.compile(
     r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"
     r"|per_?(sample|example|record)_?(grad|clip|norm)|clip_?(per|each)_?(sample|example|record)"
     r"|(sample|example|record)_?wise_?(grad|clip)|grad_?sample|ghost_?clip",
     re.IGNORECASE,
 )
-"""Names that are usual in handwritten code for private training of records."""
+"""Names that are usual in handwritten code for DP-SGD."""
 _SETTING = re.compile(r"noise[-_.]?multiplier|(target|dp|privacy)[-_.]?(epsilon|budget)", re.IGNORECASE)
-"""Names of settings for the strength of privacy."""
+"""Names of settings for noise multipliers and privacy budgets."""
 _LEFT_OUT = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"}
-_MOST_PLACES = 3  # places that are named
+_MOST_PLACES = 3  # largest number of places that a phrase lists
 
 
 @dataclass(frozen=True)
 class RecordPrivacyMention:
-    """A place where code names something for the privacy of records."""
+    """A place in an app's code that mentions record-level privacy."""
 
-    what: str  # the library, or the name that code of one's own has
-    file: str  # the file, by its path within the app
+    what: str  # name of the library, name in handwritten code, or setting
+    file: str  # path of the file within the app
     line: int  # the line, from 1
-    is_library: bool  # whether it is a library
+    is_library: bool  # whether a library is mentioned
 
 
 def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
-    """Return the places where an app's code names something for the privacy of records, in order of files and lines.
+    """Return the places where an app's code mentions record-level privacy, ordered by file and line.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
 
 
 def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
-    """Return the settings of an app that name the strength of some privacy, as in its file.
+    """Return the settings for noise multipliers and privacy budgets in an app's `pyproject.toml`, if switched on.
 
     Parameters
     ----------
@@ -81,15 +81,15 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacy
 
 
 def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
-    """Return the finds and their places in a few words; empty if there are none.
+    """Return a phrase that lists the mentions of record-level privacy and their places; empty if there are none.
 
     Parameters
     ----------
     found
-        The finds, as in `of_records`.
+        The mentions, as returned by `of_records`.
     """
     said = list[str]()
-    # Beside a library the names of its parts say nothing more.
+    # If a library is used, other names are usually parts of it.
     shown = [one for one in found if one.is_library] or found
     for what in dict.fromkeys(one.what for one in shown):
         places = [f"{one.file}:{one.line}" for one in shown if one.what == what]
@@ -102,9 +102,9 @@ def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
 def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes in texts of others
+            warnings.simplefilter("ignore")  # invalid escape sequences in the app's strings
             tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):  # nothing that Python could run
+    except (OSError, SyntaxError, ValueError, RecursionError):  # files that Python cannot run either
         return
     aliases = dict[str, str]()
     for node in ast.walk(tree):
@@ -123,7 +123,7 @@ def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the packages that a statement or a call imports, and the name of each afterwards."""
+    """Yield the packages that a statement or a call imports, each with the name that the import binds."""
     match node:
         case ast.Import(names=names):
             for one in names:
@@ -139,7 +139,7 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the names that are defined or called, and those of named arguments."""
+    """Yield the names that a node defines, calls or uses as keyword argument, each with its line."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name, node.lineno
@@ -152,7 +152,7 @@ def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return the name of a called object, with the objects that it is an attribute of; empty where it has none."""
+    """Return the dotted name of a called object, such as `module.function`; empty if it has no name."""
     match node:
         case ast.Name(id=name):
             return name

@@ -1,4 +1,4 @@
-"""A review: the claims of an app, trials with the strategy that it would train with, and their results."""
+"""A review of a Flower app: its claim, trials of its strategy, and their results."""
 
 import sys
 import time
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from fl_audit.strategies.review.clients import ClientInspection
 
 REFERENCE = 3.0
-"""The epsilon that is tested where there is no claim, and for numbers beside the model, which carry no noise."""
+"""The epsilon that is tested if nothing is claimed, and the largest one for side channels, which carry no noise."""
 _OF_MODEL, _OF_EARLY, _OF_NUMBERS, _OF_CLIENTS = 0.75, 0.8, 0.85, 0.4
-"""Shares of the time after which the trials about the model end, those with few clients, and those about numbers; and
-the share of the time for the clients' own training before.
+"""Shares of the time limit: at the first three, the trials on the model, with few clients, and on metrics end.
+
+The fourth is the share for the clients' own training, which comes before the trials.
 """
 
 
@@ -48,35 +49,34 @@ the share of the time for the clients' own training before.
 class Review:
     """The result of reviewing an app."""
 
-    app: str  # its name
+    app: str  # name of the app
     stated: StatedAppClaim  # its claim
     verdict: Verdict  # on the claim, or that there is none
     rounds: int  # rounds of the app
     played_rounds: int  # rounds of a trial
     nodes: int  # number of clients that the app sees
-    asked: dict[str, int]  # number of clients that it asks in a round to train and to evaluate
-    parameters: int | None  # parameters of its own model; None if trials were not played on it
-    kinds: tuple[str, ...]  # the scenarios that were played on the model
-    budget: str  # number of trials that tested the best distinguishers, in words
-    result: ClaimAudit  # of the model that is released
-    beside: ClaimAudit | None  # of the numbers beside it; None where the server looks, who sees them all
-    leaks: tuple[SideChannelResult, ...]  # leaks beside the model
-    remarks: tuple[str, ...]  # parts that could not be used unchanged, or not observed
+    asked: dict[str, int]  # largest number of clients that the app asks in a round, to train and to evaluate
+    parameters: int | None  # number of parameters of its own model; None if trials were not run on it
+    kinds: tuple[str, ...]  # names of the planned scenarios on the model
+    budget: str  # description of the number of trials, such as "fewer trials"
+    result: ClaimAudit  # audit of the released model
+    # Audit of the metrics that are released beside the model; None if the observer is the server, which sees all.
+    beside: ClaimAudit | None
+    leaks: tuple[SideChannelResult, ...]  # results on side channels
+    remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged or not observed
     buffers: int | None = None  # number of buffers of its own model; None if the model was not seen
-    of_records: tuple[
-        RecordPrivacyMention, ...
-    ] = ()  # places where its code names something for the privacy of records
-    reported: tuple[str, ...] = ()  # names of the numbers that clients report in trials, beside that of examples
-    asked_for: tuple[str, ...] = ()  # names of the reported numbers that the app's own code looks up in replies
-    # Parts of the mechanism and its claims that could not be loaded or read, with reasons: nothing is certain then.
+    of_records: tuple[RecordPrivacyMention, ...] = ()  # places where its code mentions record-level privacy
+    reported: tuple[str, ...] = ()  # names of the metrics that clients report in trials, besides the example count
+    asked_for: tuple[str, ...] = ()  # names of the reported metrics that the app's own code looks up in replies
+    # Parts of the mechanism or claim that could not be loaded or read, with reasons; the verdict is then inconclusive.
     unseen: tuple[str, ...] = ()
-    inside: "ClientInspection | None" = None  # assessment of its clients' training; None if nothing names their privacy
+    inside: "ClientInspection | None" = None  # assessment of its clients' training; None if they were not inspected
 
 
 def review(
     directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
 ) -> Review:
-    """Review the app in a directory, or raise `InputError` if it cannot be reviewed; its code runs in this process.
+    """Review the app in a directory, whose code runs in this process; raises `InputError` if it cannot be reviewed.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def review(
     tell
         Function that receives messages on progress.
     keep
-        Function that receives the review so far, before the trials and after every distinguisher, for the case that the
-        review cannot go on.
+        Function that receives the review so far, before the trials and after every tested distinguisher, so that it is
+        not lost if the review is interrupted.
     """
     began = time.monotonic()
     read = _read(directory, wishes)
@@ -98,15 +98,15 @@ def review(
 
 @dataclass(frozen=True)
 class _ParsedApp:
-    """The parts of an app that were read, and the system that trials are played against in its place."""
+    """An app with its strategy, claim and model, and the audited system that is made of them for the trials."""
 
     app: App
     caught: CapturedStrategy
     stand_ins: StandIns
     code: tuple[RecordPrivacyMention, ...]
     inside: "ClientInspection | None"
-    stated: StatedAppClaim  # its claim, of one round
-    claim: StatedClaim  # the claim that is tested: its own, or a reference
+    stated: StatedAppClaim  # its claim, for one round
+    claim: StatedClaim  # the claim that is tested: the stated one, or epsilon `REFERENCE` if nothing is claimed
     nodes: int
     own: Arrays | None  # its own model; None if it was not seen
     start: StrategyStart
@@ -117,13 +117,13 @@ class _ParsedApp:
 
 
 def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
-    """Read an app, train its clients if they can be recorded, and make the system that is played."""
+    """Read an app, inspect its clients' training if they use Opacus, and make the audited system for the trials."""
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
     named = wishes.nodes or app.nodes
     caught = catch(app, named or USUAL_NODES, stand_ins)
-    # Releases without noise are found after one round, as is the duration of a round.
+    # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = _stated(caught, wishes, rounds=1)
     code = of_records(app.directory)
     inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
@@ -146,12 +146,12 @@ def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
 def _planned(
     read: _ParsedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[Review], None]
 ) -> "_PlannedReview":
-    """Plan the trials of a review by the time that a rehearsal takes."""
+    """Plan the trials of a review, given the time that trials take in a dry run."""
     system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
     left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
-    # A noise multiplier tells what a claim is over several rounds; a reviewer's claim is about several already.
+    # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
     is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
     wanted = (wishes.rounds or min(read.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
@@ -174,7 +174,7 @@ def _planned(
 
 @dataclass(frozen=True)
 class _PlannedReview:
-    """A review of which the trials are planned."""
+    """A review whose trials are planned, and which `carried_out` runs."""
 
     read: _ParsedApp
     wishes: ReviewOptions
@@ -184,26 +184,26 @@ class _PlannedReview:
     system: AuditedSystem
     claim: StatedClaim  # the claim, for the rounds of a trial
     plan: planning.Plan
-    names: tuple[str, ...]  # scenarios about the model
-    about: tuple[str, ...]  # scenarios about the numbers beside it
-    asked: dict[str, int]  # number of clients that the app asks in a round to train and to evaluate
+    names: tuple[str, ...]  # scenarios on the model
+    about: tuple[str, ...]  # scenarios on side channels
+    asked: dict[str, int]  # largest number of clients that the app asks in a round, to train and to evaluate
     names_found: tuple[RecordPrivacyMention, ...]
     unseen: tuple[str, ...]
-    remarks: tuple[str, ...]  # on what could not be loaded, used or observed
+    remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
 
     @property
     def is_beside(self) -> bool:
-        """Whether the numbers beside the model are tried: a server sees them all."""
+        """Whether side channels are tested: they are if the observer is a client, since the server sees all numbers."""
         return self.read.stated.observer is Observer.CLIENT
 
     @property
     def of_numbers(self) -> StatedClaim:
-        """The claim to which the numbers beside the model are held, but to no more than trials can refute."""
+        """The claim against which side channels are tested: the app's claim, with an epsilon of at most `REFERENCE`."""
         epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 
     def carried_out(self) -> Review:
-        """Play the trials about the model, those with few clients, and those about the numbers beside the model."""
+        """Run the trials on the model, then those with few clients, then those on side channels; return the review."""
         waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))
         result = self.held(
@@ -223,7 +223,10 @@ class _PlannedReview:
         return self.found(result, beside, early)
 
     def _early(self, so_far: Callable[[ClaimAudit], Review]) -> tuple[str, ...]:
-        """Return a remark on trials with as few clients as the app may begin with; nothing if it waits for all."""
+        """Run trials with as few clients as the app starts with, and return a remark on them.
+
+        Empty if the app then asks as many clients as its noise is calibrated for.
+        """
         read = self.read
         early = planning.early_of(read.start.strategy, read.stated.clients)
         if early is None:
@@ -243,7 +246,7 @@ class _PlannedReview:
         share: float,
         so_far: Callable[[ClaimAudit], Review],
     ) -> ClaimAudit:
-        """Hold a system to a claim by some scenarios, until a share of the time is over."""
+        """Test a system's claim in the named scenarios until a share of the time limit, and return the audit."""
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
             system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,
@@ -251,7 +254,7 @@ class _PlannedReview:
         )  # fmt: skip
 
     def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> Review:
-        """Return the review after some trials about the model, and about the numbers beside it."""
+        """Return the review so far, from the audit of the model and the audit of side channels."""
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]
         planned = [*self.names, *(self.about if self.is_beside else ())]
@@ -281,17 +284,17 @@ class _PlannedReview:
 
 
 def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
-    """Return an audit of which no trial has been played."""
+    """Return an inconclusive audit in which no trial has been run yet."""
     return ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
 def _claimed(
     caught: CapturedStrategy, stated: StatedAppClaim, app: App, found: tuple[RecordPrivacyMention, ...]
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
-    """Return the app's names for the privacy of records, and those claims that could not be loaded or read.
+    """Return the app's mentions of record-level privacy, and the parts of its claim that could not be loaded or read.
 
-    Settings that name privacy belong to the claim where there is one, and to records where the code names something for
-    them. Without either they may be about clients as well, and their effect was not observed.
+    Privacy settings belong to the claim if there is one, and otherwise to record-level privacy if the code mentions it.
+    Without either they may be about clients, so they are returned as parts that were not observed.
     """
     if stated.claim is not None:
         return found, caught.unseen
@@ -303,7 +306,7 @@ def _claimed(
 def _remarks(
     found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
 ) -> Iterator[str]:
-    """Yield further remarks on an app for the reader."""
+    """Yield remarks on an app: record-level privacy, metrics left out, missing packages, and files written."""
     if found:
         names = of_records_words(found)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
@@ -324,11 +327,12 @@ def _verdict(
     unseen: Sequence[str] = (),
     found: tuple[RecordPrivacyMention, ...] = (),
 ) -> Verdict:
-    """Return the verdict on the claim, which is about the whole training where a reviewer names its epsilon.
+    """Return the verdict on the claim about clients; inconclusive if parts of the app were not observed.
 
-    A guarantee about records, or one that does not exist, is not tested by a review.
+    A reviewer's epsilon is a claim about the whole training. Without a claim the verdict is that there is no guarantee,
+    or, if the code mentions record-level privacy, that it is not audited.
     """
-    # Unobserved parts may keep the claim, add noise, or reveal more.
+    # Unobserved parts may add noise, or reveal more.
     if unseen:
         return Verdict.INCONCLUSIVE
     if stated.claim is None:
@@ -340,17 +344,17 @@ def _verdict(
 def _look_inside(
     app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[RecordPrivacyMention, ...]
 ) -> "ClientInspection | None":
-    """Train the clients if the code names a library that can be recorded or the reviewer asks for it; else None."""
+    """Inspect the clients' training if the code uses Opacus or the reviewer gives data for clients; else None."""
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
-    # Opacus is imported where clients use it, and nowhere else.
+    # Imported here because it imports Opacus.
     from fl_audit.strategies.review.clients import look_into_clients
 
     return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
 
 
 def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
-    """Return one verdict on the server's and the clients' results."""
+    """Return the joint verdict from the verdict on the trials and the verdict on the clients' training."""
     if inside is None or inside.assessment is None:
         return verdict
     own = inside.assessment.verdict
@@ -358,14 +362,14 @@ def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspe
         return Verdict.VIOLATED
     if own is Verdict.NOT_AUDITED:
         return verdict
-    # If nothing is claimed about clients, the claim is that about records.
+    # If nothing is claimed about clients, the verdict is on the claim about records.
     if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
         return own
     return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
 
 
 def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
-    """Return a sentence on an app that begins with fewer clients than its noise is made for."""
+    """Return a remark on an app that starts with fewer clients than its noise is calibrated for."""
     said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
     if came.worst is None:
         return f"{said}: no trials were played with so few"
@@ -375,7 +379,7 @@ def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit)
 
 
 def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
-    """Return the claim: the reviewer's, or the app's own."""
+    """Return the reviewer's claim if there is one, otherwise the app's own."""
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:
@@ -385,7 +389,7 @@ def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> Sta
         usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta)
         own = None if usual.claim is None else usual.claim.mu or usual.mu
         if own is not None and usual.claim is not None:
-            # The same noise, and a sum that may move farther than between the neighbours that the app has in mind.
+            # The noise is the same, but the sum may have a larger sensitivity than under the app's own adjacency.
             moves, meant = (one.neighbours.sensitivity_of_sum(1.0) for one in (claim, usual.claim))
             own *= max(1.0, moves / meant)
         found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)

@@ -1,4 +1,4 @@
-"""The messages of a review: the text of the first screen, and the same as JSON values."""
+"""The texts of a review: the headline, the lines of the first screen, and the whole review as JSON values."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,12 +28,12 @@ _UNSEEN_OF_SERVER = (
 
 
 def found_in(result: ClaimAudit) -> tuple[Finding, ...]:
-    """Return the findings of a trial of a review."""
+    """Return the findings of an audit of a review, with the words and fixes of the scenarios."""
     return findings(result, WORDS, FIXES, PROVISOS)
 
 
 def headline(review: Review) -> str:
-    """Return the main message for a reviewer, in a sentence or two."""
+    """Return the main message for a reviewer, in one or two sentences."""
     trials = _headline_of_trials(review)
     if review.unseen:
         trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"
@@ -58,7 +58,7 @@ def _headline_of_trials(review: Review) -> str:
 
 
 def _without_claim(review: Review) -> str:
-    """Return the results of trials of an app that guarantees nothing about clients."""
+    """Return the headline on the trials of an app that claims nothing about clients."""
     shares = [one.right / one.trials for one in review.result.attempts]
     told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
@@ -78,7 +78,7 @@ def _without_claim(review: Review) -> str:
 
 
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return the lines of the first screen, each with its subject and its text."""
+    """Return the lines of the first screen, each as a pair of subject and text."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     source = stated.source
     if stated.claim is None and review.unseen:
@@ -90,7 +90,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
     lost = {finding.attempt.distinguisher.kind for finding in broken}
     lost |= {one.kind for one in review.result.refusals if not one.is_allowed}
-    # A claim lost in one environment is no longer said to hold, and an untested one is not said to hold either.
+    # A scenario is listed as holding only if it was tested and not broken in all its environments.
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
@@ -115,14 +115,14 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return the line on clients that were not observed in training, with the reason; empty where none was tried."""
+    """Return a line with the reason why the clients' training could not be inspected; empty if it was not tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
 def _played_words(review: Review, kinds: Sequence[str]) -> str:
-    """Return the kinds and the number of the trials, in words."""
+    """Return a phrase on the scenarios, rounds, clients and numbers of trials of a review."""
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
@@ -168,11 +168,11 @@ def _leak_words(leak: SideChannelResult, review: Review) -> str:
 
 
 _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
-"""Words for numbers that are known by their names."""
+"""The source of a side channel's numbers, for side channels whose numbers have names."""
 
 
 def _by_words(leak: SideChannelResult, review: Review) -> str:
-    """Return the evidence, and whether clients report such a number only because the trials make them."""
+    """Return the number that leaked, in parentheses, with a note if only the clients of trials report it."""
     if leak.by is None or leak.by.startswith("what was released"):
         return ""
     is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
@@ -181,7 +181,7 @@ def _by_words(leak: SideChannelResult, review: Review) -> str:
 
 
 def review_json(review: Review) -> dict[str, Any]:
-    """Return a review as JSON values."""
+    """Return a review as a dictionary of JSON values."""
     result, claim = review.result, review.stated.claim
     return {
         "app": review.app,

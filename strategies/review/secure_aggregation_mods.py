@@ -1,4 +1,4 @@
-"""Modifiers around secure aggregation: their effect on its messages, as Flower passes them on."""
+"""Check of client mods that are outside of Flower's secure aggregation mod: whether they fail on its messages."""
 
 from collections.abc import Sequence
 
@@ -10,31 +10,32 @@ from fl_audit.strategies.black_box.audited_system import Mod, modified
 from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, make_messages_for
 
 AGREEING = ("secaggplus_mod", "secagg_mod")
-"""Names of Flower's modifiers of secure aggregation."""
+"""Names of Flower's mods for secure aggregation."""
 _SERVER = 1
 _SETUP: dict[str, str | int | float] = {
     Key.STAGE: Stage.SETUP, Key.SAMPLE_NUMBER: 3, Key.SHARE_NUMBER: 3, Key.THRESHOLD: 2, Key.CLIPPING_RANGE: 8.0,
     Key.TARGET_RANGE: 1 << 20, Key.MOD_RANGE: 1 << 30, Key.MAX_WEIGHT: 1000.0,
 }  # fmt: skip
-"""The first message of a server with secure aggregation, which holds no model."""
+"""The settings in the server's first message of secure aggregation, which contains no model."""
 
 
 def name_of(mod: Mod) -> str:
-    """Return the name of a mod: that of its function, or of its class."""
+    """Return the name of a mod, which is the name of its function or class."""
     return str(getattr(mod, "__name__", type(mod).__name__))
 
 
 def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
-    """Return one line on the failure of the first message of secure aggregation in outer mods; empty if it succeeds.
+    """Return the error that outer mods raise at the first message of secure aggregation, in one line; empty if none.
 
-    Flower puts the first mod of a list outermost: this mod sees the protocol's messages, and only masked vectors.
+    Flower makes the first mod of a list the outermost one. Mods outside of secure aggregation see the messages of its
+    protocol, and only masked vectors.
 
     Parameters
     ----------
     outer
-        Mods that come before the one of secure aggregation in the list of a client app.
+        Mods before the secure aggregation mod in the list of a client app.
     agreeing
-        The mod of secure aggregation.
+        The secure aggregation mod.
     """
     make_messages_for(RUN_ID, _SERVER)
     message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")
@@ -43,11 +44,11 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
     )
     try:
         reply = modified((*outer, agreeing), _untrained)(message, context)
-    except Exception as error:  # of Flower's modifiers, or of the app's own
+    except Exception as error:  # raised by Flower's mods or by the app's own
         return in_a_line(error)
     return " ".join((reply.error.reason or "an error").split()) if reply.has_error() else ""
 
 
 def _untrained(message: Message, _: Context) -> Message:
-    """Replace the training of a client, which the first message does not reach."""
+    """Return an empty reply; stands in for the client's training, which the first message does not reach."""
     return Message(RecordDict(), reply_to=message)

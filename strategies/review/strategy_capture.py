@@ -1,4 +1,4 @@
-"""The strategy that a ServerApp would train with: the app runs until it starts its strategy, and no further."""
+"""Capture of the strategy that a ServerApp would train with: the app runs until it starts its strategy."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,27 +37,27 @@ _ALONE = (
     "modifier fails at every message that asks to train"
 )
 
-_NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the function that they were put around
+_NotedMods = Mapping[int, Sequence[Mod]]  # mods by the `id` of the function that they wrap
 
 
 @dataclass(frozen=True)
 class CapturedMod:
-    """A mod in the position that an app gives it."""
+    """A client mod of an app, with the message types that it applies to and the app's run configuration."""
 
-    mod: Mod  # the modifier itself
-    types: frozenset[str] | None  # the message types that it is put around; None for all
+    mod: Mod  # the mod itself
+    types: frozenset[str] | None  # the message types that it applies to; None for all
     config: UserConfig  # the run configuration of the app, which the contexts of trials lack
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        """Answer a message, through the mod if it applies to such messages."""
+        """Return the client's reply to a message, through the mod if it applies to the message's type."""
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
         try:
-            # By place, as Flower does: people call the third argument as they like.
+            # By position, as Flower does, because mods may name the third argument differently.
             return self.mod(message, context, call_next)
         except Exception as error:
-            # An inner exception passes through the outer modifiers.
+            # Only the innermost mod adds the note; the exception then passes through the outer mods.
             if not hasattr(error, "__notes__"):
                 error.add_note(f"raised inside of {name_of(self.mod)}")
             raise
@@ -65,18 +65,18 @@ class CapturedMod:
 
 @dataclass(frozen=True)
 class CapturedStrategy:
-    """The strategy that an app would train with."""
+    """The strategy that an app would train with, with its arguments, number of rounds and client mods."""
 
-    start: StrategyStart  # its strategy, and what it is started with; one of the old interface stands behind a bridge
+    start: StrategyStart  # its strategy, adapted to the new interface if needed, with the arguments of `start`
     rounds: int  # number of rounds
-    mods: tuple[CapturedMod, ...]  # the modifiers of its clients, outermost first
-    remarks: tuple[str, ...]  # parts that could not be used unchanged
-    # Parts of the mechanism and its claims that could not be loaded, with reasons: none of them was played, or read.
+    mods: tuple[CapturedMod, ...]  # the mods of its clients, outermost first
+    remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged
+    # Parts of the mechanism or claim that could not be loaded, with reasons; trials do not contain them.
     unseen: tuple[str, ...] = ()
 
 
 class _Started(BaseException):
-    """Replaces the training; code that catches `Exception` does not catch it."""
+    """Raised when the app starts its strategy, instead of training; code that catches `Exception` does not catch it."""
 
     def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
         super().__init__()
@@ -84,11 +84,11 @@ class _Started(BaseException):
 
 
 class _EarlyMessage(BaseException):
-    """Raised where an app communicates with its clients before a strategy does."""
+    """Raised if an app sends messages to its clients before it starts a strategy."""
 
 
 def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
-    """Run an app's ServerApp up to the start of its strategy.
+    """Run an app's ServerApp up to the start of its strategy, and return this strategy.
 
     Parameters
     ----------
@@ -97,14 +97,14 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
     nodes
         Number of clients that the app sees.
     stand_ins
-        Import finder that provides stand-ins, modules without function, for packages that are missing.
+        Import finder that provides stubs for packages that are not installed.
 
     Raises
     ------
     InputError
-        If the app cannot be reviewed: one line says why.
+        If the app cannot be reviewed; the message is one line.
     """
-    # Names of Flower are found where they were before: apps are seldom of the newest version.
+    # Some apps import these names from where earlier versions of Flower had them.
     sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
     vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
     with _noted_mods() as noted:
@@ -150,7 +150,7 @@ def _refuse(_: object) -> NoReturn:
 
 @contextmanager
 def _caught_starts() -> Iterator[None]:
-    """Make every way to start a strategy report the start instead of training."""
+    """Patch all functions that start a strategy so that they raise `_Started` instead of training."""
 
     def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
         raise _Started(strategy, args, kwargs)
@@ -174,7 +174,7 @@ def _caught_starts() -> Iterator[None]:
 
 
 def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None) -> _Started:
-    """Return the start of a strategy of the old interface with its own model."""
+    """Return the start of a strategy of the old interface, with the initial model that the strategy provides."""
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
@@ -188,7 +188,7 @@ def _kinds(kind: type) -> set[type]:
 
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
-    """Record the mods that functions of client apps get, while the code of an app is imported."""
+    """Record which mods Flower puts around each function of a client app while the app is imported."""
     noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
@@ -204,12 +204,10 @@ def _noted_mods() -> Iterator[_NotedMods]:
 def _client_mods(
     app: App, stand_ins: StandIns, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
-    """Return the client mods of an app that trials can call, and remarks on all others.
+    """Return the client mods that trials call, remarks on mods that they need not call, and a line on missing mods.
 
-    The result has three parts: the mods that trials call; remarks, one line each, on mods that trials need not call;
-    and one line for mods that could not be loaded, whose effect trials do not observe.
-
-    A mod applies to all messages, or to those of one function of the client app.
+    Each remark is one line. The last list has one line if mods could not be loaded, because trials do not observe their
+    effect. A mod applies to all messages, or to the messages of one function of the client app.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []
@@ -239,12 +237,14 @@ def _client_mods(
 
 
 def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
-    """Return the mods that see an update before it is masked, all if none masks it, and remarks on the others.
+    """Return the mods that see an update before secure aggregation masks it, and remarks on the mods outside of it.
+
+    Without secure aggregation these are all mods.
 
     Raises
     ------
     InputError
-        If those outside cannot bear the messages of secure aggregation: no round ends then.
+        If a mod outside of secure aggregation fails on the messages of its protocol, so that no round can end.
     """
     places = [place for place, mod in enumerate(mods) if name_of(mod) in AGREEING]
     if not places:
@@ -267,7 +267,7 @@ def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[st
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return a mod of Flower's for messages of the new interface, since trials have no others."""
+    """Return the counterpart of one of Flower's mods for the new interface, which trials use; other mods unchanged."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):
