@@ -1,4 +1,4 @@
-"""The scope of a verdict: the questions beside the amount of noise, and the limits of their tests."""
+"""The scope of a verdict in words: its questions besides the amount of noise, and their limits of detection."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,9 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 
 
 def questions_text(found: Judgement, unit: UnitWords) -> str:
-    """Return sentences on the further questions of a verdict and the limit of each.
+    """Return sentences on the tests of participation, of other releases and of noise that depends on the secret.
+
+    They state the limit of detection of each test that was made, and why the others were not made.
 
     Parameters
     ----------
