@@ -69,7 +69,7 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return the sums of squares of every round and their degrees of freedom, for all parameters ("") and each tensor."""
+    """Return the sums of squares of every round and their degrees of freedom, by tensor and, keyed "", in all."""
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2
     found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
