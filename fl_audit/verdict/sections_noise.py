@@ -40,7 +40,7 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return the distance from a number to the farther end of its interval, as a share of the claim."""
+    """Return the distance from a ratio to the farther end of its interval, as a percentage of the claimed noise."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
@@ -67,7 +67,7 @@ def _meaning(row: Row) -> str:
 
 
 def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of: tuple[SquareSum, float]) -> Row:
-    """Return a row of measured noise; `of` is its sum of squares, and the level of the test that judges it."""
+    """Return a row on the noise (ratio, low, high); `of` is the sum of squares and the level of its test."""
     (ratio, low, high), (squares, level) = noise, of
     return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
@@ -108,7 +108,7 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
 def excess_text(found: Judgement) -> str:
     """Return a sentence on the cost of noise above the guarantee; empty unless the noise is clearly above it.
 
-    Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
+    Where the noise depends on the secret, such a surplus is not harmless, and the sentence says so.
     """
     if found.noise.excess is None:
         return ""
