@@ -52,7 +52,7 @@ def play_here(
     listener
         Callback that receives progress messages; None for no callback.
     is_drawn
-        Whether progress bars are drawn on the terminal of this process instead.
+        Whether progress bars are drawn on the terminal of this process, and `listener` is not called.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def _as_it_was() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         for one, handler in handlers:
-            with suppress(TypeError):  # one that was not set by Python cannot be put back by it
+            with suppress(TypeError):  # a handler that was not set by Python cannot be restored from Python
                 signal.signal(one, handler)
         for log, level in logs:
             log.setLevel(level)
