@@ -25,7 +25,7 @@ _STEPS = 50
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean with a two-sided interval."""
+    """A mean with a two-sided confidence interval."""
 
     mean: float  # the mean of the numbers
     low: float  # lower end of the interval
@@ -133,7 +133,7 @@ class AdvantageBets:
 
 @dataclass(frozen=True)
 class AdvantageInterval:
-    """An advantage over trials with a two-sided interval."""
+    """An advantage over trials with a two-sided confidence interval."""
 
     trials: int  # number of trials
     advantage: float  # the advantage, from -1 to 1

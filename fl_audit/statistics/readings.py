@@ -35,7 +35,7 @@ class DecidingInterval:
 
 @dataclass(frozen=True)
 class ClaimComparison:
-    """A reading of a number relative to its claim."""
+    """The reading of a number relative to its claim, and the interval that decided it."""
 
     reading: Reading
     wide: DecidingInterval | None = None  # the interval that decided, if it is not the printed one

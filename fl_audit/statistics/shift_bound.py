@@ -1,6 +1,6 @@
 """Studentised shift: an exact lower confidence bound on the distance between two groups of normal scores.
 
-Valid because the insider's log-odds are known to be normal with equal spread when every round has a fixed mu_i. The
+The bound is valid because the insider's log-odds are normal with equal spread if every round has a fixed mu_i. The
 spread is estimated from the scores, not taken from the claimed noise, so noise that is secretly too small shows. Scores
 of other mechanisms (randomised response, raw Laplace) break the assumption and must not be certified this way.
 

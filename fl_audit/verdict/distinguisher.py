@@ -32,9 +32,9 @@ from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 
 FEWEST_TRIALS = 20
-"""Number of trials with D, and of trials with D', from which the test is made."""
+"""Smallest number of trials with D, and of trials with D', with which the test is made."""
 
-_PUBLIC_SEED = 0  # of the split of the trials and of the model: no data decide them
+_PUBLIC_SEED = 0  # seed of the split of the trials and of the model, independent of the data
 _ENDS = (0.4, 0.6, 0.8)  # shares of the trials on which the model is trained before each test
 # Number of pairs in one fold up to which the exact distribution of the ranks is computed; beyond it a normal
 # distribution with heavier tails is used.
@@ -101,7 +101,7 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     L1 penalty is as large as the slope of most columns is by chance if nothing tells the trials apart: twice
     sqrt(n ln(columns)).
     """
-    # It takes a second to import, and most trials are judged without it.
+    # scikit-learn takes a second to import, and most runs do not need it.
     from sklearn import exceptions, svm
 
     centre, spread = table.mean(axis=0), table.std(axis=0)

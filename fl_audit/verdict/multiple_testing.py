@@ -27,9 +27,9 @@ class TestName(StrEnum):
     ask whether the noise is the claimed one; SENSITIVITY asks whether D and D' differ by no more than was claimed. The
     SIGNAL_ and DRIFT_ tests ask whether the released sum is the claimed one: the target contributes once, and nothing
     else differs. The SECRET_ tests and DISTINGUISHER ask whether anything but the sums tells D from D'. The tests from
-    TARGET_TURNS to SECRET_LAST_BITS concern values that the challenger opened. The last three have no weight: SCORES in
-    the membership audit and CANDIDATES in the reconstruction audit get the part of the level that the tests of
-    `BESIDE_SCORES` leave, and CANARIES, the only test of the canary audit, gets all of it.
+    TARGET_TURNS to SECRET_LAST_BITS concern values that the challenger opened. The last three have no weight: SCORES,
+    for scores of unknown distribution, and CANDIDATES, in the reconstruction audit, get the part of the level that the
+    tests of `BESIDE_SCORES` leave, and CANARIES, the only test of the canary audit, gets all of it.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -67,12 +67,12 @@ class TestName(StrEnum):
     SERIAL_CORRELATION = "serial-correlation", 0.03
     LOW_BITS = "low-bits", 0.02
     GRID = "grid", 0.02
-    SENSITIVITY = "sensitivity", 0.01  # it raises no false alarm
+    SENSITIVITY = "sensitivity", 0.01  # not random, so it raises no false alarm
     SECRET_TOTAL = "secret-total", 0.04
     SECRET_PLACE = "secret-place", 0.02
     SECRET_ALONG_RECORD = "secret-along-record", 0.03
     DISTINGUISHER = "distinguisher", 0.02
-    # The noise, looked at in more ways.
+    # Further tests of the noise.
     EVEN_SIZES = "even-sizes", 0.03
     CARRIED_SIZES = "carried-sizes", 0.02
     NOISE_PART = "noise-part", 0.02
@@ -88,7 +88,7 @@ class TestName(StrEnum):
     SHARED_SAMPLES = "shared-samples", 0.02
     SHARE_PAIRS = "share-pairs", 0.02
     BIT_NOISE = "bit-noise", 0.03
-    EXACT_STEPS = "exact-steps", 0.01  # it raises no false alarm
+    EXACT_STEPS = "exact-steps", 0.01  # not random, so it raises no false alarm
     SECRET_LAST_BITS = "secret-last-bits", 0.02
     SCORES = "scores"
     CANDIDATES = "candidates"

@@ -19,11 +19,10 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
-_LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many
+_LARGEST_GROUP = 2**14  # up to this number of vectors all pairs are compared; of more vectors, only pairs within groups
 _BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
 _FEWEST_DRAWS = 8  # number of rounds, over all trials, from which coordinates are compared with each other
-# The same for all coordinates together: of fewer rounds the distribution of the sum is too far from a gamma
-# distribution.
+# The same for the sum over all pairs of coordinates: with fewer rounds it is too far from a gamma distribution.
 _FEWEST_JOINT_DRAWS = 100
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
@@ -63,7 +62,7 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
         found = single[start:stop] @ single[offset:end].T
         if start == offset:
             np.fill_diagonal(found, 0.0)
-        # Two passes that only compare are several times faster than taking absolute values and looking for a place.
+        # Maximum and minimum are several times faster than the index of the largest absolute value.
         largest = max(float(found.max()), -float(found.min()))
         if largest > best:
             row, column = divmod(int(np.abs(found).argmax()), found.shape[1])
@@ -217,7 +216,7 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     shifts = int(np.count_nonzero(usable))
     number, worst = float(counts[at]), float(counts[usable].min())
     log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
-    # Along trials and rounds the shifts stand in the order of a transform.
+    # Along trials and rounds the shifts are in the order of `_order`.
     trials, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
     critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
     p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)

@@ -1,4 +1,4 @@
-"""Tests of the variation of the noise's size over rounds, and of missing noise in single tensors or the gradients.
+"""Tests of the variation of the noise's size over rounds, and of missing noise in tensors or along gradients.
 
 The size of the noise in a round is its sum of squares. This sum is chi-square, so its normal score is N(0, 1),
 independent over trials and rounds. If the noise of all rounds is scaled to one length, the scores hardly differ;
@@ -17,7 +17,7 @@ from fl_audit.verdict.noise_scale import SquareSum, detectable_ratio, has_direct
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
 _FEWEST = 8  # rounds, over all trials, whose sizes are compared
-_FEWEST_FREEDOM = 30  # of louder noise, from which a cube root is near enough to normal
+_FEWEST_FREEDOM = 30  # degrees of freedom from which cube roots of sizes are near enough to normal
 _MOST_LAGS = 4
 _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
@@ -128,7 +128,7 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
             steps = np.einsum("wi,wi->w", before, after)[some] / lengths[some]
             if steps.size >= _FEWEST:
                 size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), _student_p(steps)
-                if is_off:  # sizes less their means are a little opposed to each other by themselves
+                if is_off:  # subtracting the means makes sizes slightly negatively correlated
                     p_value = p_value / 2 if t > 0 else 1.0
                 found.append((p_value, size, f"{lag} rounds later{place and f' on {place}'}", steps.size))
     only_if(bool(found), NotTestedReason.TOO_FEW)

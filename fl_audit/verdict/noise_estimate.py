@@ -117,7 +117,7 @@ def estimate_noise(
     """
     parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
     across, known = _with_interval(total, confidence), total or along
-    # Beyond doubt is what chance explains in less than one of 1,000 runs.
+    # The interval excludes 1 by chance in less than one of 1,000 runs.
     excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
     of_along = _with_interval(along, confidence)
     return NoiseEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})

@@ -20,7 +20,7 @@ _FEWEST_TRIALS = 6  # with D, and with D', from which single coordinates are com
 _MOST_PLACES = 64
 _FEWEST_PLACES = 16
 _MOST_ROUNDS = 4096
-"""Largest number of rounds, over all trials, that are compared with each other; of more, evenly spaced ones."""
+"""Largest number of rounds, over all trials, that are compared; if there are more, evenly spaced ones are taken."""
 
 
 def magnitude_scores(values: Floats) -> Floats:
@@ -48,7 +48,7 @@ def copied_sizes(measured: NoiseMeasurements) -> TestResult:
     scores = magnitude_scores(measured.even_sample)
     _, rounds, places = scores.shape
     looks: list[tuple[float, float, str, float]] = []
-    # Noise of another size, which other tests find, moves all scores alike.
+    # If the noise has another size, which other tests find, all scores are shifted alike; their mean is subtracted.
     by_place = (scores - scores.mean(axis=(0, 1))).reshape(-1, places).T
     if places >= 2 and by_place.shape[1] >= _FEWEST_DRAWS:
         found, names = _likest_pair(by_place), [number for number, _ in measured.noise.places]
@@ -65,7 +65,7 @@ def copied_sizes(measured: NoiseMeasurements) -> TestResult:
         place = f"trial {one} round {at + 1} and trial {other} round {later + 1}"
         looks.append(_look(found.cosine, found.pairs, some.size - 1, place))
     if rounds >= 2 and scores[:, 1:].size >= 100:
-        even = scores - scores.mean()  # a mean of each coordinate would oppose its few rounds to each other
+        even = scores - scores.mean()  # means by coordinate would make its few rounds negatively correlated
         before, after = even[:, :-1].reshape(-1), even[:, 1:].reshape(-1)
         # Given the earlier round, the product with the later one is normal.
         cosine = abs(float(before @ after)) / math.sqrt(float(before @ before) * float(after @ after))

@@ -42,7 +42,7 @@ RUN = 32  # length of the run of neighbours with which the sample begins
 _FEW = 16
 
 _LEAST_VARIANCE = 0.01
-"""Share of the variance that u must leave along u_g for that direction to be counted; below it rounding errors show."""
+"""Smallest variance of w along u_g, over sigma^2, at which this direction is counted; below it rounding shows."""
 
 _LOW_BITS_COORDINATES = 16
 _SINGLE_BITS = 24
@@ -92,7 +92,7 @@ class NoiseMeasurer:
         width = sigma.unsqueeze(1)
         low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
         found = {
-            # Without any noise, rounding leaves less than nothing.
+            # Without any noise, rounding may leave a slightly negative number.
             "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
             "total_freedom": size - (distance > 0).long(),
             "squares": squares,
@@ -111,7 +111,7 @@ class NoiseMeasurer:
 
     def _signal(self, seen: HypothesisComparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return `NoiseStatistics.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
-        # Three products over all parameters give the others: <e, f(D) - f(D')> and the length of that are known.
+        # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(seen.residual, seen.present)
         squares = [_dot(part, part) for part in (seen.present, seen.absent)]
         inner = (squares[0] + squares[1] - distance.square()) / 2

@@ -149,7 +149,7 @@ def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     sample = measured.even_sample
-    # The noise of each round along that of the round before, where there was some.
+    # The noise of each round along the noise of the round before, unless that is 0.
     before, after = sample[:, :-1], sample[:, 1:]
     lengths = np.linalg.norm(before, axis=-1)
     some = lengths > 0

@@ -73,7 +73,7 @@ class NoiseAlongTarget:
 
     @property
     def total(self) -> SquareSum:
-        """The sum over all trials."""
+        """The sum of squares over all trials."""
         return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
 
 
@@ -286,7 +286,7 @@ def secret_along(noise: NoiseAlongTarget) -> TestResult:
 
 def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
     """Return the sums of squares, and their degrees of freedom, of the trials with D and of those with D'."""
-    squares = np.maximum(0.0, squares)  # rounding leaves a little less where noise is missing
+    squares = np.maximum(0.0, squares)  # where noise is missing, rounding may leave a slightly negative number
     # A round with more noise than claimed in all trials would dominate the sum: it is scaled down to the claim in all.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
     louder = chdtrc(counted, of_round) < EVIDENT / measured.rounds
@@ -295,7 +295,7 @@ def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of trials with D and of those with D', without trials that have no sum."""
+    """Return the sums of trials with D and of those with D', without trials that have no degrees of freedom."""
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 

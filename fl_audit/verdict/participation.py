@@ -2,7 +2,8 @@
 
 Under Poisson sampling every unit takes part in every round of every trial independently with probability q, whatever
 the secret. So every count is binomial, and every count given the totals is hypergeometric. Accountants rely on that:
-with batches of a fixed size, or shuffled ones, whoever knows all other units also knows whether the target took part.
+with mini-batches of a fixed size, or shuffled ones, whoever knows all other units also knows whether the target took
+part.
 """
 
 import math
@@ -186,7 +187,7 @@ def even_turns(opened: RevealedValues) -> TestResult:
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)
     turns = _spread(opened, TestName.EVEN_TURNS, (samples.turns,), "rounds of a unit")
-    # Of disjoint pairs of rounds every unit is in both with probability q^2, on its own.
+    # In disjoint pairs of rounds, every unit is in both rounds with probability q^2, independently.
     pairs = samples.overlaps[:, 1::2]
     draws, both = int(pairs.size) * samples.units, int(pairs.sum())
     p_value = float(binomial_p(both, draws, samples.rate**2))

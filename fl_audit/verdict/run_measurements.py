@@ -24,7 +24,7 @@ from fl_audit.verdict.revealed_values import RevealedValues
 
 MOST_SAMPLED = 2**23  # most sampled values that are tested one by one; of larger samples, only some trials are tested
 
-EVIDENT = 1e-6  # level at which noise counts as more than was claimed
+EVIDENT = 1e-6  # significance level at which noise counts as more than was claimed
 
 _FEWEST_SAMPLED = 40
 _FEWEST = 30
@@ -51,9 +51,9 @@ class NoiseMeasurements:
     # The noise along f(D) - f(D') as normal scores under the true hypothesis, float64 (trials, rounds), NaN without
     # information; None where the noise is Gaussian, so that it follows from the increments.
     scores: Floats | None = None
-    # The most that sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial may be by the claim, positive and
-    # finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where noise
-    # is correlated over rounds, or a unit takes part in some of them only.
+    # Largest value of sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial that the claim allows, positive
+    # and finite; None where the claim limits only single rounds. It differs from what the limits of the rounds imply
+    # where noise is correlated over rounds, or a unit takes part in only some of them.
     largest_mu: float | None = None
     # Largest contribution of the target to a round that the claim allows, over the noise. None where it differs between
     # rounds, as for noise that is scaled to f(D) - f(D'); the target's own contribution is used then.
@@ -140,7 +140,7 @@ class NoiseMeasurements:
 
     @property
     def target_noise(self) -> Floats:
-        """The noise along the target's contribution, or along the difference of D and D' without a contribution."""
+        """The noise along the target's contribution, or along f(D) - f(D') where there is no contribution."""
         return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
 
     @cached_property

@@ -156,7 +156,7 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
         _draw_interval(axes, height, interval, marker, colour)
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    # The same axis in every report, but for noise that is far from the guarantee.
+    # All reports have the same axis, unless the noise is far from the claim.
     low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     finish_axes(axes, "Noise that is really there", "Measured over claimed noise (standard deviations)", "")

@@ -58,7 +58,8 @@ def banner(contents: ReportContents) -> Banner:
 def _broken(contents: ReportContents) -> str:
     """Return sentences on the leading breach, up to two other kinds of breach, and the number of failed tests."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
-    # Noise of another size fails the tests of its shape too, which look at it in units of the claimed one.
+    # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
+    # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
     kinds = {told.kind: formatting.uncapital(told.words.breach) for told in told_too}
@@ -313,7 +314,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalLimit | None, unit: UnitWords) -> list[Table]:
-    """Return tables of how often the target counts by each measurement, and how often it has to count to be found."""
+    """Return a table of how often the target counts by measurement, and how often it has to count to be found."""
     if signal is None or signal.trials_needed is None:
         return []
     rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"

@@ -19,7 +19,7 @@ from fl_audit.verdict.noise_shape import _TAIL, _TAIL_SHARE, _binomial_p, _dista
 from fl_audit.verdict.revealed_values import RESIDUAL, RevealedValues
 from fl_audit.verdict.run_measurements import of_opened
 
-_FEWEST = 20  # noised bits from which their noise is tested
+_FEWEST = 20  # smallest number of noised bits whose noise is tested
 _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a probability below 1e-9
 
 

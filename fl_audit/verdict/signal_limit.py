@@ -64,7 +64,7 @@ class SignalLimit:
     # Number of times that the target of this run, whose contributions may be shorter than the clipping norm, has to
     # count to be found.
     times: float = math.inf
-    # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if from none.
+    # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if no number is enough.
     trials_needed: int | None = None
     # Number of trials that are needed for a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings,
     # and once in the others; None if no number is enough.
@@ -143,7 +143,7 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalLimit()
-    # A target that is longer than the norm, which no claim allows, stands for itself.
+    # A target whose contribution exceeds the norm, which no claim allows, takes the place of the norm.
     limits = [limit_of(drift, level, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0

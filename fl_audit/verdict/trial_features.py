@@ -56,7 +56,7 @@ def sample_features(measured: NoiseMeasurements) -> Features:
         values = np.ascontiguousarray(measured.sample[rows])
         found = _moment_features(values, groups) | _tail_features(values)
         found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
-        for name, (as_such, step) in steps.items():  # the sums of cosines over their deviations
+        for name, (as_such, step) in steps.items():  # sums of cosines, standardised
             numbers = values * (sigma[rows][:, :, None] if as_such else 1.0)
             found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
         parts.append(found)

@@ -1,4 +1,4 @@
-"""Message templates of the signal tests, which ask how often the target counts and whether else the sums differ.
+"""Message templates of the signal tests: how often the target counts, and whether the sums differ in other ways.
 
 Each value is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
 """
