@@ -82,7 +82,7 @@ def _play(asked: RequestedRun) -> None:
         )
         raise
     except OSError as error:
-        # A file that the user named; an error without a file name is no mistake of the user's.
+        # With a file name, the error is about a file that the user named; without one it is no mistake of the user's.
         if error.filename is None:
             raise
         raise InputError(f"{error.filename}: {error.strerror}") from error

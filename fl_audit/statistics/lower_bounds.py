@@ -50,10 +50,10 @@ class LowerBound:
     # posterior probability.
     confidence: float
     assumption: str  # assumption of the bound, in words
-    # A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
-    # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
+    # The **ceiling** of the method: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it
+    # is the smallest true epsilon that would be certified to exceed 0 with probability 0.9, infinite if there is none.
     limit_of_detection: float
-    limit_meaning: str  # meaning of the limit of detection, one of these two, in words
+    limit_meaning: str  # meaning of `limit_of_detection`, one of the two above, in words
     members: int  # number of scores of members, those that chose the threshold included
     nonmembers: int  # number of scores of nonmembers, those that chose it included
     warnings: tuple[str, ...] = ()  # warnings on the assumption or the bound, in words; may be empty

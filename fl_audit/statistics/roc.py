@@ -101,7 +101,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     require_number("confidence is", confidence, "numbers above 0 and below 1")
     n1, n0, side = found_in.size, others.size, (1 - confidence) / 4
     ascending = np.sort(found_in)
-    # Place k holds the k-th largest reference score; nothing lies above the one before the first, all above the last.
+    # Index k holds the k-th largest reference score; index 0 is infinity, and the last index is minus infinity.
     reference = np.concatenate([[np.inf], np.sort(others)[::-1], [-np.inf]])
     ranks = np.arange(1, n0 + 1)
     share = alarms[:, np.newaxis]

@@ -38,7 +38,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 _SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
 _FEW_TABLES = 16.0  # binary logarithm of the number of tables below which one split of each is too few to average over
 _SPLITS = 25
-_BEGINNING = 1024  # rows of a table of ranks
+_BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 
 
 class ScorePart(NamedTuple):
@@ -126,7 +126,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     values = np.arange(len(counts), dtype=np.float64)
     groups = [np.repeat(values, counts[:, column]) for column in (0, 1)]
     if break_ties and sum(sizes) > len(counts):
-        # Scores become their places in one order, equal ones by lot; each group keeps its own order.
+        # Scores are replaced by their ranks in the pooled scores, where equal scores are ordered at random.
         together = np.concatenate(groups)
         places = np.empty(together.size)
         places[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
@@ -146,12 +146,12 @@ def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
     """Return the table of ranks: the number of scores of each group at each rank, shape (different scores, 2)."""
-    # Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
+    # Exchanged groups and negated scores give four tables; the one that is first in the order of bytes is taken.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
     parts = (ranks[: members.size], ranks[members.size :])
     table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")
     variants = (table, table[:, ::-1], table[::-1], table[::-1, ::-1])
-    # The first bytes mostly decide, and copies of all of them would take as long as the sort.
+    # The first rows mostly decide, and copies of all rows would take as long as the sort.
     beginnings = [np.ascontiguousarray(one[:_BEGINNING]).tobytes() for one in variants]
     alike = [one for one, beginning in zip(variants, beginnings, strict=True) if beginning == min(beginnings)]
     if len(alike) > 1 and len(table) > _BEGINNING:

@@ -48,8 +48,8 @@ _CANDIDATES = 64
 _SLOPE_PLACES = 3
 _SHARE_OF_LEVEL_TO_CHOOSE = 0.5
 _CERTAIN = 1e7
-# Standard errors of the choosing scores that are taken off a rule's apparent shift before rules are compared. Without
-# them an extreme threshold wins by luck: at mu = 1 and 500 + 500 scores the bound falls from 80 % to 57 % of the truth;
+# Number of standard errors that are subtracted from a rule's estimated shift before rules are compared. Without this an
+# extreme threshold is chosen by chance: at mu = 1 and 500 + 500 scores the bound falls from 80 % to 57 % of the truth;
 # with 8, 82 %, but where only a fifth of the members leak, a third of what 2.5 finds.
 _CAUTION = 2.5
 
@@ -140,9 +140,9 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return candidate rules with their expected Clopper-Pearson bounds; thresholds are values of choosing scores."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
-    # leaves a share of j / (n + 1) of its distribution above it on average; between two of them, half a step less. The
-    # bound to be expected is that of as many scores as the geometric mean of those that choose and those that measure:
-    # the true number would trust an extreme threshold's few hits too much.
+    # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
+    # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
+    # and measuring scores: the latter number would trust an extreme threshold's few hits too much.
     first, second = way.choosing
     top = [second[second.size - _ranks(second.size)], first[first.size - _ranks(first.size)]]
     thresholds = np.concatenate([*top, first[_ranks(first.size) - 1]])
@@ -204,7 +204,7 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
     """Return candidate rules, one for each rank k, with their expected shift under a Gaussian trade-off function."""
-    # The expectation is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
+    # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
     place = np.clip(fpr * (second.size + 1), 1, second.size)
@@ -256,7 +256,7 @@ def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMea
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return candidate rules, one for each rank, with the order-statistic bounds expected from the choosing scores."""
     fpr, thresholds, alarms = _by_rank(way)
-    # The choosing scores are uncertain as well, so the harmonic sum of both numbers counts.
+    # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)
     n1, n0 = (1 / (1 / measuring.size + 1 / choosing.size) for measuring, choosing in parts)
     expected = _expected_bound(_rate_at(way, fpr), fpr, (n1, n0), delta, _SHARE_OF_LEVEL_TO_CHOOSE * level)
@@ -265,9 +265,9 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
     """Return the TPR of the first group at these FPRs, estimated from the choosing scores."""
-    # Between choosing reference scores it is interpolated. Beyond the largest it falls as a power of the rate, the one
-    # between the largest and the third largest: a threshold so far out must neither be taken for as good as the largest
-    # score, nor be given up where the first group lies far above the reference.
+    # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
+    # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
+    # as good as the largest score, nor excluded where the first group lies far above the reference.
     hits = _above(way.choosing.first, way.choosing.second[::-1]) + 0.5
     size = way.choosing.second.size
     place = fpr * (size + 1)

@@ -8,10 +8,10 @@ a permutation test for which no model has to be trained again.
 
 Measured (`tests/verdict/distinguisher_rates.py`): of 2,000 honest runs of 40 trials x 3 rounds, in which everything
 differed between D and D' that may differ in an honest run, .0360 had a p-value under .05, .0085 under .01 and none
-under the level. Breaches that were not used in the design of the features were found in 20 of 20 runs of 100 trials x
-30 rounds each: noise centred over every tensor, sizes that follow the last round's, and far coordinates that share
-their signs. One such breach was found in 0 of 20 runs: every third sign is the product of the two before it, so that
-only three coordinates together tell anything.
+under the significance level of the test. Breaches that were not used in the design of the features were found in 20 of
+20 runs of 100 trials x 30 rounds each: noise centred over every tensor, sizes that follow the last round's, and far
+coordinates that share their signs. One such breach was found in 0 of 20 runs: every third sign is the product of the
+two before it, so that only three coordinates together carry information.
 """
 
 import math
