@@ -1,1 +1,1 @@
-"""The public names of `import fl_audit`."""
+"""The functions behind the public names of `import fl_audit`."""

@@ -52,7 +52,7 @@ def play_here(
     listener
         Callback that receives progress messages; None for no callback.
     is_drawn
-        Whether progress bars are drawn on the terminal of this process instead.
+        Whether progress bars are drawn on the terminal of this process, and `listener` is not called.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _play(asked: RequestedRun) -> None:
         )
         raise
     except OSError as error:
-        # A file that the user named; an error without a file name is no mistake of the user's.
+        # With a file name, the error is about a file that the user named; without one it is no mistake of the user's.
         if error.filename is None:
             raise
         raise InputError(f"{error.filename}: {error.strerror}") from error
@@ -110,7 +110,7 @@ def _as_it_was() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         for one, handler in handlers:
-            with suppress(TypeError):  # one that was not set by Python cannot be put back by it
+            with suppress(TypeError):  # a handler that was not set by Python cannot be restored from Python
                 signal.signal(one, handler)
         for log, level in logs:
             log.setLevel(level)

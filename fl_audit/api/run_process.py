@@ -1,4 +1,4 @@
-"""An audit run in a separate process, as the shell command `fl-audit run`."""
+"""An audit run in a separate process, by the shell command `fl-audit run`."""
 
 import signal
 import subprocess
@@ -33,7 +33,7 @@ def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None)
     """
     programs = entry_points(group="console_scripts", name=_COMMAND)
     require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")
-    # With -P Python does not look for its modules where the caller stands.
+    # With -P Python does not search the working directory for modules.
     command = [sys.executable, "-P", "-m", next(iter(programs)).module, "run", *arguments]
     lines: list[str] = []
     with subprocess.Popen(
@@ -46,7 +46,7 @@ def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None)
                 if listener is not None and lines[-1]:
                     listener(lines[-1])
         except BaseException:
-            # The command ends all that it started, and keeps what is finished.
+            # On SIGINT the command stops its own processes and keeps the finished trials.
             process.send_signal(signal.SIGINT)
             raise
     if process.returncode:

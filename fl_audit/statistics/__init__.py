@@ -1,1 +1,1 @@
-"""Statistics: confidence intervals, lower bounds on epsilon and levels, from scores alone and without a federation."""
+"""Statistics: confidence intervals, lower bounds on epsilon and significance levels, without a federation."""

@@ -1,9 +1,10 @@
-"""Advantages over trials with confidence intervals: from won and lost trials, and as a mean of rates, by betting.
+"""Confidence intervals of advantages: Clopper-Pearson for counts of won trials, betting intervals for mean rates.
 
-The interval of the mean of bounded numbers holds for every distribution and every sample size. Whoever bets against a
-candidate mean m, with stakes that depend on the past alone, has a capital that is a nonnegative martingale if m is the
-true mean; it passes 2/alpha with a probability of at most alpha/2 (Ville). The candidates against which neither a bet
-on more nor one on less has won so much make up the interval. It adapts to the variance.
+The betting interval of the mean of bounded numbers holds for every distribution and every sample size. Suppose that
+somebody bets against a candidate mean m, with stakes that depend only on earlier numbers. If m is the true mean, the
+capital is a nonnegative martingale, which exceeds 2/alpha with a probability of at most alpha/2 (Ville). The interval
+consists of the candidates for which neither the bets on a larger mean nor those on a smaller mean have won so much. Its
+width adapts to the variance.
 """
 
 import math
@@ -24,7 +25,7 @@ _STEPS = 50
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean with a two-sided interval."""
+    """A mean with a two-sided confidence interval."""
 
     mean: float  # the mean of the numbers
     low: float  # lower end of the interval
@@ -40,8 +41,9 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     Parameters
     ----------
     values
-        Independent and alike, or at least with the same expectation given those before; shape (n,), n at least 1, all
-        from `smallest` to `largest`. Their order matters a little to the interval, never to its coverage.
+        Independent and identically distributed numbers, or at least with the same expectation given the earlier ones;
+        shape (n,), n at least 1, all from `smallest` to `largest`. Their order affects the interval a little, but never
+        its coverage.
     confidence
         Confidence of the interval, above 0 and below 1.
     smallest, largest
@@ -50,7 +52,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     Raises
     ------
     InputError
-        If there is no number, one lies outside its bounds, or the confidence is out of its range.
+        If there is no number, a number lies outside its bounds, or the confidence is out of its range.
 
     Notes
     -----
@@ -75,7 +77,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
 @dataclass(frozen=True, eq=False)
 class AdvantageBets:
-    """Numbers scaled to 0 to 1, the stakes on each of them, and the capital that refutes a candidate mean."""
+    """Numbers scaled to 0 to 1, the stake on each of them, and the log of the capital that refutes a candidate mean."""
 
     values: Floats
     stakes: Floats
@@ -109,16 +111,19 @@ class AdvantageBets:
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def on(self, values: Floats) -> "AdvantageBets":
-        """Return the same stakes on other numbers from 0 to 1, each known together with the number that it replaces."""
+        """Return bets with the same stakes on other numbers from 0 to 1.
+
+        Each must become known at the same time as the number that it replaces.
+        """
         return AdvantageBets(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
-        """Return whether bets that the mean is above `mean` have won enough."""
+        """Return whether the bets that the true mean is above `mean` have won enough to refute `mean`."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes
         return self._wins(stakes * (self.values - mean))
 
     def refutes_too_large(self, mean: float) -> bool:
-        """Return whether bets that the mean is below `mean` have won enough."""
+        """Return whether the bets that the true mean is below `mean` have won enough to refute `mean`."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 
@@ -128,12 +133,12 @@ class AdvantageBets:
 
 @dataclass(frozen=True)
 class AdvantageInterval:
-    """An advantage over trials with a two-sided interval."""
+    """An advantage over trials with a two-sided confidence interval."""
 
     trials: int  # number of trials
     advantage: float  # the advantage, from -1 to 1
     low: float  # lower end of the interval, at least -1
-    high: float  # its upper end, at most 1
+    high: float  # upper end of the interval, at most 1
     confidence: float  # least probability with which the interval covers
 
 
@@ -154,7 +159,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     trials
         The number of trials, at least 1.
     confidence
-        Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
+        Least probability with which the interval covers, above 0 and below 1; each side errs with at most half of the
+        rest.
 
     Raises
     ------
@@ -216,11 +222,12 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
 def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     """Return the mean advantage over trials with an interval that holds for every distribution and number of trials.
 
-    Trials are independent given D, D' and the population sample, and the interval is about these: it covers the mean
-    over bits, initial weights and noise. How much another D or another sample would change lies outside it.
+    Trials are independent given D, D' and the population sample, and the interval is conditional on these: it covers
+    the mean over bits, initial weights and noise. It does not account for the variation between data sets or samples.
 
     The interval comes from betting (`mean_interval`). Student's interval is narrower, by a third to a half with 300
-    trials of 10 to 100 records, and untrue where advantages are rare: of 5 trials of 2 records each it covered 8 %.
+    trials of 10 to 100 records, but invalid where advantages are rare: with 5 trials of 2 records each it covered in
+    8 % of cases.
 
     Parameters
     ----------
@@ -246,7 +253,7 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
 
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:
-    """Return the largest number of wins, up to a probability of `level`, of an insider with a bounded advantage.
+    """Return the number of wins that an insider with a bounded advantage exceeds with a probability of at most `level`.
 
     Parameters
     ----------

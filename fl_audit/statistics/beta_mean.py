@@ -14,7 +14,7 @@ _NODES_A_PANEL = 60
 
 
 class BetaMean:
-    """Means over V ~ Beta(a, b), by Gauss-Legendre quadrature in probability with more points where V is large.
+    """Expectations of functions of V ~ Beta(a, b), by Gauss-Legendre quadrature with more points where V is large.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class BetaMean:
         self.values: Floats = betaincinv(a, b, _nodes_between(*_PANELS)[0])
 
     def mean(self, function: Callable[[Floats], Floats], kink: float | None = None) -> float:
-        """Return the mean of a function of V.
+        """Return the expectation of a function of V.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ def where_it_reaches(tail: Callable[[float], float], level: float, largest: floa
     Parameters
     ----------
     tail
-        Function of a number of at least 0 that increases beyond `level`.
+        Increasing function of a number of at least 0, which exceeds `level` for large numbers.
     level
         Value that the function has to reach, above 0.
     largest

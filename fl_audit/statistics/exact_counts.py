@@ -1,6 +1,6 @@
-"""Exact distributions of counts: sums of whole numbers, and tables of two rows.
+"""Exact distributions of counts: sums of independent nonnegative integers, and 2 x 2 tables with given margins.
 
-Everything here is discrete, so a two-sided p-value is twice the smaller tail, which is never too small.
+All distributions are discrete. A two-sided p-value is twice the smaller tail, which is never too small.
 """
 
 import math
@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from fl_audit.array_types import Floats, Integers
 
-_REACH = 20  # standard deviations of a number on either side of its mean for which its distribution is worked out
+_REACH = 20  # a distribution is computed within this number of standard deviations on either side of its mean
 _LEAST = 1e-12  # below it the rounding of a Fourier transform is larger than a tail
 _STEPS = 8  # whole steps of a score for each unit of a squared standardised deviation
 _MOST = 40  # a squared standardised deviation counts as no more than this
@@ -21,17 +21,17 @@ _MOST = 40  # a squared standardised deviation counts as no more than this
 
 @dataclass(frozen=True)
 class CountDistribution:
-    """The distribution of a whole number from 0, and the number of its independent copies."""
+    """The distribution of a nonnegative integer, and the number of independent summands that have it."""
 
     probabilities: Floats  # of 0, 1, ...
     copies: int  # number of summands
 
 
 def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
-    """Return the probabilities that a sum is at most, and at least, the observed value.
+    """Return the probabilities that a sum of independent integers is at most, and at least, the observed value.
 
-    The distribution of the sum is the product of characteristic functions, exact up to rounding within twenty standard
-    deviations of its mean.
+    The distribution of the sum is computed from the product of the characteristic functions. It is exact up to rounding
+    within twenty standard deviations of its mean.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class RepeatedBinomials:
 
     @property
     def distribution(self) -> CountDistribution:
-        """The distribution of the score of one count."""
+        """The distribution of the score of one count, with the number of counts."""
         shares = binom.pmf(np.arange(self.trials + 1), self.trials, self.probability)
         return CountDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
 
@@ -104,11 +104,11 @@ class RepeatedBinomials:
 
 @dataclass(frozen=True)
 class Dispersion:
-    """The spread of counts relative to that of independent binomial counts."""
+    """The variance of counts over that of independent binomial counts, with its tail probabilities."""
 
     ratio: float  # measured over binomial variance
-    lower: float  # probability of so small a spread, or a smaller one
-    upper: float  # of so large a one, or a larger one
+    lower: float  # probability of a ratio at most this large
+    upper: float  # probability of a ratio at least this large
 
     @property
     def p_value(self) -> float:
@@ -117,12 +117,12 @@ class Dispersion:
 
 
 def dispersion(counts: Sequence[RepeatedBinomials]) -> Dispersion:
-    """Return the relative spread of counts with exact tails, whatever their number.
+    """Return the ratio of measured to binomial variance of counts, with exact tail probabilities.
 
     Parameters
     ----------
     counts
-        Counts of one or more binomial distributions, all independent of each other, at least one of them in all.
+        Counts of one or more binomial distributions, all independent of each other, at least one count in total.
     """
     number = sum(int(one.often.sum()) for one in counts)
     lower, upper = sum_tails([one.distribution for one in counts], sum(one.total for one in counts))
@@ -147,7 +147,7 @@ def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats
 
 
 def table_p(inside: int, total: int, first: int, second: int) -> float:
-    """Return the two-sided p-value of a table of two rows whose margins are given: hypergeometric.
+    """Return the two-sided p-value for independence in a 2 x 2 table with given margins: hypergeometric.
 
     Parameters
     ----------

@@ -9,11 +9,11 @@ class Interval:
 
     value: float  # the estimate
     low: float  # lower end of the interval
-    high: float  # its upper end, which may be infinite
+    high: float  # upper end of the interval, which may be infinite
 
 
 @dataclass(frozen=True)
 class Estimate(Interval):
-    """An estimate with its confidence interval and the confidence of that."""
+    """An estimate with its confidence interval and the confidence level of the interval."""
 
     confidence: float  # least probability with which the interval covers the true number

@@ -1,9 +1,9 @@
 """Lower bounds on epsilon from the scores of any attack, each with its assumption and the largest possible bound.
 
-A score is higher where the attack rather believes in a member; log-odds are best. What is bounded is the epsilon of
-(epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta, from independent scores that
-are alike within their group. All methods but `gaussian-shift` choose a threshold and a direction on a fifth of the
-scores and measure on the others (`split`); they depend on ranks alone and keep infinite scores.
+Higher scores indicate a member; log-odds are the best scores. The bounds are on the epsilon of (epsilon, delta)-DP in
+both directions (D against D' and D' against D) at the given delta. Scores must be independent, and identically
+distributed within each group. All methods but `gaussian-shift` choose a threshold and a direction on a fifth of the
+scores and measure on the others (`score_split`); they depend only on ranks and accept infinite scores.
 """
 
 import math
@@ -28,8 +28,8 @@ from fl_audit.statistics.threshold_bounds import Counts, bound_of, chosen_rule
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
-# Probability, about, of each warning about continuous scores where the assumption holds. Warnings gate nothing: a bound
-# on scores that pass may still err.
+# Approximate probability of each warning about continuous scores if the assumption holds. Warnings do not change a
+# bound, and a bound without warnings may still err.
 _FALSE_ALARM = 0.001
 _LEAST, _LEAST_COUNT, _SHAPIRO_LIMIT = 8, 5, 5000
 _DISTINCT_SHARE, _TAIL = 0.9, 0.1
@@ -49,11 +49,11 @@ class LowerBound:
     # Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes` the
     # posterior probability.
     confidence: float
-    assumption: str  # its assumption, in words
-    # A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
-    # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
+    assumption: str  # assumption of the bound, in words
+    # The **ceiling** of the method: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it
+    # is the smallest true epsilon that would be certified to exceed 0 with probability 0.9, infinite if there is none.
     limit_of_detection: float
-    limit_meaning: str  # meaning of the limit of detection, one of these two, in words
+    limit_meaning: str  # meaning of `limit_of_detection`, one of the two above, in words
     members: int  # number of scores of members, those that chose the threshold included
     nonmembers: int  # number of scores of nonmembers, those that chose it included
     warnings: tuple[str, ...] = ()  # warnings on the assumption or the bound, in words; may be empty
@@ -260,11 +260,11 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Splits:
-    """Scores with their splits, which several methods use and which take most of the time."""
+    """Scores with their splits, which are cached, because several methods use them and they take most of the time."""
 
     members: Floats
     nonmembers: Floats
-    of: Callable[[bool], list[ScoreSplit]]  # by whether equal scores get ranks of their own
+    of: Callable[[bool], list[ScoreSplit]]  # splits, given whether equal scores get different ranks
 
 
 def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating]) -> _Splits:
@@ -280,7 +280,7 @@ def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np
 
 
 def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: float) -> float:
-    """Return the median of a bound over splits; 0 where no threshold can be chosen, for one score or equal scores."""
+    """Return the median of a bound over splits; 0 if a group has a single score or all scores are equal."""
     if min(scores.members.size, scores.nonmembers.size) < 2:
         return 0.0
     splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
@@ -290,7 +290,7 @@ def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: flo
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:
-    """Return warnings about the limits of bounds from so few scores."""
+    """Return a warning if the number of scores limits the bound; otherwise an empty tuple."""
     if fewest < 2:
         return ("a group has a single score: nothing can be certified",)
     if method is BoundMethod.GAUSSIAN_SHIFT:
@@ -303,7 +303,7 @@ def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tu
 
 
 def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings where the scores do not seem normal with equal spread."""
+    """Return warnings if the scores do not seem to be normal with the same standard deviation in both groups."""
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
@@ -323,7 +323,7 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings where the scores do not seem to be the best scores of a Gaussian mechanism."""
+    """Return warnings if the scores do not seem to be log-odds of a Gaussian mechanism, or ordered like them."""
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
@@ -335,7 +335,7 @@ def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[st
 
 
 def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]:
-    """Return a warning where scores repeat."""
+    """Return a warning if less than 90 % of the scores are distinct; otherwise an empty tuple."""
     pooled = np.concatenate([members, nonmembers])
     distinct = int(np.unique(pooled).size)
     if distinct >= _DISTINCT_SHARE * pooled.size:
@@ -344,7 +344,7 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
 
 
 def _bend(members: Floats, nonmembers: Floats) -> float:
-    """Return the difference of the shifts at low FPR and low FNR in standard errors; 0 with few scores."""
+    """Return Phi^-1(TPR) - Phi^-1(FPR) at FPR 0.1 less that at FNR 0.1, in standard errors; 0 with few scores."""
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)
     difference, variance = 0.0, 0.0

@@ -1,20 +1,21 @@
-"""The methods of lower bounds by name, with their assumptions, and the possible knowledge about scores."""
+"""The methods of lower bounds on epsilon, and the assumptions on the distribution of scores that they need."""
 
 from enum import StrEnum
 from typing import assert_never
 
 
 class ScoreDistribution(StrEnum):
-    """The known distribution of the scores, which decides which bounds are valid.
+    """The knowledge about the distribution of the scores, which decides which bounds are valid.
 
-    ANY: nothing, but that scores are independent and alike within each group. GAUSSIAN_TRADEOFF: the trade-off
-    function of the mechanism **is** that of a Gaussian mechanism. NORMAL_EQUAL_SPREAD: besides, the scores are its
-    log-odds, or a linear function of them: normal, with the same spread in both groups.
+    ANY: scores are independent, and identically distributed within each group; nothing else is known.
+    GAUSSIAN_TRADEOFF: in addition, the trade-off function of the mechanism **is** that of a Gaussian mechanism.
+    NORMAL_EQUAL_SPREAD: in addition, the scores are log-odds of this mechanism, or a linear function of them: normal,
+    with the same standard deviation in both groups.
 
-    A trade-off function that is merely bounded by that of a Gaussian mechanism is `ANY`. Such is a training run whose
-    rounds have Gaussian noise and a signal-to-noise ratio that follows what was seen before (noise scaled to the global
-    sensitivity). It keeps a guarantee of mu-GDP, but at the delta that is asked for its epsilon may be smaller than
-    that of the Gaussian mechanism, and a bound through mu then exceeds it. Randomised response at epsilon 1 is an
+    A trade-off function that is merely bounded by that of a Gaussian mechanism is `ANY`. An example is a training run
+    whose rounds have Gaussian noise and a signal-to-noise ratio that depends on earlier rounds (noise scaled to the
+    global sensitivity). It keeps a guarantee of mu-GDP, but its epsilon at a given delta may be smaller than that of
+    the Gaussian mechanism, and a bound by way of mu then exceeds it. Randomised response at epsilon 1 is another
     example: it is mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon 5.58 at delta 1e-5.
     """
 
@@ -26,9 +27,10 @@ class ScoreDistribution(StrEnum):
 class BoundMethod(StrEnum):
     """The method of a lower bound; `assumption` states its assumption.
 
-    CLOPPER_PEARSON: both error rates of one rule. ORDER_STATISTIC: the hits above a rank of the reference scores. GDP:
-    the same under a Gaussian trade-off function. GAUSSIAN_SHIFT: the shift of normal scores over their estimated
-    spread. BAYES: the joint beta posterior of both error rates.
+    CLOPPER_PEARSON uses intervals of both error rates at one threshold. ORDER_STATISTIC uses the number of scores above
+    an order statistic of the reference scores. GDP does the same under a Gaussian trade-off function. GAUSSIAN_SHIFT
+    uses the difference of the means of normal scores over their estimated standard deviation. BAYES uses the joint beta
+    posterior of both error rates.
     """
 
     CLOPPER_PEARSON = "clopper-pearson"
@@ -44,12 +46,12 @@ class BoundMethod(StrEnum):
 
     @property
     def has_confidence(self) -> bool:
-        """Return whether the bound has a confidence: over repetitions, bounds of `bayes` are wrong more often."""
+        """Return whether the bound has frequentist coverage; `bayes` has none, and is wrong more often than it says."""
         return self is not BoundMethod.BAYES
 
     @property
     def needs(self) -> ScoreDistribution:
-        """Return the knowledge about the scores that the bound requires."""
+        """Return the least knowledge about the distribution of the scores that the bound requires."""
         match self:
             case BoundMethod.GDP:
                 return ScoreDistribution.GAUSSIAN_TRADEOFF

@@ -1,8 +1,8 @@
-"""The trade-off of risk and utility: the strategies that no mixture of two others beats.
+"""The trade-off of risk and utility: the strategies on the convex Pareto frontier.
 
-A strategy is a way to train, a point in the plane of risk (smaller is better) and utility (larger is better). Choosing
-between two strategies at random with fixed probabilities reaches every point between theirs, so the frontier is convex
-(Negoescu et al. 2023, section 4.2, after Roijers and Whiteson 2017).
+A strategy is a way to train. It is a point in the plane of risk (smaller is better) and utility (larger is better). A
+random choice between two strategies with fixed probabilities (a mixture) reaches every point on the line between them,
+so the frontier is convex (Negoescu et al. 2023, section 4.2, after Roijers and Whiteson 2017).
 """
 
 import numpy as np
@@ -13,10 +13,11 @@ from fl_audit.errors import require
 
 
 def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
-    """Return the strategies on the convex Pareto frontier by their indices, ascending in risk and in utility.
+    """Return the indices of the strategies on the convex Pareto frontier, ascending in risk and in utility.
 
-    A strategy is on it if no mixture of others has at most its risk and at least its utility, and is better in one of
-    both; a strategy on the line between two neighbours of the frontier is. Of equal strategies the first is taken.
+    A strategy is on the frontier if no mixture of others is at least as good in risk and utility, and better in one of
+    them. Strategies on the line between two others of the frontier are included. Of identical strategies only the first
+    is returned.
 
     Parameters
     ----------

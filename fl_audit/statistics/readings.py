@@ -1,4 +1,4 @@
-"""The reading of a measured number relative to its claim, decided in one function by the number's interval."""
+"""The reading of a measured number relative to its claim (kept, broken or open), decided by the number's interval."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Reading(StrEnum):
     NO_CONTRADICTION = "no contradiction"
     BROKEN = "broken"
     TOO_FEW = "too few trials to tell"
-    ALONE = "shows no breach by itself"  # it would be kept, but for another number that broke the guarantee
+    ALONE = "shows no breach by itself"  # as `KEPT`, in a run in which another number broke the guarantee
 
 
 Ends = tuple[float, float]
@@ -26,7 +26,7 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class DecidingInterval:
-    """The interval at the level of the readings, if it decided instead of the printed interval."""
+    """The wider confidence interval that decided a reading instead of the printed interval."""
 
     low: float
     high: float
@@ -35,10 +35,10 @@ class DecidingInterval:
 
 @dataclass(frozen=True)
 class ClaimComparison:
-    """A reading of a number relative to its claim."""
+    """The reading of a number relative to its claim, and the interval that decided it."""
 
     reading: Reading
-    wide: DecidingInterval | None = None  # the interval that decided, where it is not the one that is printed
+    wide: DecidingInterval | None = None  # the interval that decided, if it is not the printed one
 
 
 def read(
@@ -53,25 +53,26 @@ def read(
     sides: int = 2,
     is_violated: bool = False,
 ) -> ClaimComparison:
-    """Return the reading of a number relative to its claim; nothing but its interval decides.
+    """Return the reading of a number relative to its claim, decided by the number's interval alone.
 
-    * *kept*: the whole interval is on the right side of the claim, which belongs to that side. Where the verdict is
-      `violated`, no number acquits by itself, and such a one *shows no breach by itself*.
+    * *kept*: the whole interval is on the right side of the claim; the claim itself counts as right. If the verdict is
+      `violated`, such a number cannot show that the guarantee holds, and the reading is *shows no breach by itself*.
     * *broken*: the whole interval is on the wrong side. One interval in 20 at 95 % misses the truth, and a report has
-      many. So where the printed interval lies on the wrong side, the wider one at `level` decides, and is printed too.
-      A number that a test of the verdict decides about is read at the level of that test, so that both always agree.
-      All others share a level of `FAMILY_LEVEL` again, each of them with `READING_LEVEL`.
-    * *too few trials to tell*: the claim lies in the interval, and so does a number that breaks it twofold, so that
-      not even that could be told from it. It comes before
-    * *no contradiction*: the claim lies in the interval.
+      many. So if the printed interval lies on the wrong side, the wider interval at `level` decides, and is printed
+      too. If a test of the verdict decides about the number, `level` is the level of that test, so that both always
+      agree. For all other numbers it is `READING_LEVEL`; together they share one more `FAMILY_LEVEL`.
+    * *too few trials to tell*: the claim lies in the interval, and so does a value that breaks it twofold, so that not
+      even such a breach could be told from the claim.
+    * *no contradiction*: the claim lies in the interval, and no value that breaks it twofold does.
 
-    Twofold is half of the claim where no less is claimed, as of noise; and twice the claim where no more is claimed, as
-    of an advantage, a share or an epsilon. It is counted from where a number says nothing: 0, but 1/2 for an AUC and a
-    balanced accuracy, of which twice 0.6 is 0.7. Where twice is more than the number can be, as of an advantage of 0.6,
-    half of the claim stands in for it: an interval that holds both is as wide. A claim at the point that says nothing
-    has neither half nor twice, and is never too little tried. Nor is a lower bound: with any number of trials its
-    interval has no upper end, so that it can contradict an upper limit and never keep one. A number that was computed,
-    whose interval has no width, is kept or broken.
+    The value that breaks a claim twofold is half of the claim if the claim is a lower limit, e.g. of noise. It is twice
+    the claim if the claim is an upper limit, e.g. of an advantage, a share or an epsilon. Half and twice are counted
+    from `origin`: it is 0, but 1/2 for an AUC and a balanced accuracy, so that twice 0.6 is 0.7. If twice the claim
+    exceeds `largest`, e.g. for an advantage of 0.6, half of the claim is used instead, because an interval that
+    contains it and the claim is as wide. Two kinds of numbers never read *too few trials to tell*: those whose claim is
+    `origin` itself, and lower bounds, whose interval has no upper end with any number of trials. A lower bound can
+    break an upper limit, but never keep it. A number that was computed exactly has an interval of width 0 and is kept
+    or broken.
 
     Parameters
     ----------
@@ -86,8 +87,7 @@ def read(
     largest
         Largest value that the number can have.
     wide
-        Function that returns the interval at any confidence; None where no wider interval than the printed one is
-        needed.
+        Function that returns the interval at any confidence; None if the printed interval decides.
     level
         Largest probability with which a number that keeps its claim may be called broken.
     sides
@@ -121,7 +121,7 @@ def read(
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
-    """Return kept for an interval on the right side of the claim, broken on the wrong side, else no contradiction."""
+    """Return `KEPT` for an interval on the right side of the claim, `BROKEN` on the wrong, else `NO_CONTRADICTION`."""
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
@@ -130,13 +130,13 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
-    """Return a number that breaks a claim twofold, or half of the claim where none can."""
+    """Return the value that breaks a claim twofold (see `read`), or half of the claim if no number can be so large."""
     half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
     return half if is_least or twice > largest else twice
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> Reading:
-    """Return the reading of an interval with the claim by whether it excludes a number that breaks it twofold."""
+    """Return the reading of an interval that contains the claim: `TOO_FEW` if it contains `twofold` as well."""
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return Reading.NO_CONTRADICTION
@@ -144,7 +144,7 @@ def _within(ends: Ends, claim: float, twofold: float) -> Reading:
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
-    """Return a function that gives the interval at any confidence, as if its ends were normal quantiles.
+    """Return a function that gives the interval at any confidence, by scaling each side like a normal quantile.
 
     Parameters
     ----------

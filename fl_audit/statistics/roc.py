@@ -1,6 +1,6 @@
-"""The ROC of scores: the area under it, and the share of one group above a threshold by the share of the other group.
+"""The ROC curve of scores: the area under it, and the TPR at given FPRs, each with a confidence interval.
 
-Both have an interval that only assumes scores to be independent, and identically distributed within each group.
+The intervals assume only that scores are independent, and identically distributed within each group.
 """
 
 import math
@@ -16,10 +16,10 @@ from fl_audit.statistics.intervals import Estimate
 
 
 def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> Estimate:
-    """Return the area under the ROC curve: the probability that a member scores higher than another; ties count half.
+    """Return the area under the ROC curve: the probability that a member outscores a nonmember; ties count half.
 
     The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every distribution
-    of the scores and every number of them, and is wider than those that take the area for normal.
+    of the scores and every number of them, and is wider than intervals from a normal approximation.
 
     Parameters
     ----------
@@ -51,24 +51,25 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
 
 @dataclass(frozen=True)
 class TradeoffBand:
-    """Rates of true alarms at given rates of false alarms, each of shape (points,), from 0 to 1."""
+    """True-positive rates at given false-positive rates, with a confidence band; each field has the shape (points,)."""
 
-    alarms: Floats  # the shares of the reference group that may pass
-    found: Floats  # the share of the other group that passes where at most so many reference scores do
-    low: Floats  # lower end of the band: at each point by itself it covers the true share with the confidence asked for
+    alarms: Floats  # false-positive rates: shares of the reference group above the threshold
+    found: Floats  # measured true-positive rates, at thresholds with at most these measured false-positive rates
+    low: Floats  # lower end of the band, which holds with its confidence at each point by itself
     high: Floats  # upper end of the band
 
 
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
-    """Return the share of a group's scores above the thresholds that given shares of the other group exceed.
+    """Return the true-positive rates at given false-positive rates, with a confidence band for each point by itself.
 
-    The threshold is estimated from scores as well: a band that takes it for fixed covers 77 to 81 % where 95 % is said.
-    So both errors are paid for. Of n reference scores, V, the share of their distribution above the k-th largest,
-    follows Beta(k, n + 1 - k) whatever that distribution is. Take the largest k at which V exceeds the given share with
-    a probability of at most a quarter of the level. Then the threshold of this share lies at or under the k-th largest
-    score, and what passes this score is no more than what passes the threshold. Given the reference, the other group's
-    scores above it are binomial, and their Clopper-Pearson bound takes another quarter of the level. The upper end is
-    the same with the smallest k at which V falls below the share as rarely.
+    The threshold at a false-positive rate is estimated from scores, too: a band that ignores this error covers 77 to
+    81 % instead of 95 %. So the band accounts for both errors. Of n reference scores, V, the share of their
+    distribution above the k-th largest, follows Beta(k, n + 1 - k) whatever that distribution is. For the lower end,
+    take the largest k at which V exceeds the given rate with a probability of at most a quarter of 1 - confidence. Then
+    the true threshold lies at or under the k-th largest score, so that at least as many scores of the other group
+    exceed the threshold as exceed this score. Given the reference scores, the number of the latter is binomial, and its
+    Clopper-Pearson bound takes another quarter of 1 - confidence. The upper end is found likewise, with the smallest k
+    at which V falls below the rate as rarely.
 
     Parameters
     ----------
@@ -78,7 +79,8 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     others
         Scores of the reference group, independent and identically distributed, no NaN, shape (n0,), at least one.
     alarms
-        Shares of the reference distribution that lie above the threshold, from 0 to 1, shape (points,).
+        False-positive rates, which are shares of the reference distribution above the threshold, from 0 to 1, shape
+        (points,).
     confidence
         Least probability with which the band covers, at each point by itself, above 0 and below 1.
 
@@ -99,7 +101,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     require_number("confidence is", confidence, "numbers above 0 and below 1")
     n1, n0, side = found_in.size, others.size, (1 - confidence) / 4
     ascending = np.sort(found_in)
-    # Place k holds the k-th largest reference score; nothing lies above the one before the first, all above the last.
+    # Index k holds the k-th largest reference score; index 0 is infinity, and the last index is minus infinity.
     reference = np.concatenate([[np.inf], np.sort(others)[::-1], [-np.inf]])
     ranks = np.arange(1, n0 + 1)
     share = alarms[:, np.newaxis]

@@ -1,26 +1,29 @@
-"""Random splits into scores that choose a rule and scores that measure it, always the same for the same scores.
+"""Random but reproducible splits of scores: one part chooses a rule (a threshold), the other part measures it.
 
-A rule that is chosen and measured on the same scores is no lower bound. So a fifth of either group is set apart, chosen
-by lot. The lot must not depend on the order of the files: a split by position makes both parts near copies of each
-other when the files are sorted, and the measured scores then confirm whatever the choosing ones suggested. Therefore:
+A rule that is chosen and measured on the same scores gives no valid lower bound. So a random fifth of either group is
+set apart for the choice. The split must not depend on the order of the files: if the files are sorted, a split by
+position makes both parts near copies of each other, and the measuring scores then confirm whatever the choosing scores
+suggested. Therefore:
 
-1. Only the ranks are kept, of both groups together, and the groups are sorted: the order of the files is forgotten.
-2. A digest of these ranks is the key of a random generator, and the generator draws the split. Given independent
-   scores that are alike within a group, every split of the same ranks is equally likely to be the one that the data
-   collection would have given, so a split that is drawn apart from them gives two independent parts. Equal scores
-   are drawn one by one, like others: a rule that kept copies together would make the parts depend on each other.
+1. Only the ranks in the pooled scores of both groups are kept, and the groups are sorted, so that the order of the
+   files has no influence.
+2. A hash of these ranks is the key of a random generator, and the generator draws the split. If scores are independent,
+   and identically distributed within each group, all splits of the same ranks are equally likely, so a split that does
+   not depend on the ranks gives two independent parts. Equal scores are drawn one by one, like others: a rule that kept
+   copies together would make the parts depend on each other.
 
-The key follows from the ranks, so the split is not independent of them in the strict sense but as a hash function
-mixes: the guarantee of a bound is kept on average over all ranks that can occur. In return the bound is a function of
+The key is computed from the ranks, so the split is independent of them only as far as the hash behaves like a random
+function: the guarantee of a bound holds on average over all ranks that can occur. In return the bound is a function of
 the scores alone. It is the same for every order of the files, every increasing transformation of the scores, exchanged
-groups and turned signs, and nobody can draw again until the split pleases.
+groups and negated scores, and nobody can repeat the draw until the result is convenient.
 
-**Few tables of ranks.** Scores of few values, and a few scores of any kind, have few different tables of ranks: two
-coins tossed 20 times each have 441. There the average over all that can occur is no guarantee, but one split for each
-table, and up to 13 % of certificates were false where 5 % may be. So where fewer than about 2^16 tables can occur, 25
-splits are drawn by as many keys, and the median of their bounds is the bound: no single draw decides. Half of all
-splits err at once with at most twice the probability of one (Markov); summed over all tables of coins, 10 to 40 in a
-group, the median errs with at most 2.1 % where the average over all splits errs with 5.0 %.
+**Few tables of ranks.** A table of ranks holds the number of scores of each group at each rank. Scores with few
+different values, and small numbers of scores, have few possible tables: two coins tossed 20 times each have 441. Then
+the average is over few splits and no reliable guarantee: up to 13 % of certificates were false where 5 % may be. So
+where fewer than about 2^16 tables can occur, 25 splits are drawn with as many keys, and the bound is the median of
+their bounds, so that no single split decides. Half of all splits err at once with at most twice the probability of one
+(Markov); summed over all tables of coins, 10 to 40 in a group, the median errs with at most 2.1 % where the average
+over all splits errs with 5.0 %.
 """
 
 import hashlib
@@ -35,7 +38,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 _SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
 _FEW_TABLES = 16.0  # binary logarithm of the number of tables below which one split of each is too few to average over
 _SPLITS = 25
-_BEGINNING = 1024  # rows of a table of ranks
+_BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 
 
 class ScorePart(NamedTuple):
@@ -47,17 +50,17 @@ class ScorePart(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreSplit:
-    """Both parts of both groups."""
+    """The scores of both groups, split into a part that chooses a rule and a part that measures it."""
 
     choosing: ScorePart  # the part that chooses a rule
     measuring: ScorePart  # the part that measures it
     values: int  # number of different scores
 
     def ways(self) -> tuple["ScoreSplit", ...]:
-        """Return the four readings of the scores: `first` is the group taken to lie higher, and `second` the reference.
+        """Return the split in all four directions: either group as `first`, with scores as they are or negated.
 
-        Every event `score > threshold` bounds epsilon by log((P(first) - delta) / P(second)). Either group first,
-        scores as they are or negated, give both error rates' ratios and their mirror images.
+        In each direction `first` is the group that is expected to score higher, and `second` is the reference. Every
+        event `score > threshold` bounds epsilon from below by log((P(first) - delta) / P(second)).
         """
         one, two = (ScorePart(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
         down = ScoreSplit(one, two, self.values)
@@ -73,10 +76,10 @@ def number_that_chooses(size: int) -> int:
 
 
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
-    """Return the number of splits for the median of a bound: 1, or 25 where few tables of ranks can occur.
+    """Return the number of splits over which the median of a bound is taken: 1, or 25 if few tables of ranks can occur.
 
-    t equal scores are shared between the groups in t + 1 ways. The product of these over all values, divided by the
-    number of sizes that a group could have, is about the number of tables with these sizes.
+    There are t + 1 ways to divide t equal scores between the groups. The product of t + 1 over all values, divided by
+    the number of possible sizes of a group, is about the number of tables with the given sizes.
 
     Parameters
     ----------
@@ -100,7 +103,8 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     """Return a split of two groups of scores, of at least 2 each.
 
     The scores determine which group is `first`, and whether ranks ascend or descend with the scores, so that exchanged
-    groups and reversed signs give the same split. Whoever uses the split must try both groups and both signs.
+    groups and reversed signs give the same split. The caller must therefore try both groups and both signs
+    (`ScoreSplit.ways`).
 
     Parameters
     ----------
@@ -122,7 +126,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     values = np.arange(len(counts), dtype=np.float64)
     groups = [np.repeat(values, counts[:, column]) for column in (0, 1)]
     if break_ties and sum(sizes) > len(counts):
-        # Scores become their places in one order, equal ones by lot; each group keeps its own order.
+        # Scores are replaced by their ranks in the pooled scores, where equal scores are ordered at random.
         together = np.concatenate(groups)
         places = np.empty(together.size)
         places[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
@@ -132,7 +136,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
-    """Return the lowest lots, the first ones among equals."""
+    """Return a mask of the `number` smallest values; among equal values the first ones are taken."""
     found = lots <= np.partition(lots, number - 1)[number - 1]
     if np.count_nonzero(found) > number:
         found = np.zeros(lots.size, dtype=np.bool_)
@@ -141,13 +145,13 @@ def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
-    """Return the number of scores of each group at each rank, shape (different scores, 2)."""
-    # Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
+    """Return the table of ranks: the number of scores of each group at each rank, shape (different scores, 2)."""
+    # Exchanged groups and negated scores give four tables; the one that is first in the order of bytes is taken.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
     parts = (ranks[: members.size], ranks[members.size :])
     table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")
     variants = (table, table[:, ::-1], table[::-1], table[::-1, ::-1])
-    # The first bytes mostly decide, and copies of all of them would take as long as the sort.
+    # The first rows mostly decide, and copies of all rows would take as long as the sort.
     beginnings = [np.ascontiguousarray(one[:_BEGINNING]).tobytes() for one in variants]
     alike = [one for one, beginning in zip(variants, beginnings, strict=True) if beginning == min(beginnings)]
     if len(alike) > 1 and len(table) > _BEGINNING:

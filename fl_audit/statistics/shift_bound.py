@@ -1,6 +1,6 @@
 """Studentised shift: an exact lower confidence bound on the distance between two groups of normal scores.
 
-Valid because the insider's log-odds are known to be normal with equal spread when every round has a fixed mu_i. The
+The bound is valid because the insider's log-odds are normal with equal spread if every round has a fixed mu_i. The
 spread is estimated from the scores, not taken from the claimed noise, so noise that is secretly too small shows. Scores
 of other mechanisms (randomised response, raw Laplace) break the assumption and must not be certified this way.
 
@@ -28,7 +28,7 @@ _REACH = 10.0  # number of standard deviations beyond which a normal variable is
 class ShiftEstimate(NamedTuple):
     """The distance of the members' scores above the others', in units of their common spread."""
 
-    shift: float  # difference of the means over the pooled standard deviation, estimates mu; 0 where nothing can be
+    shift: float  # estimate of mu: difference of the means over the pooled standard deviation; 0 where undefined
     low: float  # lower bound of mu, at least 0
 
 
@@ -91,10 +91,11 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return the growth of normal scores per unit of a known number, in spreads, and its lower confidence bound.
+    """Return the regression slope of normal scores on included parts of a member, and its lower confidence bound.
 
-    `gaussian_shift` for members that are in by known parts: least squares with a constant, whose studentised slope is
-    noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound. Raises `InputError` if shapes
+    The slope is in units of the residual standard deviation. This generalises `gaussian_shift` to members of which a
+    known part is included in each trial: least squares with a constant, whose studentised slope is noncentral t with
+    n - 2 degrees of freedom. For parts of 0 and 1 the result is that of `gaussian_shift`. Raises `InputError` if shapes
     differ, a number is not finite, or the confidence is out of its range.
 
     Parameters
@@ -122,12 +123,12 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
 
 def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
-    """Return a studentised shift with its lower bound; a shift of 1 has noncentrality `root`."""
+    """Return a studentised shift with its lower bound, given the noncentrality `root` that belongs to a shift of 1."""
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
 def spread_of_parts(parts: Floats) -> float:
-    """Return the root of the summed squares of parts about their mean: the noncentrality of a slope of 1."""
+    """Return the root of the sum of squared deviations of parts from their mean: the noncentrality of a slope of 1."""
     return float(np.linalg.norm(parts - parts.mean()))
 
 
@@ -169,7 +170,9 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
 
 
 def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
-    """Return the same as `detectable_shift`, from the noncentrality of a slope of 1 and the degrees of freedom.
+    """Return the smallest true slope whose lower bound exceeds a claimed mu with a given probability.
+
+    This is `detectable_shift` for the slope of `gaussian_slope`.
 
     Parameters
     ----------
@@ -210,13 +213,15 @@ def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
 
 
 def _spread_range(degrees: float) -> tuple[float, float]:
-    """Return two numbers between which S lies with a probability of at least 1 - 1e-20."""
+    """Return two numbers between which S, the root of chi^2 / degrees, lies with probability at least 1 - 1e-20."""
     deviation = 1 / math.sqrt(2 * degrees)
     return max(0.0, 1 - _REACH * deviation), 1 + _REACH * deviation
 
 
 def noncentrality_at(probability: float, t: float, degrees: float) -> float:
-    """Return the noncentrality at which P(T <= t) equals the probability; 0 where P(T <= t) is smaller even at 0.
+    """Return the noncentrality at which the noncentral t distribution has P(T <= t) = probability.
+
+    The result is 0 if P(T <= t) is smaller even at noncentrality 0.
 
     Parameters
     ----------
@@ -232,7 +237,7 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
-    """Return the t at which P(T <= t) equals the probability; 0 where even P(T <= 0) is at least as large.
+    """Return a quantile of the noncentral t distribution; 0 instead of a negative quantile.
 
     Parameters
     ----------

@@ -1,29 +1,31 @@
 """Lower bounds on epsilon from the numbers of scores of each group above a threshold.
 
-All depend on the order of the scores alone: a strictly increasing transformation changes nothing, infinite scores are
-scores like others. Threshold and direction are chosen on scores set apart (`split`). A maximum over thresholds is no
-lower bound unless it is paid for: here the price is the fifth of the scores that choose, whatever the number of
-thresholds and directions. Corrections for many thresholds on all scores were tried in simulation and cost more: at
-500 + 500 scores of a Gaussian with mu = 1 the fifth widens a bound by 12 %, ten thresholds in two directions by 80 %.
+All bounds depend only on the order of the scores: a strictly increasing transformation changes nothing, and infinite
+scores are allowed. The maximum over thresholds of a lower bound is no valid lower bound. So threshold and direction are
+chosen on a fifth of the scores that is set apart (`score_split`), and the other scores give the bound, whatever the
+number of thresholds and directions. Corrections for many thresholds on all scores were tried in simulation and lose
+more: at 500 + 500 scores of a Gaussian with mu = 1 the fifth widens a bound by 12 %, ten thresholds in two directions
+by 80 %.
 
 **The order-statistic bound**: a threshold at a rank of the reference scores has a false-positive rate of known
-distribution. Why it holds, assuming no more than that scores are independent, and alike within each group:
+distribution. The bound holds if scores are independent, and identically distributed within each group. The proof:
 
-* The direction and the rank k are chosen on scores that are not measured. Ties are broken at random, which is a step
-  after the mechanism and so leaves its (epsilon, delta)-DP as it is, and makes all measured scores different.
+* The direction and the rank k are chosen on scores that are not measured. Ties are broken at random, so that all
+  measured scores differ. This is post-processing and leaves (epsilon, delta)-DP as it is.
 * The threshold is the k-th largest of n measured reference scores. The share V of the reference distribution above it
   then follows Beta(k, n + 1 - k), whatever that distribution is: it is the k-th smallest of n uniform numbers.
 * Given the threshold, the hits among the n1 scores of the other group are binomial. Under (epsilon, delta)-DP in both
   directions their rate is at most g(V) = min(e^epsilon V + delta, 1 - e^-epsilon (1 - delta - V)) (Kairouz, Oh &
   Viswanath 2015, theorem 2.1, for the event and for its complement).
 * So the probability of so many hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), the mean over that beta
-  distribution. It falls with the hits, hence p at the true epsilon is at most a level with at most that probability: p
-  is a p-value. It rises with epsilon, so the bound, where p reaches the level, exceeds the true epsilon only if p is
-  below the level there: with at most the probability of the level.
+  distribution. It falls with the hits, hence p at the true epsilon is a p-value: it is at most a level with at most
+  that probability. It rises with epsilon, and the bound is the epsilon at which p reaches the level. So the bound
+  exceeds the true epsilon only if p at the true epsilon is below the level, which has at most the probability of the
+  level.
 
-Against two Clopper-Pearson intervals nothing is paid for the false-positive rate: its distribution is known, the level
-is not shared, and V enters by its mean rather than by its worst case. Where scores have few values Clopper-Pearson is
-better, for its threshold can stand between two of them.
+With two Clopper-Pearson intervals, half of the level is spent on the false-positive rate. Here nothing is: the
+distribution of this rate is known, and V enters by its mean rather than by its worst case. Where scores have few
+different values Clopper-Pearson is better, because its threshold can lie between two of them.
 """
 
 import math
@@ -46,8 +48,8 @@ _CANDIDATES = 64
 _SLOPE_PLACES = 3
 _SHARE_OF_LEVEL_TO_CHOOSE = 0.5
 _CERTAIN = 1e7
-# Standard errors of the choosing scores that are taken off a rule's apparent shift before rules are compared. Without
-# them an extreme threshold wins by luck: at mu = 1 and 500 + 500 scores the bound falls from 80 % to 57 % of the truth;
+# Number of standard errors that are subtracted from a rule's estimated shift before rules are compared. Without this an
+# extreme threshold is chosen by chance: at mu = 1 and 500 + 500 scores the bound falls from 80 % to 57 % of the truth;
 # with 8, 82 %, but where only a fifth of the members leak, a third of what 2.5 finds.
 _CAUTION = 2.5
 
@@ -65,16 +67,16 @@ class Counts:
 
 
 _Rules = tuple[Floats, Floats, Integers]
-"""Candidate rules, shape (rules,): the expected result of each, thresholds, and alarms as in `Counts`."""
+"""Candidate rules, as arrays of shape (rules,): criterion to maximise, threshold, and alarms as in `Counts`."""
 
 
 def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: float) -> Counts:
-    """Return the counts of the measuring scores for the rule that the other scores chose, of all four readings.
+    """Choose a rule on the choosing scores, over all four directions, and return its counts on the measuring scores.
 
     Parameters
     ----------
     method
-        A method of bounds that has thresholds.
+        A method that uses thresholds.
     split
         Split of the scores into those that choose the rule and those that measure it, with broken ties for
         `ORDER_STATISTIC`.
@@ -95,14 +97,14 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
 
 def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) -> float:
-    """Return the bound on epsilon, at least 0, of a rule that was fixed before these scores were seen.
+    """Return the lower bound on epsilon, at least 0, from the counts of a rule that was chosen on other scores.
 
     Parameters
     ----------
     method
-        A method that has thresholds.
+        A method that uses thresholds.
     counts
-        Counts of the measuring scores on either side of the thresholds of the rule.
+        Counts of the measuring scores above the threshold of the rule.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for `GDP`.
     level
@@ -127,7 +129,7 @@ def _ranks(size: int) -> Integers:
 def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
     """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson at half the level; -infinity if undefined.
 
-    `hits` and `alarms` are positives among `first` and `second` scores; none of them has to be whole.
+    `hits` and `alarms` are the positives among `first` and `second` scores; these numbers need not be integers.
     """
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), first - hits + 1, level / 2), 0.0)
     high = np.where(alarms < second, betaincinv(alarms + 1, np.maximum(second - alarms, 1e-9), 1 - level / 2), 1.0)
@@ -136,11 +138,11 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules by the expected Clopper-Pearson bound, with thresholds among the choosing scores themselves."""
+    """Return candidate rules with their expected Clopper-Pearson bounds; thresholds are values of choosing scores."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
-    # leaves a share of j / (n + 1) of its distribution above it on average; between two of them, half a step less. The
-    # bound to be expected is that of as many scores as the geometric mean of those that choose and those that measure:
-    # the true number would trust an extreme threshold's few hits too much.
+    # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
+    # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
+    # and measuring scores: the latter number would trust an extreme threshold's few hits too much.
     first, second = way.choosing
     top = [second[second.size - _ranks(second.size)], first[first.size - _ranks(first.size)]]
     thresholds = np.concatenate([*top, first[_ranks(first.size) - 1]])
@@ -157,7 +159,7 @@ def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
     """Return the Clopper-Pearson bound: log((TPR_low - delta) / FPR_high), at least 0."""
     # (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
     # TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event.
-    # No assumption but that scores are independent, and alike within a group.
+    # The only assumption is that scores are independent, and identically distributed within each group.
     hits, alarms = np.array([float(counts.hits)]), np.array([float(counts.alarms)])
     return max(0.0, float(_ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
 
@@ -175,10 +177,10 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
 
 
 def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
-    """Return the epsilon at which (epsilon, delta)-DP in both directions covers two rates with a probability `level`.
+    """Return the epsilon for which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
 
-    The TPR has a beta distribution of these parameters, the FPR another one; the largest TPR at an FPR is the lower of
-    two lines.
+    TPR ~ Beta(*`tpr`) and FPR ~ `fpr` are independent. Both directions of (epsilon, delta)-DP
+    limit the TPR at an FPR by a line, and the lower line counts.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:
@@ -194,15 +196,15 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level:
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return the expected false-positive rates above some ranks of the reference, and the rules of these ranks."""
+    """Return the expected FPR, threshold and alarms for thresholds at some ranks of the measuring reference scores."""
     size = way.measuring.second.size
     tried = _ranks(size)
     return tried / (size + 1), way.measuring.second[size - tried], tried - 1
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return rules by their expected shift under a Gaussian trade-off: k is chosen, and the threshold follows."""
-    # The expectation is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
+    """Return candidate rules, one for each rank k, with their expected shift under a Gaussian trade-off function."""
+    # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
     place = np.clip(fpr * (second.size + 1), 1, second.size)
@@ -214,7 +216,7 @@ def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
 
 
 def _probit_variance(share: Floats, size: int) -> Floats:
-    """Return the variance of Phi^-1 of a share of `size` scores."""
+    """Return the approximate variance of Phi^-1(share) for a share of `size` scores (delta method)."""
     density = np.exp(-(ndtri(share) ** 2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(share * (1 - share) / (size * density**2))
 
@@ -246,15 +248,15 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
 
 def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
-    """Return the parameters of the distribution whose tail is that of the hits, and the FPR's distribution."""
+    """Return the parameters of the beta distribution whose CDF gives P(hits or more), and the FPR's distribution."""
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return the rules of ranks with the order-statistic bound expected of each, given the scores that choose."""
+    """Return candidate rules, one for each rank, with the order-statistic bounds expected from the choosing scores."""
     fpr, thresholds, alarms = _by_rank(way)
-    # The choosing scores are uncertain as well, so the harmonic sum of both numbers counts.
+    # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)
     n1, n0 = (1 / (1 / measuring.size + 1 / choosing.size) for measuring, choosing in parts)
     expected = _expected_bound(_rate_at(way, fpr), fpr, (n1, n0), delta, _SHARE_OF_LEVEL_TO_CHOOSE * level)
@@ -262,10 +264,10 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
-    """Return the first group's rate above the thresholds with these false-positive rates, by the choosing scores."""
-    # Between choosing reference scores it is interpolated. Beyond the largest it falls as a power of the rate, the one
-    # between the largest and the third largest: a threshold so far out must neither be taken for as good as the largest
-    # score, nor be given up where the first group lies far above the reference.
+    """Return the TPR of the first group at these FPRs, estimated from the choosing scores."""
+    # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
+    # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
+    # as good as the largest score, nor excluded where the first group lies far above the reference.
     hits = _above(way.choosing.first, way.choosing.second[::-1]) + 0.5
     size = way.choosing.second.size
     place = fpr * (size + 1)
@@ -276,10 +278,10 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return the approximate bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound."""
-    # Of Poisson numbers h and k the share h / (h + k) is binomial, so the ratio of their means has a bound by a
-    # quantile of a beta distribution. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place
-    # of h says so.
+    """Return approximate lower bounds on epsilon at expected TPRs and FPRs: both counts are taken as Poisson."""
+    # For Poisson counts h and k, h given h + k is binomial, so a quantile of a beta distribution bounds the ratio of
+    # their means. Counts at rates that are not small vary less than Poisson counts; h / (1 - tpr) in place of h allows
+    # for that.
     with np.errstate(divide="ignore", over="ignore"):
         shares = zip((tpr, fpr), sizes, strict=True)
         h, k = (np.minimum(rate * n / np.maximum(1 - rate, 1 / _CERTAIN), _CERTAIN) for rate, n in shares)
@@ -290,7 +292,7 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
 
 @lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
 def _order_statistic(counts: Counts, delta: float, level: float) -> float:
-    """Return the order-statistic bound of a rank, as in the module's text."""
+    """Return the order-statistic bound for the counts at a rank, at least 0; the module's docstring proves it."""
     return 0.0 if counts.hits == 0 else _where_allowed(*_distributions_of_rank(counts), delta, level)
 
 

@@ -1,4 +1,4 @@
-"""The banner of a verdict: its first line in a report, and its colours."""
+"""The banner at the top of a report: the verdict, a sentence beside it, and its colours."""
 
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import capital
@@ -11,11 +11,11 @@ LOOKS = {
     Verdict.NOT_AUDITED: VerdictLook.NONE,
     Verdict.NO_GUARANTEE: VerdictLook.NONE,
 }
-"""The look of every verdict."""
+"""Look of the banner, which decides its colours, for each verdict."""
 
 
 def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return the banner of a verdict: its first line and its colours.
+    """Return the banner of a verdict: its name as the title, a sentence, and the look that decides its colours.
 
     Parameters
     ----------

@@ -1,17 +1,17 @@
 """One learned distinguisher between D and D', for differences that no other test was written for.
 
 A small model learns from the features of some trials whether D was used, and its scores of trials that it has not seen
-are ranked. It learns three times, always from all trials before, and is judged on the next fifth. If the distribution
-of the features does not depend on the secret, the order of every fifth is random whatever was learned before, so the
-sum of the three Mann-Whitney statistics has an exact distribution: a permutation test in which nothing needs to be
-learned anew.
+are ranked. It is trained three times, on two, three and four fifths of the trials, and each time tested on the next
+fifth. If the distribution of the features does not depend on the secret, the order of the scores in a fifth is random
+whatever was learned before, so the sum of the three Mann-Whitney statistics has an exact null distribution. The test is
+a permutation test for which no model has to be trained again.
 
 Measured (`tests/verdict/distinguisher_rates.py`): of 2,000 honest runs of 40 trials x 3 rounds, in which everything
-differed between D and D' that may differ, .0360 had a p-value under .05, .0085 under .01 and none under the level.
-Breaches that were held back while the features were written were found in 20 of 20 runs of 100 trials x 30 rounds each:
-noise centred over every tensor, sizes that follow the last round's, and far coordinates that share their signs. One
-such breach was found in 0 of 20 runs: every third sign is the product of the two before it, so that only three
-coordinates together tell anything.
+differed between D and D' that may differ in an honest run, .0360 had a p-value under .05, .0085 under .01 and none
+under the significance level of the test. Breaches that were not used in the design of the features were found in 20 of
+20 runs of 100 trials x 30 rounds each: noise centred over every tensor, sizes that follow the last round's, and far
+coordinates that share their signs. One such breach was found in 0 of 20 runs: every third sign is the product of the
+two before it, so that only three coordinates together carry information.
 """
 
 import math
@@ -32,24 +32,24 @@ from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 
 FEWEST_TRIALS = 20
-"""Number of trials with D, and of trials with D', from which the test is made."""
+"""Smallest number of trials with D, and of trials with D', with which the test is made."""
 
-_PUBLIC_SEED = 0  # of the split of the trials and of the model: no data decide them
-_ENDS = (0.4, 0.6, 0.8)  # shares of the trials that are learned from before each judgement
-# Pairs of one fold up to which the distribution of the ranks is counted; beyond it a normal distribution with heavier
-# tails stands.
+_PUBLIC_SEED = 0  # seed of the split of the trials and of the model, independent of the data
+_ENDS = (0.4, 0.6, 0.8)  # shares of the trials on which the model is trained before each test
+# Number of pairs in one fold up to which the exact distribution of the ranks is computed; beyond it a normal
+# distribution with heavier tails is used.
 _MOST_EXACT = 2500
 _FAR = 3.0
 
 
 @of_family(TestName.DISTINGUISHER)
 def distinguisher(measured: NoiseMeasurements) -> TestResult:
-    """Test whether a learned model distinguishes trials with D from those with D' by the noise: ranks, upper tail.
+    """Test whether a learned model tells trials with D from trials with D' by their noise: Mann-Whitney, upper tail.
 
-    One model sees the sampled coordinates and one the noise along the record and the gradients (see `trial_features`);
-    the p-value is by Bonferroni over the two, and exact for each. In the result, `measured` is the share of pairs, a
-    trial with D and one with D', in which the one with D has the higher score, `limit` the smallest true share that
-    would be found, or NaN if so few trials cannot show any, and `place` the feature of largest weight.
+    One model is trained on the sampled coordinates and one on the noise along f(D) - f(D') and the gradients (see
+    `trial_features`); the p-value is by Bonferroni over the two, and exact for each. In the result, `measured` is the
+    share of pairs, a trial with D and one with D', in which the one with D has the higher score, `limit` the smallest
+    true share that would be found, or NaN if so few trials cannot show any, and `place` the feature of largest weight.
 
     The distribution of the ranks is that of Mann and Whitney (1947), its spread under a breach that of Hanley and
     McNeil (1982).
@@ -67,7 +67,7 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Train the model on earlier trials and test how well it ranks trials that it has not seen."""
+    """Return the result of the test for one model: it is trained on earlier folds and ranks the trials of the next."""
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
@@ -84,7 +84,7 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
 
 
 def _folds(members: Flags) -> Integers:
-    """Return the fold of each trial: D and D' are spread alike over the folds, and shuffled by a public seed."""
+    """Return the fold of each trial: shuffled by a public seed, with the same share of D and of D' in every fold."""
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
         shuffled = rng.permutation(np.flatnonzero(side))
@@ -95,12 +95,13 @@ def _folds(members: Flags) -> Integers:
 
 
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
-    """Learn a linear rule with few weights; return the function that scores trials, and the weight of every feature.
+    """Train a sparse linear SVM; return the function that scores trials, and the weight of every feature.
 
-    Features stand beside their sizes, so that a change of either sign under one secret shows. The penalty is as large
-    as chance makes the slope of most columns when nothing tells the trials apart: twice sqrt(n ln(columns)).
+    The inputs are the features and their absolute values, so that a change of either sign under one secret shows. The
+    L1 penalty is as large as the slope of most columns is by chance if nothing tells the trials apart: twice
+    sqrt(n ln(columns)).
     """
-    # It takes a second to import, and most trials are judged without it.
+    # scikit-learn takes a second to import, and most runs do not need it.
     from sklearn import exceptions, svm
 
     centre, spread = table.mean(axis=0), table.std(axis=0)
@@ -124,7 +125,7 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
 
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
-    """Return the number of pairs in which the trial with D has the higher score; random draws break ties."""
+    """Return the Mann-Whitney statistic, the number of pairs in which D scores higher; ties are broken at random."""
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
     ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
@@ -133,9 +134,10 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return the upper tail of the number of right pairs, as a function, over folds of the given sizes.
+    """Return the upper tail of the sum of Mann-Whitney statistics over folds of the given sizes, as a function.
 
-    The normal distribution of many pairs has heavier tails than theirs, whose fourth cumulant is negative.
+    For many pairs it is that of a normal distribution, which has heavier tails, because the fourth cumulant of the
+    exact distribution is negative.
     """
     if max(one * other for one, other in sizes) <= _MOST_EXACT:
         shares = reduce(np.convolve, [_distribution(one, other) for one, other in sizes])
@@ -147,10 +149,10 @@ def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
 
 
 def _distribution(one: int, other: int) -> Floats:
-    """Return the probabilities of 0, 1, ..., one * other right pairs in random order.
+    """Return the null distribution of the Mann-Whitney statistic: the probabilities of 0, 1, ..., one * other.
 
-    Trials are taken in rising order of score. A trial of one side makes a right pair with every earlier trial of the
-    other side.
+    Trials are taken in ascending order of score. A trial with D forms a correctly ordered pair with every earlier trial
+    with D'.
     """
     ways: Floats = np.zeros((one + 1, one * other + 1))
     ways[0, 0] = 1.0
@@ -163,7 +165,7 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the true share of right pairs at which the test reaches its critical share with `DETECTION_POWER`."""
+    """Return the true share of correctly ordered pairs at which the test has the power `DETECTION_POWER`."""
     pairs = sum(one * other for one, other in sizes)
 
     def short(share: float) -> float:

@@ -1,4 +1,4 @@
-"""The verdict on the guarantee: whether it holds, the test that broke it, its coverage, and the measured noise."""
+"""The findings on the guarantee: the verdict with the judgement behind it, and the measured noise."""
 
 import math
 from collections.abc import Callable
@@ -28,19 +28,21 @@ class VerdictFinding:
     # Share of the noise that would have been found in 9 of 10 runs if it were missing only in the direction that hides
     # the differing unit; None if not measured.
     missing_at_unit: float | None = None
-    # Names of numbers that break the guarantee although no test does: a run with any is at most inconclusive.
+    # Names of findings that contradict the guarantee although no test does. The verdict on a run with such findings is
+    # never consistent.
     contradicted_by: tuple[str, ...] = ()
 
     @property
     def judged(self) -> Judgement:
-        """The judgement of a run that was judged."""
+        """The judgement, asserted to exist."""
         assert self.judgement is not None, "nothing was judged here"
         return self.judgement
 
     @property
     def judges_scores(self) -> bool:
-        """Whether only scores of no known distribution were judged, so that nothing tells which breach they would
-        show.
+        """Whether only scores of unknown distribution were judged, apart from opened values.
+
+        Then it is not known how large a breach would have been found.
         """
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED
@@ -48,19 +50,20 @@ class VerdictFinding:
 
     @property
     def words(self) -> JudgementWords:
-        """The audit's own words for the judgement."""
+        """The phrases with which this kind of audit describes its judgement."""
         return JudgementWords() if self.judgement is None else self.judgement.words
 
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
-        """Return the verdict after other findings, given by name, have broken the guarantee: none of those is
-        consistent.
+        """Return the verdict given the names of other findings that contradict the guarantee.
+
+        If there are any, a consistent verdict becomes inconclusive; a violated one stays.
         """
         if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
             return self
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries `verdict` and `signal`; `signal` is None where no test asked about it."""
+        """Return the keys `verdict` and `signal` of `summary.json`; `signal` is None if it was not tested."""
         signal = None if self.judgement is None else self.judgement.signal
         return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
 
@@ -89,13 +92,13 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement |
 
 @dataclass(frozen=True)
 class NoiseFinding:
-    """The noise that the insider measured."""
+    """The noise that the insider measured, relative to the claimed noise."""
 
     estimate: NoiseEstimate  # measured over claimed noise
     judgement: Judgement  # the tests of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `noise`; values that were not measured are None."""
+        """Return the key `noise` of `summary.json`; values that were not measured are None."""
         names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
         tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
         told = {name: getattr(self.estimate, name) for name in names}
@@ -103,8 +106,9 @@ class NoiseFinding:
 
     @property
     def main(self) -> tuple[float, float, float] | None:
-        """The ratio and its interval over all directions, or along the unit's direction where only that was
-        measured.
+        """The ratio of measured to claimed noise with its interval, (ratio, low, high); None if it was not measured.
+
+        It is the ratio over all directions, or that along the unit's direction where only this was measured.
         """
         found = self.estimate
         if math.isfinite(found.ratio):

@@ -1,7 +1,8 @@
-"""Innovations of the log-odds: the noise of each round along the direction in which D and D' differ.
+"""Innovations of the log-odds: the standardised noise of each round along the direction in which D and D' differ.
 
-Whatever adaptivity chose Delta_i, given the past the release is normal, so with mu_i = Delta_i / sigma_i the innovation
-(L_i - L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past.
+L_i is the log-odds of D against D' after round i, Delta_i = ||f_i(D) - f_i(D')||, and mu_i = Delta_i / sigma_i. Given
+the past, the release of round i is normal even if Delta_i depends on earlier rounds. So the innovation
+(L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - under D and + under D', is N(0, 1) and independent of the past.
 """
 
 import numpy as np
@@ -15,15 +16,16 @@ SMALLEST_SIGNAL = 1e-9
 
 
 def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:
-    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, shape (trials, rounds).
+    """Return the innovations (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, (trials, rounds).
 
-    They are NaN where mu_i is under `SMALLEST_SIGNAL`: such a round tells nothing.
+    An innovation is NaN where mu_i is under `SMALLEST_SIGNAL`, because such a round carries no information.
 
     Parameters
     ----------
     increments
-        L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (trials, rounds), finite. They
-        must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
+        L_i - L_{i-1}, the increment of each round to the log-odds of D against D', shape (trials, rounds), finite. It
+        must be the number that the insider computed for the round: differences of cumulated log-odds lose small
+        increments to rounding.
     signal
         mu_i = Delta_i / sigma_i, shape (trials, rounds), finite and at least 0.
     bits

@@ -1,6 +1,6 @@
-"""The family of tests on which a verdict rests: their names and their shares of the level, fixed before any data.
+"""The family of tests on which a verdict rests: names and shares of the significance level, fixed before any data.
 
-Every test is exact under the claimed distribution, or its p-value is never too small except as its module says. By
+Every test is exact or conservative under the claimed distribution, up to approximations that its module states. By
 Bonferroni the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
 """
 
@@ -17,19 +17,19 @@ from fl_audit.errors import require
 from fl_audit.statistics.significance_levels import FAMILY_LEVEL as FAMILY_LEVEL
 
 DETECTION_POWER = 0.9
-"""Probability with which a breach as large as a limit of detection is found."""
+"""Power at the limit of detection: the probability with which a breach of that size is found."""
 
 
 class TestName(StrEnum):
     """The name of a test, with its weight: the shares of `FAMILY_LEVEL` are in proportion to the weights.
 
-    A new test is therefore one line, and takes a little from each of the others. Most tests ask whether the noise is
-    the claimed one, and SENSITIVITY asks whether it hides enough. The SIGNAL_ and DRIFT_ tests ask whether the released
-    sum is the claimed one: the target contributes once, and nothing else differs. The SECRET_ tests and DISTINGUISHER
-    ask whether anything but the sums tells D from D'. The tests from TARGET_TURNS on concern what the challenger
-    opened. The last three have no weight: SCORES and CANDIDATES have what the tests of `BESIDE_SCORES`, their
-    neighbours in the membership and reconstruction audits, leave of the level, and CANARIES stands alone in the canary
-    audit.
+    A new test therefore needs only one line here, and takes a little of the level from each of the others. Most tests
+    ask whether the noise is the claimed one; SENSITIVITY asks whether D and D' differ by no more than was claimed. The
+    SIGNAL_ and DRIFT_ tests ask whether the released sum is the claimed one: the target contributes once, and nothing
+    else differs. The SECRET_ tests and DISTINGUISHER ask whether anything but the sums tells D from D'. The tests from
+    TARGET_TURNS to SECRET_LAST_BITS concern values that the challenger opened. The last three have no weight: SCORES,
+    for scores of unknown distribution, and CANDIDATES, in the reconstruction audit, get the part of the level that the
+    tests of `BESIDE_SCORES` leave, and CANARIES, the only test of the canary audit, gets all of it.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -67,12 +67,12 @@ class TestName(StrEnum):
     SERIAL_CORRELATION = "serial-correlation", 0.03
     LOW_BITS = "low-bits", 0.02
     GRID = "grid", 0.02
-    SENSITIVITY = "sensitivity", 0.01  # it raises no false alarm
+    SENSITIVITY = "sensitivity", 0.01  # not random, so it raises no false alarm
     SECRET_TOTAL = "secret-total", 0.04
     SECRET_PLACE = "secret-place", 0.02
     SECRET_ALONG_RECORD = "secret-along-record", 0.03
     DISTINGUISHER = "distinguisher", 0.02
-    # The noise, looked at in more ways.
+    # Further tests of the noise.
     EVEN_SIZES = "even-sizes", 0.03
     CARRIED_SIZES = "carried-sizes", 0.02
     NOISE_PART = "noise-part", 0.02
@@ -88,7 +88,7 @@ class TestName(StrEnum):
     SHARED_SAMPLES = "shared-samples", 0.02
     SHARE_PAIRS = "share-pairs", 0.02
     BIT_NOISE = "bit-noise", 0.03
-    EXACT_STEPS = "exact-steps", 0.01  # it raises no false alarm
+    EXACT_STEPS = "exact-steps", 0.01  # not random, so it raises no false alarm
     SECRET_LAST_BITS = "secret-last-bits", 0.02
     SCORES = "scores"
     CANDIDATES = "candidates"
@@ -96,7 +96,7 @@ class TestName(StrEnum):
 
     @property
     def share(self) -> float:
-        """The test's share of `FAMILY_LEVEL`."""
+        """The test's share of `FAMILY_LEVEL`, from 0 to 1."""
         if self is TestName.CANARIES:
             return 1.0
         if self in (TestName.SCORES, TestName.CANDIDATES):
@@ -105,7 +105,7 @@ class TestName(StrEnum):
 
     @property
     def level(self) -> float:
-        """The share of the family's level at which the test is made."""
+        """The significance level of the test: its share times `FAMILY_LEVEL`."""
         return FAMILY_LEVEL * self.share
 
     @property
@@ -123,14 +123,14 @@ OF_OPENED = (
     TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
     TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS, TestName.SECRET_LAST_BITS,
 )  # fmt: skip
-"""The tests of values that the challenger opens beside the noise of the sum; they need no likelihood ratio."""
+"""The tests of values that the challenger opens besides the noise of the sum; they need no likelihood ratio."""
 ALONG_TARGETS = (
     TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL,
     TestName.SECRET_ALONG_RECORD,
 )  # fmt: skip
 """The tests of the noise along targets, which the membership and reconstruction audits make too."""
 BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
-"""The tests that can stand beside scores and guesses, which have no known likelihood ratio."""
+"""The tests that can be made together with a test of scores or guesses, whose likelihood ratio is unknown."""
 
 
 def of_looks(looks: int, p_value: float) -> float:
@@ -159,20 +159,20 @@ class TestResult:
     Raises
     ------
     InputError
-        If the p-value is none: no run may pass because a test came to nothing.
+        If the p-value is NaN or not from 0 to 1: no run may pass because a test could not be computed.
     """
 
     __test__: ClassVar[bool] = False
 
     name: TestName  # name of the test
-    statistic: float  # the number that it rests on; its module says which
-    p_value: float  # probability, if the claim holds, of what was found or worse
+    statistic: float  # value of the test statistic, which the test's docstring defines
+    p_value: float  # probability, if the claim holds, of a result at least as extreme as this one
     measured: float  # the measured value
     claimed: float  # the claimed value, in the same unit
-    # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
-    # limit; NaN where no size can be said.
+    # Limit of detection: the smallest breach that would have been found with probability `DETECTION_POWER`, in the unit
+    # of `measured` or of the test's own message; NaN where it is unknown.
     limit: float = math.nan
-    place: str = ""  # its place in the run, such as a tensor or two rounds; empty for the whole run
+    place: str = ""  # where the breach was found, such as a tensor or two rounds; empty for the whole run
     more: Mapping[str, float] = field(default_factory=dict)  # other numbers of this test, by name
 
     def __post_init__(self) -> None:
@@ -181,12 +181,12 @@ class TestResult:
 
     @property
     def level(self) -> float:
-        """The test's share of the family's level."""
+        """The significance level of the test."""
         return self.name.level
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted at the test's level."""
+        """Whether the test refutes the claim at its significance level."""
         return self.p_value < self.level
 
 
@@ -243,10 +243,10 @@ def only_if(holds: bool, reason: NotTestedReason) -> None:
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
-    """Return the tests that refute a guarantee: the one to report first, then the others by falling evidence.
+    """Return the failed tests in the order of the report: by the ratio of p-value to level, the smallest first.
 
-    Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
-    noise that is missing.
+    One exception: if a test found that the noise depends on the secret, the clearest such test comes first, unless a
+    test found too little noise. Such a dependence is a fault however small it is.
     """
     ordered = sorted(broken, key=lambda test: test.p_value / test.level)
     about_secret = [test for test in ordered if test.name.is_about_secret]

@@ -19,11 +19,10 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
-_LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many
+_LARGEST_GROUP = 2**14  # up to this number of vectors all pairs are compared; of more vectors, only pairs within groups
 _BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
 _FEWEST_DRAWS = 8  # number of rounds, over all trials, from which coordinates are compared with each other
-# The same for all coordinates together: of fewer rounds the distribution of the sum is too far from a gamma
-# distribution.
+# The same for the sum over all pairs of coordinates: with fewer rounds it is too far from a gamma distribution.
 _FEWEST_JOINT_DRAWS = 100
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
@@ -35,11 +34,11 @@ _LARGEST_CLOSE = 1e-2
 
 @dataclass(frozen=True)
 class MostSimilarPair:
-    """The two noise vectors that are most alike."""
+    """The pair of noise vectors with the largest absolute cosine."""
 
     cosine: float  # absolute value of the cosine between them
-    first: int  # number of the one vector
-    second: int  # number of the other vector
+    first: int  # index of the one vector
+    second: int  # index of the other vector
     pairs: int  # number of compared pairs
 
 
@@ -54,7 +53,7 @@ def _cosine_at(probability: float, dimensions: int) -> float:
 
 
 def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPair:
-    """Return the two most similar of n vectors, regardless of sign."""
+    """Return the pair of vectors (n, J) with the largest absolute cosine; pairs are within groups of `group`."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     single = units.astype(np.float32)  # for finding the pair; its cosine is computed again in float64
@@ -63,7 +62,7 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
         found = single[start:stop] @ single[offset:end].T
         if start == offset:
             np.fill_diagonal(found, 0.0)
-        # Two passes that only compare are several times faster than taking absolute values and looking for a place.
+        # Maximum and minimum are several times faster than the index of the largest absolute value.
         largest = max(float(found.max()), -float(found.min()))
         if largest > best:
             row, column = divmod(int(np.abs(found).argmax()), found.shape[1])
@@ -74,7 +73,7 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
 
 
 def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
-    """Walk through the blocks of the upper triangle of all cosines within each group."""
+    """Yield (start, stop) of rows and of columns for the blocks of every group's upper triangle of cosines."""
     for low in range(0, count, group):
         high = min(count, low + group)
         for start in range(low, high, _BLOCK):
@@ -83,10 +82,9 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _evened(vectors: Floats) -> Floats:
-    """Return vectors (n, J) rescaled to equal spread in all directions, unless chance explains their differences in
-    spread.
+    """Return vectors (n, J) whitened, or unchanged where chance explains the differences between their variances.
 
-    If noise is larger on a few coordinates, all vectors point to one side although none was used twice.
+    Where noise is larger on a few coordinates, all vectors are similar although none was copied; whitening undoes this.
     """
     count, dimensions = vectors.shape
     spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
@@ -98,11 +96,12 @@ def _evened(vectors: Floats) -> Floats:
 
 @of_family(TestName.REPEATED_NOISE)
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest absolute cosine over all pairs of (trial, round).
+    """Test the largest absolute cosine between the noise of two rounds, in the same or in different trials.
 
-    With m pairs the p-value is 1 - (1 - p)^m, where p is the exact tail of one pair. This treats the cosines of all
-    pairs as independent, although they are only pairwise independent. By Bonferroni m p bounds it without that
-    approximation, and at the levels of a verdict the two agree to a ten-thousandth.
+    The noise of a round is given by its projections on the public directions. With m pairs the p-value is
+    1 - (1 - p)^m, where p is the exact tail probability of one pair. This treats the cosines of all pairs as
+    independent, although they are only pairwise independent. The Bonferroni bound m p needs no such approximation, and
+    at the significance level of the test the two agree to a ten-thousandth.
     """
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
@@ -125,8 +124,8 @@ def _likest(
     place: str,
     more: dict[str, int],
 ) -> TestResult:
-    """Return the test of the largest absolute cosine of all pairs."""
-    # The probability that at least one of so many independent events occurs, each of which has that of the tail.
+    """Return the result of a test whose statistic is the largest absolute cosine of all pairs."""
+    # The probability that at least one of so many independent events occurs, each with the probability `tail`.
     tail = _cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
     return TestResult(name, found.cosine, p_value, found.cosine, claimed, limit, place, more)
@@ -136,8 +135,8 @@ def _likest(
 def copied_places(measured: NoiseMeasurements) -> TestResult:
     """Test the largest absolute correlation between two sampled coordinates over all rounds of all trials.
 
-    Coordinates are vectors over rounds and trials. Their cosines have the distribution of `_cosine_tail` and are
-    pairwise independent, as in `repeated_noise`.
+    The noise of a coordinate is one vector over rounds and trials. The cosines of these vectors have the distribution
+    of `_cosine_tail` and are pairwise independent, as in `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -149,7 +148,7 @@ def copied_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
-    """Return the evenly sampled noise as one vector over rounds and trials for each coordinate."""
+    """Return `even_sample` with one row per coordinate, (coordinates, trials * rounds)."""
     vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, NotTestedReason.TOO_FEW)
     return vectors
@@ -157,13 +156,13 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 
 @of_family(TestName.JOINT_PLACES)
 def joint_places(measured: NoiseMeasurements) -> TestResult:
-    """Test the sum of squared correlations between all sampled coordinates, which many weak copies or too even noise
-    change.
+    """Test the sum of squared correlations over all pairs of sampled coordinates, two-sided.
 
-    With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. The
-    sum is approximated by a shifted gamma distribution with the exact mean, variance and third cumulant: where
-    coordinates outnumber rounds, three of them at a time depend on each other, and the upper tail is far heavier than a
-    normal one. The test is two-sided, because sequences that fill space evenly have correlations that are too small.
+    Many weak copies make it too large; noise from low-discrepancy sequences, which fill space evenly, makes it too
+    small. With n rounds over all trials, each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two
+    are uncorrelated. The sum is approximated by a shifted gamma distribution with the exact mean, variance and third
+    cumulant: where coordinates outnumber rounds, the squares of three coordinates depend on each other, and the upper
+    tail is far heavier than a normal one.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -184,10 +183,11 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
-    """Return shape, scale and location of the gamma distribution of n times the sum of squared cosines of n-vectors.
+    """Return shape, scale and location of the gamma approximation to n times the sum of squared cosines of n-vectors.
 
     A single square c^2 ~ Beta(1/2, (n - 1)/2) has the variance v = 2 (n - 1) / (n + 2) and the third cumulant 4 v (n -
-    2) / (n + 4), both in units of 1/n. Every three vectors add 6 times 4 (n - 1) / (n + 2)^2.
+    2) / (n + 4), both in units of 1/n. Every three vectors add 6 times 4 (n - 1) / (n + 2)^2
+    to the third cumulant of the sum.
     """
     pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
@@ -199,7 +199,7 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
 
 @of_family(TestName.SHIFTED_COPIES)
 def shifted_copies(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest correlation of the noise with itself, shifted over trials, rounds and neighbouring coordinates.
+    """Test the largest autocorrelation of the noise, over shifts by trials, rounds and neighbouring coordinates.
 
     The sum of n products at one shift has variance n. Its tail is bounded by that of a sum of n / 3 independent
     products with three times the variance, whose fourth cumulant equals that of overlapping products. The p-value, by
@@ -216,7 +216,7 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     shifts = int(np.count_nonzero(usable))
     number, worst = float(counts[at]), float(counts[usable].min())
     log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
-    # Along trials and rounds the shifts stand in the order of a transform.
+    # Along trials and rounds the shifts are in the order of `_order`.
     trials, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
     critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
     p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
@@ -226,8 +226,9 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
 
 
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
-    """Return the sums of products at every shift and the number of products in each; a shift and its mirror count once.
+    """Return the sum of the products of noise (trials, rounds, places) at every shift, and the number of products.
 
+    Both have the shape (trial shifts, round shifts, coordinate shifts), and a shift and its mirror image count once.
     Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`; rounds and coordinates
     are shifted by all distances.
     """
@@ -254,10 +255,10 @@ def _order(count: int) -> Integers:
 
 
 def _product_log_tail(size: float, count: float) -> float:
-    """Return the logarithm of the upper tail of a sum of overlapping products of N(0, 1), at a size in standard
-    deviations.
+    """Return the log of the upper tail probability of a sum of `count` overlapping products of N(0, 1) variables.
 
-    It is the saddlepoint formula of Lugannani and Rice for n / 3 independent products of variance 3.
+    `size` is the value of the sum in standard deviations. The saddlepoint formula of Lugannani and Rice is used for n /
+    3 independent products of variance 3.
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:
@@ -275,11 +276,11 @@ def _product_log_tail(size: float, count: float) -> float:
 def equal_values(measured: NoiseMeasurements) -> TestResult:
     """Test the number of pairs of sampled noise values that agree, up to sign, to a few millionths of the noise.
 
-    Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N values closer than t
+    The test finds copies anywhere in the run and in any order. The number of pairs among N values closer than t
     has mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
-    this mean and variance: that of a stretched Poisson distribution, which is exact where few pairs are expected, and
+    this mean and variance: that of a scaled Poisson distribution, which is exact where few pairs are expected, and
     that of a gamma distribution, whose skewness is twice as large. Rounding puts values on grids, on which more of them
-    agree than by chance: adding a uniform draw as wide as a grid step removes this effect.
+    agree than by chance; a uniform dither as wide as a grid step removes this effect.
     """
     values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)

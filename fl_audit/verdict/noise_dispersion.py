@@ -1,8 +1,8 @@
-"""Tests whether sizes of the noise spread as those of independent noise do, and whether any part of it is missing.
+"""Tests of the variation of the noise's size over rounds, and of missing noise in tensors or along gradients.
 
-The sum of squares of a round is chi-square, so its normal score is N(0, 1), independent over trials and rounds. Noise
-that is scaled to one length, or has fresh directions only, has scores that hardly differ; shuffled noise keeps its size
-wherever it is moved. Whoever knows such a mechanism reads the secret off the sizes.
+The size of the noise in a round is its sum of squares. This sum is chi-square, so its normal score is N(0, 1),
+independent over trials and rounds. If the noise of all rounds is scaled to one length, the scores hardly differ;
+shuffled noise keeps its size wherever it is moved. Whoever knows such a mechanism can infer the secret from the sizes.
 """
 
 import math
@@ -17,13 +17,13 @@ from fl_audit.verdict.noise_scale import SquareSum, detectable_ratio, has_direct
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
 _FEWEST = 8  # rounds, over all trials, whose sizes are compared
-_FEWEST_FREEDOM = 30  # of louder noise, from which a cube root is near enough to normal
+_FEWEST_FREEDOM = 30  # degrees of freedom from which cube roots of sizes are near enough to normal
 _MOST_LAGS = 4
 _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
 
 def normal_scores(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of chi-square sums by their lower tail; NaN without a degree of freedom.
+    """Return the normal quantiles of the chi-square lower-tail probabilities of sums; NaN without a degree of freedom.
 
     Parameters
     ----------
@@ -41,22 +41,22 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
-    """Return whether the noise differs from the claim by more than chance, so that scores under it mean little."""
+    """Return whether the total size differs from the claim by more than chance; then scores under the claim mislead."""
     total, degrees = float(squares.sum()), int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return sizes over their own mean as nearly normal scores, by cube roots (Wilson and Hilferty 1931)."""
+    """Return nearly normal scores of sizes relative to their mean, by cube roots (Wilson and Hilferty 1931)."""
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)
     return np.asarray((np.cbrt(squares / freedom / mean) - 1 + spread) / np.sqrt(spread), dtype=np.float64)
 
 
 def _ranked(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of the ranks of sizes, less the loudness of single trials and rounds, (trials, rounds).
+    """Return the normal scores of the ranks of sizes, (trials, rounds); NaN in trials that lack the size of a round.
 
-    Trials that lack the size of a round are NaN.
+    The means of every trial and of every round are subtracted from the log sizes before they are ranked.
     """
     whole = (freedom > 0).all(axis=1)
     found = np.full(squares.shape, np.nan)
@@ -69,7 +69,7 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return the sums of squares of every round, over all parameters and by tensor, and their degrees of freedom."""
+    """Return the sums of squares of every round and their degrees of freedom, by tensor and, keyed "", in all."""
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2
     found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
@@ -82,11 +82,11 @@ def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
 
 @of_family(TestName.EVEN_SIZES)
 def even_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test the spread of the sizes of rounds: the sum of squared scores about their mean, chi-square, both tails.
+    """Test the variance of the normal scores of the sizes of rounds: chi-square, two-sided.
 
-    The test is made over all parameters and of each tensor, by Bonferroni. Where there is more or less noise than
-    chance explains, sizes are compared with their own mean, and the upper tail is left out: a mixture of larger scales
-    is no breach.
+    The test is made for all parameters together and for each tensor, with Bonferroni. Where there is more or less noise
+    than chance explains, sizes are compared with their own mean, and only the lower tail is tested: a mixture of larger
+    scales is no breach.
     """
     found = []
     for place, (squares, freedom) in _sizes(measured).items():
@@ -108,12 +108,12 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.CARRIED_SIZES)
 def carried_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the size of a round follows that of a round shortly before it: Student's t, two-sided.
+    """Test the autocorrelation of the size of the noise at lags of one to four rounds: Student's t, two-sided.
 
     Given the scores of earlier rounds the products with later ones are normal, as in `serial_correlation`. Only this
-    test finds noise that contains a part of the previous round's noise, shuffled over all places. Bonferroni over up to
-    four lags, over all parameters and each tensor. Where there is more or less noise than chance explains, ranks of
-    sizes are compared, less the loudness of single trials and rounds, and the lower tail is left out.
+    test finds noise that contains a part of the previous round's noise, shuffled over all coordinates. Bonferroni is
+    over the lags, for all parameters together and for each tensor. Where there is more or less noise than chance
+    explains, ranks of sizes are compared (see `_ranked`), and only the upper tail is tested.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     found = []
@@ -128,7 +128,7 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
             steps = np.einsum("wi,wi->w", before, after)[some] / lengths[some]
             if steps.size >= _FEWEST:
                 size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), _student_p(steps)
-                if is_off:  # sizes less their means are a little opposed to each other by themselves
+                if is_off:  # subtracting the means makes sizes slightly negatively correlated
                     p_value = p_value / 2 if t > 0 else 1.0
                 found.append((p_value, size, f"{lag} rounds later{place and f' on {place}'}", steps.size))
     only_if(bool(found), NotTestedReason.TOO_FEW)
@@ -140,11 +140,11 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
 
 
 def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
-    """Return the sums of squares of every tensor, over the claimed noise, and their degrees of freedom.
+    """Return the sums of squares over the claimed variance, and degrees of freedom, both (trials, rounds, tensors).
 
-    The sums that the insider keeps have one direction, that of the difference of D and D' in the tensor, in which a
-    share of the noise of other tensors remains. A tensor without any noise therefore keeps a little in them, which may
-    hide it where it has few coordinates. So a tensor is judged by its sampled coordinates where these are all of it.
+    In the insider's sum for a tensor, the direction in which D and D' differ still contains some noise of the other
+    tensors. This may hide that a tensor with few coordinates has no noise at all. So a tensor whose coordinates are all
+    sampled is judged by the sample instead.
     """
     squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
     freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials
@@ -176,7 +176,7 @@ def noise_part(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_ALONG_GRADIENTS)
 def noise_along_gradients(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise along the gradients that D and D' share: chi-square, lower tail."""
+    """Test the noise along the sum of the contributions that D and D' share: chi-square, lower tail."""
     only_if(has_direction(measured), why_no_direction(measured))
     values = measured.noise.gradient / measured.sigma
     values = values[~np.isnan(values)]

@@ -1,6 +1,6 @@
 """Estimates of the real noise relative to the claimed noise, and of the epsilon that follows from it.
 
-The module also computes, before a run is played, the limits of detection that its report will state.
+The module also computes, before a run, the limits of detection that its report will state.
 """
 
 import math
@@ -27,7 +27,7 @@ ASSUMPTION = (
 """The assumption on which the lower bound on epsilon rests."""
 
 SAMPLING_ASSUMPTION = "Who takes part is drawn as was claimed."
-"""The further assumption of that bound where units are sampled."""
+"""The further assumption of the lower bound on epsilon where units are sampled."""
 
 BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed epsilon would have been found
 
@@ -49,15 +49,15 @@ def mechanism_in_words(claim: Claim) -> str:
 class NoiseEstimate:
     """The ratio of the measured to the claimed standard deviation of the noise, with exact chi-square intervals."""
 
-    ratio: float  # over all directions but the record's; NaN where that was not measured
+    ratio: float  # in the directions orthogonal to f(D) - f(D'); NaN where that was not measured
     low: float  # lower end of its interval
     high: float  # upper end
     confidence: float  # of each two-sided interval
-    along_record: float  # along the record's direction; NaN where D and D' never differed
+    along_record: float  # in the direction of f(D) - f(D'); NaN where D and D' never differed
     along_low: float  # lower end of its interval
     along_high: float  # upper end
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
-    # The ratio where noise is above the guarantee beyond doubt, and gives accuracy away; else None.
+    # The ratio, if the noise is significantly above the claim, so that accuracy is lost needlessly; otherwise None.
     excess: float | None
     # The sums of squares behind the intervals, which `ratio_interval` gives at other confidences.
     total: SquareSum | None = None
@@ -104,9 +104,9 @@ def estimate_noise(
     confidence
         Confidence of the intervals, above 0 and below 1.
     total
-        Noise over all directions but that of the record; None where it was not measured.
+        Noise in the directions orthogonal to f(D) - f(D'); None where it was not measured.
     along
-        Noise along the direction of the record; None where it was not measured.
+        Noise in the direction of f(D) - f(D'); None where it was not measured.
     tensors
         Noise on each tensor, by name; None where it was not measured.
 
@@ -117,7 +117,7 @@ def estimate_noise(
     """
     parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
     across, known = _with_interval(total, confidence), total or along
-    # Beyond doubt is what chance explains in less than one of 1,000 runs.
+    # The interval excludes 1 by chance in less than one of 1,000 runs.
     excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
     of_along = _with_interval(along, confidence)
     return NoiseEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})
@@ -128,10 +128,9 @@ def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, f
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:
-    """Return the epsilon of the claimed releases at the claim's delta if all noise were the claimed noise times a
-    ratio.
+    """Return the epsilon of the claimed releases, at the claim's delta, if all claimed noise were scaled by a ratio.
 
-    Where a round releases a sum and the bits behind an adaptive norm, both noises are scaled by the ratio.
+    With adaptive clipping this includes the noise of the quantile bits.
 
     Parameters
     ----------
@@ -146,7 +145,7 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 def kept_epsilon(guarantee: Guarantee) -> float:
     """Return the epsilon that the claimed noise itself implies at the claimed delta.
 
-    The result is the claimed epsilon where the distribution of the noise does not resolve so small a delta.
+    If the privacy loss distribution cannot resolve so small a delta, the claimed epsilon is returned.
     """
     try:
         return guarantee.claim.profile.epsilon(guarantee.delta)
@@ -155,16 +154,16 @@ def kept_epsilon(guarantee: Guarantee) -> float:
 
 
 def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
-    """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
+    """Return a lower confidence bound on epsilon at the claimed sensitivity, from the innovations of a run.
 
     Let f be the ratio of the real to the claimed noise, and f_high its exact one-sided upper confidence bound. Then
-    epsilon is at least that of the claimed releases with f_high times the noise, which for Gaussian rounds is
+    the bound is the epsilon of the claimed releases with f_high times the noise, which for Gaussian rounds is
     gdp_epsilon(delta, mu / f_high). `assumption_of` states the assumptions.
 
     Parameters
     ----------
     measured
-        The run; without innovations the bound is 0.
+        The measurements of the run; without innovations the bound is 0.
     confidence
         Confidence of the bound, above 0 and below 1.
     claim
@@ -178,32 +177,30 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
     profile = claim.with_noise(math.sqrt(found.value / lowest)).profile
     if profile.gaussian_mu is not None:
         return profile.epsilon(claim.delta)
-    # Less what the grid of a loss distribution may have added to epsilon.
+    # The discretisation of the privacy loss distribution may have added to epsilon; that is subtracted.
     return max(0.0, profile.epsilon(claim.delta + MISPLACED_MASS) - profile.error)
 
 
 @dataclass(frozen=True)
 class EpsilonLimit:
-    """The limit of detection of the test along the record's direction: the epsilon that it would find with probability
-    0.9.
-    """
+    """The limit of detection, as an epsilon, of the test of the noise along f(D) - f(D'), at power 0.9."""
 
-    limit_of_detection: float  # such an epsilon at the guarantee's delta; infinite where D and D' never differed
+    limit_of_detection: float  # the limit at the guarantee's delta; infinite where D and D' never differed
     conclusive: bool  # whether a breach of 1.5 times the claimed epsilon would have been found
-    # Number of trials, with as many rounds as these had on average, from which such a breach is found; None if D and D'
-    # never differed.
+    # Number of trials, with as many rounds as these had on average, from which a breach of 1.5 times the claimed
+    # epsilon is found; None if D and D' never differed.
     trials_needed: int | None
 
 
 def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonLimit:
-    """Return the limit of detection of the test along the record's direction, as an epsilon.
+    """Return the limit of detection, as an epsilon, of the test of the noise in the direction of f(D) - f(D').
 
     Parameters
     ----------
     count
         Number of innovations, which are standardised increments of the log-likelihood ratio, from 0.
     trials
-        Number of trials, from 1; they need not have been played yet.
+        Number of trials, from 1; the run may still be planned.
     level
         Level of the test, above 0 and below 1.
     guarantee
@@ -219,16 +216,17 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
 
 @dataclass(frozen=True)
 class PlannedLimits(EpsilonLimit):
-    """The smallest breach that a run finds with probability 0.9; a smaller one can only be found by another test."""
+    """The smallest breaches that the tests of the amount of noise in a planned run find with probability 0.9."""
 
-    # Share of the claimed noise whose lack would be found: along the record, None where scores of no known distribution
-    # are judged, and in all parameters together, None where that is not measured.
+    # Smallest share of the claimed noise that would be found if it were missing in the direction of f(D) - f(D'); None
+    # where scores of unknown distribution are judged.
     noise_short: float | None
+    # The same for noise that is missing in all parameters; None where that is not measured.
     noise_short_in_all: float | None
 
 
 NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
-"""The planned limits of a run whose insider has only scores of no known distribution: nothing is sure to be found."""
+"""The limits of a run whose insider has only scores of unknown distribution: no breach is sure to be found."""
 
 
 def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedLimits:
@@ -253,9 +251,7 @@ def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters:
 
 
 def breach_ratio(guarantee: Guarantee) -> float:
-    """Return the ratio of real to claimed noise in a breach of 1.5 times the claimed epsilon; 1/1.5 where that epsilon
-    is 0.
-    """
+    """Return the ratio of real to claimed noise at which epsilon is 1.5 times the claimed one; 1/1.5 if that is 0."""
     claim, sought = guarantee.claim, BREACH * guarantee.epsilon
     mu = claim.profile.gaussian_mu
     if sought == 0:

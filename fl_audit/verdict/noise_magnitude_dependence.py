@@ -1,7 +1,8 @@
-"""Tests whether magnitudes of the noise determine each other or differ with the secret, at the sampled coordinates.
+"""Tests whether magnitudes of the sampled noise are copied, and whether its coordinates differ between D and D'.
 
-Noise with fresh signs on old magnitudes has no correlation with its source, and hides only signs. The normal score of
-the magnitude of N(0, 1) is N(0, 1) itself, so the tests for copies of the noise apply to copies of magnitudes too.
+Noise that reuses magnitudes with fresh random signs is uncorrelated with its source, and hides only signs. The normal
+score of the magnitude of N(0, 1) is N(0, 1) itself, so the tests for copies of the noise apply to copies of magnitudes
+too.
 """
 
 import math
@@ -19,9 +20,7 @@ _FEWEST_TRIALS = 6  # with D, and with D', from which single coordinates are com
 _MOST_PLACES = 64
 _FEWEST_PLACES = 16
 _MOST_ROUNDS = 4096
-"""Largest number of rounds, over all trials, that are compared with each other; of more rounds, evenly spaced ones are
-used.
-"""
+"""Largest number of rounds, over all trials, that are compared; if there are more, evenly spaced ones are taken."""
 
 
 def magnitude_scores(values: Floats) -> Floats:
@@ -40,17 +39,16 @@ def magnitude_scores(values: Floats) -> Floats:
 
 @of_family(TestName.COPIED_SIZES)
 def copied_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest correlation of magnitudes between two coordinates, between two rounds, and over all coordinates.
+    """Test the largest correlation of magnitudes between two coordinates, two rounds, and all consecutive rounds.
 
-    Coordinates are vectors over rounds and trials, rounds vectors over sampled coordinates, and the cosines of both
-    have the distribution of `copied_places`. Neighbouring rounds of all trials together are compared too, coordinate by
-    coordinate.
-    Bonferroni over the three.
+    A coordinate is a vector over rounds and trials, a round is a vector over sampled coordinates, and the cosines of
+    both have the distribution of `copied_places`. The third correlation is that of every round with the next one, over
+    all trials and coordinates together. Bonferroni over the three.
     """
     scores = magnitude_scores(measured.even_sample)
     _, rounds, places = scores.shape
     looks: list[tuple[float, float, str, float]] = []
-    # Noise of another size, which other tests find, moves all scores alike.
+    # If the noise has another size, which other tests find, all scores are shifted alike; their mean is subtracted.
     by_place = (scores - scores.mean(axis=(0, 1))).reshape(-1, places).T
     if places >= 2 and by_place.shape[1] >= _FEWEST_DRAWS:
         found, names = _likest_pair(by_place), [number for number, _ in measured.noise.places]
@@ -67,7 +65,7 @@ def copied_sizes(measured: NoiseMeasurements) -> TestResult:
         place = f"trial {one} round {at + 1} and trial {other} round {later + 1}"
         looks.append(_look(found.cosine, found.pairs, some.size - 1, place))
     if rounds >= 2 and scores[:, 1:].size >= 100:
-        even = scores - scores.mean()  # a mean of each coordinate would oppose its few rounds to each other
+        even = scores - scores.mean()  # means by coordinate would make its few rounds negatively correlated
         before, after = even[:, :-1].reshape(-1), even[:, 1:].reshape(-1)
         # Given the earlier round, the product with the later one is normal.
         cosine = abs(float(before @ after)) / math.sqrt(float(before @ before) * float(after @ after))
@@ -89,9 +87,9 @@ def _look(cosine: float, pairs: int, dimensions: int, place: str) -> tuple[float
 def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
     """Test the mean and size of the noise at every sampled coordinate with D against those with D'.
 
-    Student's t compares trials of the two sides. Its normal scores are independent over coordinates, so the sum of
-    their squares is chi-square, and many small differences add up. The largest t is tested by itself, too, with
-    Bonferroni over the four tests.
+    At each coordinate Student's t compares the trials with D to those with D'. The normal scores of t are independent
+    over coordinates, so the sum of their squares is chi-square; it finds many small differences. The largest t is
+    tested by itself, too. Bonferroni over the four tests: the sum and the largest t, of means and of sizes.
     """
     members = measured.members[measured.sampled_trials]
     only_if(bool(members.any() and not members.all()), NotTestedReason.ONE_SIDE)
@@ -116,7 +114,7 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
-    """Return the two-sided p-value and Student's t of each column, between the rows of the two sides."""
+    """Return the two-sided p-value and Student's t of each column, for rows with D against rows with D'."""
     one, other = values[members], values[~members]
     rest = len(values) - 2
     within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)

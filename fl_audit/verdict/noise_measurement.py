@@ -1,11 +1,11 @@
-"""The noise measurement: what the insider observes of the noise itself, whatever the secret bit is.
+"""The noise measurement: statistics of the noise that the insider computes without knowing the secret bit.
 
-The insider knows both sums that a release can be made of, so all of the release but its part along their difference is
-noise that it can measure. With e = r - (f(D) + f(D'))/2 and u the unit vector of f(D) - f(D'), the part
-w = e - <e, u> u has the distribution N(0, sigma^2 (I - uu')) under either hypothesis. What is returned are sums and a
-few projections, never vectors.
+The insider knows f(D) and f(D'), the two sums from which a release r can come. So in all directions but that of their
+difference it can compute the noise of the release. With e = r - (f(D) + f(D'))/2 and u the unit vector of
+f(D) - f(D'), the residual w = e - <e, u> u has the distribution N(0, sigma^2 (I - uu')) under either hypothesis. The
+measurement returns sums, a few projections and a small sample, never whole vectors.
 
-Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigma^2 I), given all that came before:
+Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigma^2 I), given all earlier releases:
 
 * `total` / sigma^2 is chi-square with `total_freedom` degrees;
 * `squares` / sigma^2 of one tensor is chi-square with its `freedom` degrees. A tensor's part of w has one direction of
@@ -18,10 +18,10 @@ Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigm
 * `sample` of the true side is independent N(0, 1), over coordinates, rounds and trials, and `strides` of it chi-square
   with as many degrees of freedom as the class has coordinates.
 
-The sampled coordinates are fixed, public and not random. Noise that is copied from one place to another shows only
-where both places are among them. They therefore hold runs of neighbours, multiples of a run's length (with a run they
-make every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the rows of
-the largest matrix.
+The sampled coordinates are fixed, public and not random. Noise that is copied from one coordinate to another is found
+only if both coordinates are sampled. They therefore hold runs of neighbours, multiples of a run's length (with a run
+they make every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the
+rows of the largest matrix.
 """
 
 import math
@@ -42,7 +42,7 @@ RUN = 32  # length of the run of neighbours with which the sample begins
 _FEW = 16
 
 _LEAST_VARIANCE = 0.01
-"""Share of the variance that u must leave along u_g for that direction to be counted; below it rounding errors show."""
+"""Smallest variance of w along u_g, over sigma^2, at which this direction is counted; below it rounding shows."""
 
 _LOW_BITS_COORDINATES = 16
 _SINGLE_BITS = 24
@@ -52,7 +52,7 @@ _SIGNIFICANT = 2.0**11
 
 @dataclass(frozen=True)
 class NoiseMeasurer:
-    """The layout and directions against which noise is measured."""
+    """Measures the noise of releases, given the layout of the model and the public directions for projections."""
 
     layout: ParameterLayout  # positions of the parameter tensors
     # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
@@ -62,14 +62,14 @@ class NoiseMeasurer:
     with_neither: bool = False
 
     def measure(self, seen: HypothesisComparison, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
-        """Return the residuals of one round in some trials.
+        """Return the noise statistics of one round of a batch of trials.
 
         Parameters
         ----------
         seen
             The releases with their means under both hypotheses, float64 (trials, parameters).
         sigma
-            Standard deviation of the noise by the mechanism, float64 (trials,).
+            Standard deviation of the noise that the mechanism states, float64 (trials,).
         distance
             Norm ||f(D) - f(D')||, float64 (trials,). Where it is 0 there is no direction u.
         """
@@ -92,7 +92,7 @@ class NoiseMeasurer:
         width = sigma.unsqueeze(1)
         low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
         found = {
-            # Without any noise, rounding leaves less than nothing.
+            # Without any noise, rounding may leave a slightly negative number.
             "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
             "total_freedom": size - (distance > 0).long(),
             "squares": squares,
@@ -111,7 +111,7 @@ class NoiseMeasurer:
 
     def _signal(self, seen: HypothesisComparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return `NoiseStatistics.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
-        # Three products over all parameters give the others: <e, f(D) - f(D')> and the length of that are known.
+        # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(seen.residual, seen.present)
         squares = [_dot(part, part) for part in (seen.present, seen.absent)]
         inner = (squares[0] + squares[1] - distance.square()) / 2
@@ -128,7 +128,7 @@ class NoiseMeasurer:
         return sides / sigma.view(-1, 1, 1)
 
     def _noises(self, seen: HypothesisComparison, columns: slice | Tensor) -> list[Tensor]:
-        """Return the release minus the sum of each side at some coordinates."""
+        """Return for each side the release minus the side's sum at the given coordinates, (trials, coordinates)."""
         rest = seen.release[:, columns] - seen.shared[:, columns]
         found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
         return [*found, rest] if self.with_neither else found
@@ -148,7 +148,7 @@ class NoiseMeasurer:
         return squares, sizes - ((share > 0) & ~counts).long()
 
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-        """Return V'w whitened, (trials, J): its covariance is sigma^2 (I - bb'), b = V'u."""
+        """Return the whitened projections V'w, (trials, J); V'w has the covariance sigma^2 (I - bb') with b = V'u."""
         raw = self._spread(residual).float() @ self.directions
         towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
         seen = raw.double() - along.unsqueeze(1) * towards
@@ -166,7 +166,7 @@ class NoiseMeasurer:
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-    """Return w along the part of the shared sum that is orthogonal to u, (trials,)."""
+    """Return w along the part of the shared sum that is orthogonal to u, (trials,); NaN where there is no such part."""
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)
     left = size - towards.square()
@@ -182,9 +182,7 @@ def _grain(seen: HypothesisComparison, numbers: Tensor) -> Tensor:
 
 
 def _strided(noise: Tensor) -> Tensor:
-    """Return the sum of squares in every class of coordinates, classed by their index modulo STRIDES, (trials,
-    STRIDES).
-    """
+    """Return the sums of squares over every class of coordinates, the index modulo STRIDES, (trials, STRIDES)."""
     trials, size = noise.shape
     padded = noise.new_zeros(trials, -(-size // STRIDES) * STRIDES)
     torch.mul(noise, noise, out=padded[:, :size])
@@ -220,7 +218,7 @@ def _exponent(values: Tensor) -> Tensor:
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
-    """Return the inner product of each row, (trials,)."""
+    """Return the inner products of corresponding rows, (trials,)."""
     return torch.einsum("wp,wp->w", one, other)
 
 
@@ -244,7 +242,7 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
 
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:
-    """Return groups of coordinates in falling order of importance."""
+    """Return groups of coordinates to sample, the most important group first; some may lie outside the model."""
     size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
     room = max(1, SAMPLE // 4 // len(parts))
     ends = [_ends(part.start, part.stop, room) for part in parts]

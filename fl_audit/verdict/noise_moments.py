@@ -22,7 +22,7 @@ from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 
 def _student_p(values: Floats) -> tuple[float, float]:
-    """Return Student's t for a mean of 0, from normal values of unknown variance, and its two-sided p-value."""
+    """Return Student's t of the hypothesis that normal values have mean 0, and its two-sided p-value."""
     spread, mean = float(values.std(ddof=1)), float(values.mean())
     if spread == 0:
         return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
@@ -66,7 +66,7 @@ def _used(values: Floats) -> Floats:
 def _detectable_shift(count: int, groups: int, level: float) -> float:
     """Return the mean, in standard deviations, that the F-test on `count` innovations finds with `DETECTION_POWER`.
 
-    Its statistic is then noncentral F with noncentrality count times the square of the mean.
+    With this mean the statistic is noncentral F with noncentrality count * mean^2.
     """
     rest = count - groups
     critical = float(fdtri(groups, rest, 1 - level))
@@ -82,7 +82,7 @@ def _detectable_shift(count: int, groups: int, level: float) -> float:
 
 @of_family(TestName.DRIFT_ALONG_GRADIENTS)
 def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
-    """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
+    """Test the mean of the noise along the sum of the contributions that D and D' share: Student's t, two-sided."""
     only_if(has_direction(measured), why_no_direction(measured))
     values = _used(measured.noise.gradient / measured.sigma)
     only_if(values.size > 0, NotTestedReason.NO_SHARED_SUM)
@@ -108,7 +108,7 @@ def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
     """Test whether rounds share noise: the variance of sums over k rounds against the remaining variance.
 
     At J coordinates in W trials the ratio is F(J W, J W (k - 1)). The test is two-sided, because noise that cancels
-    over rounds, which protects every round and not the final model, lies in the lower tail.
+    over rounds, which protects each round but not the final model, lies in the lower tail.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
@@ -132,7 +132,7 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
 def _detectable_share(added: int, freedom: int, level: float) -> float:
     """Return the shared part of the variance that the two-sided F-test finds with `DETECTION_POWER`.
 
-    With a shared part s, sums over m have (1 - s + m s) / (1 - s) times the remaining variance.
+    With a shared part s, the variance between sums over m is (1 - s + m s) / (1 - s) times the remaining variance.
     """
     rest = freedom * (added - 1)
     factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))
@@ -144,12 +144,12 @@ def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     """Test whether consecutive rounds of a trial are correlated, at the sampled coordinates: Student's t, two-sided.
 
     Given the noise p of a round, <p, q> / |p| with the noise q of the next round is normal with the same spread
-    whatever p is, so these values are independent and normal over rounds and trials. The test finds noise like a moving
-    average with far more power than sums over rounds do.
+    whatever p is, so these values are independent and normal over rounds and trials. The test finds
+    moving-average noise with far more power than sums over rounds do.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     sample = measured.even_sample
-    # The noise of each round along that of the round before, where there was some.
+    # The noise of each round along the noise of the round before, unless that is 0.
     before, after = sample[:, :-1], sample[:, 1:]
     lengths = np.linalg.norm(before, axis=-1)
     some = lengths > 0

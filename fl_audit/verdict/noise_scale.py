@@ -1,14 +1,14 @@
 """Tests of the amount of noise, and of whether it differs between D and D', by sums of squares.
 
 A sum of n squares of noise over the claimed variance is chi-square with n degrees of freedom if the claim holds, and
-f^2 times that if the noise has f times the claimed standard deviation. Too little noise shows in the lower tail; more
-noise than claimed violates nothing.
+f^2 times a chi-square variable if the noise has f times the claimed standard deviation. Too little noise shows in the
+lower tail; more noise than claimed violates nothing.
 
 Whatever the claim, the distribution of the noise may not depend on the secret. Sums of squares of honest noise are
-chi-square under D and D', so their ratio is F, whatever the scale. Where trials of one side differ by more than chance
-explains, as noise above the guarantee may from trial to trial, they are compared by Student's t instead, because
-variation that is independent of the secret tells nothing about it. This choice costs honest runs a hundredth of a level
-at most.
+chi-square under D and under D', so the ratio of their means is F, whatever the scale. Noise above the guarantee may
+differ from trial to trial. Where trials of one side differ by more than chance explains, the sides are compared by
+Student's t instead, because variation that is independent of the secret tells nothing about it. This choice raises the
+false-positive rate of honest runs by a hundredth of the level at most.
 """
 
 import math
@@ -23,7 +23,7 @@ from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, 
 from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
-_UNEVEN = 0.01  # probability with which trials of honest noise are taken for trials of different noise
+_UNEVEN = 0.01  # probability with which trials of equally large noise are taken for trials of different noise
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SquareSum:
     Raises
     ------
     InputError
-        If it is negative or not finite.
+        If the sum is negative or not finite.
     """
 
     value: float
@@ -57,21 +57,23 @@ class SquareSum:
 class NoiseAlongTarget:
     """The noise along the target in every trial, where no other noise was measured."""
 
-    squares: Floats  # sum over rounds of its squares over the claimed variance, (trials,)
-    freedom: Integers  # in how many rounds there is something that it hides, (trials,)
+    squares: Floats  # sum over rounds of the squared noise over the claimed variance, (trials,)
+    freedom: Integers  # number of rounds in which the target has a contribution, or would have one, (trials,)
     members: Flags  # the trials that hold the target, (trials,)
-    # Sums over those rounds of the noise over the claimed deviation, and of the lengths of the contribution over it, 0
-    # where it is not in, (trials,); None where they were not measured.
+    # Sum over those rounds of the noise over the claimed standard deviation, (trials,); None where not measured.
     sums: Floats | None = None
+    # Sum over those rounds of the length of the contribution over the claimed standard deviation, 0 in trials without
+    # the target, (trials,); None where not measured.
     lengths: Floats | None = None
-    # Of every target the noise in all trials that hold it, N(0, 1) if the claim holds, (targets,); None of one alone.
+    # For every target the noise summed over all trials that hold it, N(0, 1) if the claim holds, (targets,); None if
+    # there is only one target.
     of_targets: Floats | None = None
-    # The most that the claim lets a target contribute to a round, over the noise; None as `NoiseMeasurements` says.
+    # Largest contribution of a target to a round that the claim allows, over the noise; None as in `NoiseMeasurements`.
     claimed_length: float | None = None
 
     @property
     def total(self) -> SquareSum:
-        """The sum over all trials."""
+        """The sum of squares over all trials."""
         return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
 
 
@@ -108,7 +110,7 @@ def detectable_ratio(freedom: int, level: float) -> float:
 
 
 def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
-    """Return the noise in all directions but the record's; None where it was not measured or has no direction left."""
+    """Return the noise orthogonal to f(D) - f(D'); None where it was not measured or no such direction exists."""
     if measured.residuals is None:
         return None
     freedom = int(measured.residuals.total_freedom.sum())
@@ -116,13 +118,13 @@ def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
 
 
 def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
-    """Return the noise along the record's direction, by the squares of the innovations; None where there are none."""
+    """Return the noise along f(D) - f(D'): the sum of squared innovations; None where there are none."""
     values = measured.used_innovations
     return SquareSum(float(values @ values), int(values.size)) if values.size else None
 
 
 def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
-    """Return the noise on each parameter tensor that has a direction orthogonal to the record's."""
+    """Return the noise on each parameter tensor, by name, that has a direction orthogonal to f(D) - f(D')."""
     if measured.residuals is None:
         return {}
     squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
@@ -132,49 +134,48 @@ def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
 
 
 def _summed(value: np.float64, freedom: int) -> SquareSum:
-    """Return a sum of squares, set to 0 where rounding makes the sum of missing noise slightly negative."""
+    """Return a sum of squares, set to 0 where rounding makes it slightly negative because there is no noise."""
     return SquareSum(float(np.maximum(0.0, value)), freedom)
 
 
 def has_direction(measured: NoiseMeasurements) -> bool:
-    """Return whether noise orthogonal to the record's direction was measured."""
+    """Return whether noise orthogonal to f(D) - f(D') was measured."""
     return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
 
 
 def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
-    """Return why no noise orthogonal to the record's direction is known: no such direction, or no measurement."""
+    """Return why no noise orthogonal to f(D) - f(D') is known: no such direction, or no measurement."""
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
 
 @of_family(TestName.NOISE_TOTAL)
 def noise_total(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise in all directions but the record's: chi-square, lower tail."""
+    """Test the amount of noise orthogonal to f(D) - f(D'): chi-square, lower tail."""
     return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
 
 
 @of_family(TestName.NOISE_ALONG_RECORD)
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
+    """Test the amount of noise along f(D) - f(D') by the sum of squared innovations: chi-square, lower tail."""
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
 
 @of_family(TestName.NOISE_TENSOR)
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise on every parameter tensor: the smallest lower-tail p-value times the number of tensors.
+    """Test the amount of noise on every parameter tensor: smallest chi-square lower-tail p-value, by Bonferroni.
 
-    The sums of different tensors depend slightly on each other, so the p-value is Bonferroni's, which is never too
-    small.
+    The sums of different tensors depend slightly on each other; Bonferroni's p-value is never too small all the same.
     """
     return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
 
 
 @of_family(TestName.NOISE_PLACE)
 def noise_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise of every sampled coordinate and class of coordinates: smallest lower-tail p-value.
+    """Test the amount of noise at every sampled coordinate and in every class of coordinates: chi-square, lower tail.
 
-    A coordinate without noise shows in the sample or in its class, which holds every 31st coordinate. Classes hold
-    sampled coordinates, so the p-value is Bonferroni's, which is never too small.
+    A coordinate without noise shows in the sample or in its class, which holds every 31st coordinate. The sums depend
+    on each other, because classes contain sampled coordinates; Bonferroni's p-value is never too small all the same.
     """
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
@@ -189,7 +190,7 @@ def noise_place(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_ROUND)
 def noise_round(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise of every round of every trial, of every round over all trials, and of every trial.
+    """Test the amount of noise in every round of every trial, in every round over all trials, and in every trial.
 
     The p-value is the smallest lower-tail p-value of all these chi-square sums, by Bonferroni.
     """
@@ -214,7 +215,7 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:
-    """Return the lower-tail test of the smallest of some chi-square sums of squares of noise, by Bonferroni.
+    """Return the result of the lower-tail chi-square test of the sum with the smallest p-value, by Bonferroni.
 
     Parameters
     ----------
@@ -224,7 +225,7 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
         Sums of squares over the claimed variance, keyed by their places in the model, or a single sum; None where there
         is none.
     missing
-        Reason that is given where there is no sum.
+        Reason with which `TestNotApplicableError` is raised where there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)
@@ -246,14 +247,14 @@ _Sides = tuple[_Side, _Side]
 
 @of_family(TestName.SECRET_TOTAL)
 def secret_total(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise orthogonal to the record in trials with D against that in trials with D': F, two-sided."""
+    """Test the size of the noise orthogonal to f(D) - f(D') in trials with D against trials with D': F, two-sided."""
     sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
     return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
 
 
 @of_family(TestName.SECRET_PLACE)
 def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise on each tensor and class of coordinates under D against D': least p-value, by Bonferroni."""
+    """Test the size of the noise on each tensor and class of coordinates, D against D': F, two-sided, by Bonferroni."""
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
     only_if(bool(measured.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
@@ -269,7 +270,7 @@ def secret_place(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_ALONG_RECORD)
 def secret_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise along the record in trials with D against that in trials with D': F, two-sided."""
+    """Test the size of the noise along f(D) - f(D') in trials with D against trials with D': F, two-sided."""
     known = ~np.isnan(measured.innovations)
     only_if(bool(known.any()), NotTestedReason.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)
@@ -278,15 +279,15 @@ def secret_along_record(measured: NoiseMeasurements) -> TestResult:
 
 
 def secret_along(noise: NoiseAlongTarget) -> TestResult:
-    """Test the noise along the target under D against D', where only this noise was measured: F, two-sided."""
+    """Test the size of the noise along the target, D against D', where only this was measured: F, two-sided."""
     sides = _split(noise.members, noise.squares, noise.freedom)
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
 
 
 def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
     """Return the sums of squares, and their degrees of freedom, of the trials with D and of those with D'."""
-    squares = np.maximum(0.0, squares)  # rounding leaves a little less where noise is missing
-    # A round that is louder in all trials would stand for all rounds: it is brought down to the claim in all of them.
+    squares = np.maximum(0.0, squares)  # where noise is missing, rounding may leave a slightly negative number
+    # A round with more noise than claimed in all trials would dominate the sum: it is scaled down to the claim in all.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
     louder = chdtrc(counted, of_round) < EVIDENT / measured.rounds
     level = np.where(louder, of_round / np.maximum(counted, 1), 1.0)
@@ -294,7 +295,7 @@ def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of trials with D and of those with D', without trials that have no sum."""
+    """Return the sums of trials with D and of those with D', without trials that have no degrees of freedom."""
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 
@@ -332,7 +333,7 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t between the trials of the two sides; None where trials of one side are alike.
+    """Return the p-value of Student's t between the sides; None if chance explains the differences within each side.
 
     Cube roots of mean squares are nearly normal with a known spread (Wilson and Hilferty 1931).
     """
@@ -344,7 +345,7 @@ def _uneven_p(one: _Side, other: _Side) -> float | None:
         means.append(float(np.average(roots, weights=weights)))
         precisions.append(float(weights.sum()))
         squares += float(np.sum(weights * (roots - means[-1]) ** 2))
-    # Of noise of any scale the spread follows the scale, so it is held against the mean root.
+    # The spread is proportional to the scale of the noise, so it is compared with the mean root.
     level = (precisions[0] * means[0] + precisions[1] * means[1]) / sum(precisions)
     if chdtrc(rest, squares / level**2) > _UNEVEN:
         return None

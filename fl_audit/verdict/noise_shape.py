@@ -1,7 +1,7 @@
 """Tests whether the noise is normal and of full precision, and whether the sensitivity is within the claim.
 
 Noise whose density falls off faster than the normal one hides less, or nothing, even where its variance is the claimed
-one. Under the claim the sample is independent N(0, 1), so every statistic of shape has an exact distribution.
+one. Under the claim the sample is independent N(0, 1), so every test statistic of shape has an exact distribution.
 
 Noise of few significant bits (half precision has 11) shows in its low bits: the phases of its values in units of the
 last of 11 bits are uniform for continuous noise, and all 0 for noise that was rounded. Noise on a grid of any step
@@ -41,10 +41,10 @@ _LOWEST_FREQUENCY = 4.0
 
 @of_family(TestName.SHAPE)
 def shape(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest distance between the distribution of sampled noise, over all and by tensor, and the normal one.
+    """Test the normality of the sampled noise, as a whole and of each tensor: Kolmogorov-Smirnov.
 
-    This is Kolmogorov's test with the limiting distribution, corrected for the number of values (Stephens 1970), with
-    Bonferroni over the whole sample and every tensor, so the p-value is never too small.
+    The p-value is that of the limiting distribution, corrected for the number of values (Stephens 1970), with
+    Bonferroni over the whole sample and every tensor, so it is never too small.
     """
     values, owners = measured.even_sample, np.array(measured.owners)
     groups = {"": values.reshape(-1)}
@@ -59,7 +59,7 @@ def shape(measured: NoiseMeasurements) -> TestResult:
 
 
 def _distance(values: Floats) -> tuple[float, float]:
-    """Return the largest distance from the normal distribution function, and its p-value."""
+    """Return the Kolmogorov-Smirnov distance of values from N(0, 1), and its p-value."""
     ranked, count = ndtr(np.sort(values)), values.size
     steps = np.arange(count + 1) / count
     distance = float(max(np.max(steps[1:] - ranked), np.max(ranked - steps[:-1])))
@@ -68,13 +68,13 @@ def _distance(values: Floats) -> tuple[float, float]:
 
 
 def _detectable_distance(count: int, level: float) -> float:
-    """Return a distance that is found with at least `DETECTION_POWER`: the critical distance plus a normal quantile."""
+    """Return a distance that is found with at least `DETECTION_POWER`: the critical value plus a normal quantile."""
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
 @of_family(TestName.TAILS)
 def tails(measured: NoiseMeasurements) -> TestResult:
-    """Test the share of the noise beyond 3 standard deviations: binomial, two-sided, never too small."""
+    """Test the share of the sampled noise beyond 3 standard deviations: binomial, two-sided, conservative."""
     values = measured.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.TAILS.level / 2)) * math.sqrt(_TAIL_SHARE / count)
@@ -90,7 +90,7 @@ def _binomial_p(found: int, count: int, share: float) -> float:
 
 @of_family(TestName.SUPPORT)
 def support(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest sampled noise value, which truncated noise never reaches: exact, two-sided."""
+    """Test the largest absolute value of the sampled noise, which truncation makes too small: exact, two-sided."""
     values = measured.even_sample
     largest, count = float(np.abs(values).max()), values.size
     claimed, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
@@ -105,16 +105,16 @@ def _largest_p(largest: float, count: int) -> float:
 
 
 def _largest_at(probability: float, count: int) -> float:
-    """Return the value that the largest of `count` absolute draws stays under with the given probability."""
+    """Return the quantile, at a probability, of the largest absolute value of `count` independent N(0, 1) draws."""
     return float(-ndtri(-math.expm1(math.log(probability) / count) / 2))
 
 
 @of_family(TestName.SHAPE_ALONG_RECORD)
 def shape_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the shape of the noise along the record by the innovations: least p-value of distance, tails and support.
+    """Test the normality of the innovations: smallest p-value of the tests of distance, tails and largest value.
 
-    Bonferroni over the three tests, so the p-value is never too small. The test is not offered where chance gives so
-    much noise in less than one of 1,000 runs: a mixture of larger scales is no breach, and is not normal either.
+    Bonferroni over the three tests, so the p-value is never too small. The test is not made where there is more noise
+    than chance explains at level 0.001: a mixture of larger scales is no breach, and is not normal either.
     """
     values = measured.used_innovations
     only_if(
@@ -134,10 +134,11 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.LOW_BITS)
 def low_bits(measured: NoiseMeasurements) -> TestResult:
-    """Test the low bits: sum of all cosines / sqrt(count / 2), upper tail, with Bonferroni over the kinds of low bits.
+    """Test whether the noise was rounded to half precision, by the phases of its low bits: upper tail.
 
-    The distribution is normal in the limit of many coordinates. For few coordinates the p-value is slightly too large
-    rather than too small, because a cosine of a uniform phase is bounded.
+    The statistic is the sum of the cosines of all phases over sqrt(count / 2), for each of `LOW_BITS_KINDS`, with
+    Bonferroni over these. It is standard normal in the limit of many coordinates. For few coordinates the p-value is
+    slightly too large rather than too small, because a cosine of a uniform phase is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
@@ -156,21 +157,21 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 @dataclass(frozen=True)
 class _CharacteristicFunctionValues:
-    """The values of a characteristic function test, and the frequencies at which a grid would show."""
+    """The noise whose characteristic function is tested, and the range of frequencies at which a grid would show."""
 
-    unit: str  # in units of what the values and frequencies are
+    unit: str  # name of the unit of the values; frequencies are in its inverse
     values: Floats  # the noise
-    lowest: float  # the lowest frequency: below it normal noise shows itself
-    highest: float  # the highest: above it the rounding of 32-bit numbers does
+    lowest: float  # lowest tested frequency: below it the characteristic function of normal noise itself is not 0
+    highest: float  # highest tested frequency: above it float32 rounding shows
 
 
 @of_family(TestName.GRID)
 def grid(measured: NoiseMeasurements) -> TestResult:
-    """Test the characteristic function of the sampled noise at all possible frequencies of a grid.
+    """Test whether the sampled noise lies on a grid, by its characteristic function phi at all frequencies of grids.
 
-    With N values, N |phi|^2 is exponential with mean 1 at each frequency. Bonferroni is over all frequencies, of the
-    noise over its claimed scale and, where that scale changes, of the noise itself, so the p-value is never too small.
-    Steps that come from float32 rounding are left out.
+    With N values, N |phi|^2 is exponential with mean 1 at each frequency. The test is made of the noise over its
+    claimed scale and, where that scale changes, also of the noise itself. Bonferroni is over all frequencies of both,
+    so the p-value is never too small. Grid steps that come from float32 rounding are left out.
     """
     looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
     only_if(bool(looks), NotTestedReason.ROUNDING)
@@ -213,10 +214,10 @@ def _strongest_frequency(look: _CharacteristicFunctionValues) -> tuple[float, fl
 
 @of_family(TestName.SENSITIVITY)
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
-    """Test whether every sensitivity is within the claim; this is not random, so the p-value is 0 or 1.
+    """Test whether ||f(D) - f(D')|| is within the claimed sensitivity; this is not random, so the p-value is 0 or 1.
 
-    No round may exceed sigma / z. Where the claim limits a whole run, no trial may exceed that either: the square root
-    of the sum of (sensitivity / sigma)^2 over its rounds.
+    In no round may it exceed sigma / z, with z the claimed noise multiplier. Where the claim limits a whole trial, the
+    square root of the sum of (||f(D) - f(D')|| / sigma)^2 over its rounds may not exceed `largest_mu` either.
     """
     signal = measured.sensitivity / measured.sigma
     trial, number = divmod(int(signal.argmax()), measured.rounds)
@@ -224,6 +225,6 @@ def sensitivity(measured: NoiseMeasurements) -> TestResult:
     if measured.largest_mu is not None:
         whole = np.linalg.norm(signal, axis=1) / measured.largest_mu
         shares.append((float(whole.max()), f"all rounds of trial {int(whole.argmax())} together"))
-    largest, place = max(shares, key=lambda share: round(share[0], 6))  # of equal ones the round
+    largest, place = max(shares, key=lambda share: round(share[0], 6))  # if both are equal, the round is reported
     p_value = 0.0 if largest > 1 + ROUNDING else 1.0
     return TestResult(TestName.SENSITIVITY, largest, p_value, largest, claimed=1.0, limit=ROUNDING, place=place)

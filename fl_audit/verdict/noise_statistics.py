@@ -1,7 +1,8 @@
 """The insider's measurements of the noise in a round or a run: sums, a few projections and a small fixed sample.
 
-Some of them depend on the hypothesis: the residual of a release after subtracting the sum under D, or that under D'.
-The insider computes every side; once the secrets are opened, `NoiseStatistics.opened` keeps the true one.
+Some of them depend on the hypothesis (the side), because the sum under D, or that under D', is subtracted from the
+release. The insider computes them for every side; once the secrets are opened, `NoiseStatistics.opened` keeps those of
+the true side.
 """
 
 from dataclasses import dataclass, replace
@@ -19,10 +20,10 @@ LOW_BITS_KINDS = ("noise", "standard-noise", "release")
 """Values that may have been rounded to half precision: the noise, its standard normal draws, or the release."""
 
 SIGNAL_KINDS = ("difference", "contribution", "length")
-"""The noise along the difference of D and D', that along the side's own contribution, and the latter's length."""
+"""The noise along f(D) - f(D'), the noise along the side's own contribution, and the length of that contribution."""
 
 STRIDES = 31
-"""Number of classes of coordinates whose squares are summed: every coordinate, or every n-th, modulo this number."""
+"""Number of classes of coordinates whose squares are summed; see `stride_step` for the coordinates in them."""
 
 _BY_SIDE = ("signal", "low_bits", "low_bits_count", "strides", "sample")
 _COUNTED = ("total_freedom", "freedom", "low_bits_count")
@@ -31,11 +32,14 @@ _SUMS = ("total", "squares", *_COUNTED)
 _WITHOUT_SIDES = ("total", "total_freedom", "squares", "freedom", "projections", "gradient")
 
 _MOST_IN_CLASSES = 2**14
-"""Largest number of coordinates that are divided into classes: in more, a single one would not show in its class."""
+"""Most coordinates to divide into classes: among more, one coordinate without noise would not show in its class."""
 
 
 def stride_step(parameters: int) -> int:
-    """Return n where every n-th coordinate of a model is in a class; it is 1 unless the model is large."""
+    """Return n if every n-th coordinate of a model is in one of the classes; 1 unless the model is large.
+
+    The class of the coordinate n i is i modulo `STRIDES`.
+    """
     return -(-parameters // _MOST_IN_CLASSES)
 
 
@@ -46,26 +50,26 @@ def stride_sizes(parameters: int) -> Integers:
 
 
 def stride_names(parameters: int) -> list[str]:
-    """Return a description of the coordinates of every class."""
+    """Return a description of the coordinates in every class, for reports."""
     step = stride_step(parameters)
     return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
 
 @dataclass(frozen=True)
 class NoiseStatisticsLayout:
-    """The meaning of the columns of residuals."""
+    """Names and shapes of the columns in which noise statistics (residuals) are stored."""
 
     tensors: tuple[str, ...]  # names of the model's parameter tensors
     directions: int  # number of public directions
-    # Number of every sampled coordinate among all parameters, and the name of its tensor; ascending.
+    # Index of every sampled coordinate among all parameters, and the name of its tensor; ascending.
     places: tuple[tuple[int, str], ...]
-    # Of how many hypotheses there are columns: under D, under D', and with neither contribution where it may be absent;
-    # 1 once the truth is known.
+    # Number of hypotheses that have columns of their own: D, D', and neither contribution if it may be absent under
+    # both; 1 once the truth is known.
     sides: int
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the names in every field of one side's residuals, in column order; None stands for a single number."""
+        """Return the names of every field's entries, for one side, in column order; None if a field is one number."""
         return {
             "total": None,
             "total_freedom": None,
@@ -82,13 +86,13 @@ class NoiseStatisticsLayout:
         }
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every field of residuals, without trials and rounds, in the order of the columns."""
+        """Return the shape of every field of `NoiseStatistics`, without trials and rounds, in column order."""
         lengths = {field: () if own is None else (len(own),) for field, own in self._entries().items()}
         return {field: (self.sides, *own) if field in _BY_SIDE else own for field, own in lengths.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns of residuals in a table."""
+        """Names of the columns in the table of residuals."""
         found: list[str] = []
         for field, own in self._entries().items():
             sides = [f"{field}:{side}" for side in range(self.sides)] if field in _BY_SIDE else [field]
@@ -97,7 +101,7 @@ class NoiseStatisticsLayout:
 
     @staticmethod
     def of_names(names: tuple[str, ...]) -> "NoiseStatisticsLayout":
-        """Return the layout whose columns have these names, as `names` gives them."""
+        """Return the layout whose columns have these names; inverse of `names`."""
         entries: dict[str, list[str]] = {}
         for name in names:
             field, _, entry = name.partition(":")
@@ -115,15 +119,18 @@ class NoiseStatisticsLayout:
 
 @dataclass(frozen=True)
 class NoiseStatistics:
-    """The insider's measurements of one round (trials, ...) or of a run (trials, rounds, ...)."""
+    """The insider's measurements of one round (trials, ...) or of a run (trials, rounds, ...), also called residuals.
+
+    The vectors w and u are those of `fl_audit.verdict.noise_measurement`. A side is a hypothesis, as in the layout.
+    """
 
     tensors: tuple[str, ...]  # as in `NoiseStatisticsLayout`, as are the two fields below
     places: tuple[tuple[int, str], ...]
     parameters: int
     total: Floats  # ||w||^2, float64 (...,)
     total_freedom: Integers  # P - 1, or P in a round in which D and D' do not differ; int64 (...,)
-    squares: Floats  # the sum of squares in each tensor, standardised, float64 (..., tensors)
-    freedom: Integers  # its degrees of freedom, int64 (..., tensors); a tensor of one scalar may have 0
+    squares: Floats  # the sum of squares of w in each tensor, standardised, float64 (..., tensors)
+    freedom: Integers  # degrees of freedom of `squares`, int64 (..., tensors); a tensor of one scalar may have 0
     projections: Floats  # noise along fixed public directions, whitened against u, float64 (..., directions)
     # Noise along the sum of the contributions that D and D' share, orthogonal to u, float64 (...,); NaN where that sum
     # is 0.
@@ -136,7 +143,7 @@ class NoiseStatistics:
     # such direction; and the length of what the side contributes over sigma, 0 where that is nothing. Float64 (...,
     # sides, kinds).
     signal: Floats
-    # Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not offered.
+    # Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not known.
     low_bits: Floats
     low_bits_count: Integers  # coordinates in that sum, int64 (..., sides, kinds)
     # Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
@@ -157,16 +164,16 @@ class NoiseStatistics:
         return np.asarray(np.sqrt(np.divide(self.total, self.total_freedom, out=nothing, where=self.total_freedom > 0)))
 
     def opened(self, side: Integers) -> "NoiseStatistics":
-        """Return the residuals of the true side alone, (...,): 0 is D, 1 D', 2 without the differing unit."""
+        """Return the residuals of the true `side` (...,) alone: 0 for D, 1 for D', 2 for neither contribution."""
         at = side[..., None, None]
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
         return replace(self, **true)
 
     def of_recovered(self, blurred: Flags) -> "NoiseStatistics":
-        """Return the residuals of releases recovered from models: without low bits, and without blurred trials.
+        """Return the residuals for releases that were recovered from models: without low bits and blurred trials.
 
-        Where rounding hides the noise of a trial, (trials,), its sums of squares have no degree of freedom, and its
-        projections and its sample are NaN.
+        `blurred` (trials,) marks the trials whose noise is hidden by the rounding of models. Their sums of squares are
+        0 with no degrees of freedom, and their other values are NaN.
         """
         found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
         for name in (*_WITHOUT_SIDES, "signal", "strides", "sample"):
@@ -176,11 +183,11 @@ class NoiseStatistics:
         return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "NoiseStatistics":
-        """Return the residuals of a release that is uncertain in several directions: the fields known by side."""
+        """Return the residuals without the fields that assume that a release is uncertain along u alone."""
         return self._without(_WITHOUT_SIDES)
 
     def without_low_bits(self) -> "NoiseStatistics":
-        """Return the residuals without low bits."""
+        """Return the residuals with the fields of low bits emptied."""
         return self._without(("low_bits", "low_bits_count"))
 
     def _without(self, names: tuple[str, ...]) -> "NoiseStatistics":
@@ -189,14 +196,14 @@ class NoiseStatistics:
         return replace(self, **{name: np.full_like(getattr(self, name), value) for name, value in nothing.items()})
 
     def as_array(self) -> Floats:
-        """Return everything as one array (..., columns), in the order of the layout's names."""
+        """Return all residuals as one array (..., columns), in the order of the layout's names."""
         leading = self.total.shape
         parts = [np.reshape(getattr(self, name), (*leading, -1)) for name in self.layout.shapes()]
         return np.concatenate([part.astype(np.float64) for part in parts], axis=-1)
 
     @staticmethod
     def of_array(values: Floats, layout: NoiseStatisticsLayout) -> "NoiseStatistics":
-        """Return the residuals that `as_array` wrote.
+        """Return the residuals from an array; inverse of `as_array`.
 
         Parameters
         ----------
@@ -213,7 +220,7 @@ class NoiseStatistics:
         return NoiseStatistics(layout.tensors, layout.places, layout.parameters, **arrays)
 
     def columns(self) -> dict[str, Floats | Floats32]:
-        """Return everything as named columns, each of the leading shape (...,); see `of_table`."""
+        """Return all residuals as named columns, each of the leading shape (...,); `of_table` reads them."""
         single = tuple(f"{field}:" for field in _SINGLE_PRECISION)
         named = zip(self.layout.names, np.moveaxis(self.as_array(), -1, 0), strict=True)
         return {name: values.astype(np.float32) if name.startswith(single) else values for name, values in named}

@@ -1,7 +1,8 @@
-"""Tests of the difference between the released sums and the claimed ones, away from the target, by means of each side.
+"""Test of the mean difference between released and claimed sums, away from the target, with D and with D'.
 
-Over trials and rounds the mean of r - f(b) is 0 in every coordinate, with D and with D'. A push that follows the
-secret, or a contribution that only one side has, moves it.
+Let r be a release and f(b) the claimed sum under the secret bit b. The mean of r - f(b) over trials and rounds is 0 in
+every coordinate, with D and with D'. An addition that depends on the secret, or a contribution that only one side has,
+shifts this mean.
 """
 
 import math
@@ -21,7 +22,7 @@ _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, ea
 
 
 class _StandardisedMeans(NamedTuple):
-    """Standardised means of the noise over trials and rounds with one data set."""
+    """Means of the noise over the rounds of all trials with D, or with D', standardised to N(0, 1)."""
 
     name: str
     places: Floats  # at the sampled coordinates, (places,)
@@ -30,11 +31,11 @@ class _StandardisedMeans(NamedTuple):
 
 @of_family(TestName.DRIFT_PLACE)
 def drift_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the means of the noise in trials with D and in trials with D', away from the target, by the least p-value.
+    """Test whether the mean noise away from the target is 0, in trials with D and in trials with D'.
 
-    The statistics are chi-squares over all sampled coordinates and over those of every tensor, the largest mean of a
-    coordinate, and chi-squares along public directions and the gradients. A quarter of the level goes to each kind, and
-    within it the p-value is Bonferroni's.
+    There are four kinds of statistics: the chi-square over all sampled coordinates, that over the sampled coordinates
+    of every tensor, the largest mean of a coordinate, and the chi-square along public directions and the shared sum. A
+    quarter of the significance level goes to each kind, and within it the p-value is Bonferroni's.
     """
     owners, sides = np.array(measured.owners), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
@@ -63,15 +64,12 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the p-value of a sum of squared means, by Bonferroni, with the root of their mean square, and its
-    place.
-    """
+    """Return the Bonferroni p-value of a sum of squared means, the root of their mean square, and the place."""
     return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the standardised mean, equal at all places, that the chi-square of these places finds with probability
-    0.9.
+    """Return the standardised mean, equal at all places, that their chi-square test finds with probability 0.9.
 
     A noncentral chi-square with noncentrality L has the mean n + L and the variance 2 n + 4 L.
     """
@@ -110,6 +108,6 @@ def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of the noise over the root of its count, scaled down to the claim; NaN where no count is known."""
+    """Return the sum of noise, scaled down where above the claim, over the root of its count; NaN if all is unknown."""
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -2,7 +2,8 @@
 
 Under Poisson sampling every unit takes part in every round of every trial independently with probability q, whatever
 the secret. So every count is binomial, and every count given the totals is hypergeometric. Accountants rely on that:
-with batches of a fixed size, or shuffled ones, whoever knows all other units also knows whether the target took part.
+with mini-batches of a fixed size, or shuffled ones, whoever knows all other units also knows whether the target took
+part.
 """
 
 import math
@@ -20,8 +21,8 @@ from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, 
 from fl_audit.verdict.revealed_values import RevealedParticipation, RevealedValues
 from fl_audit.verdict.run_measurements import of_opened
 
-_MOST_TABLES = 40  # of many tables of two rows so many are worked out, those farthest from independence
-_EVEN = 0.5  # samples whose size varies less than this share of what is claimed are named as of a fixed size
+_MOST_TABLES = 40  # of many 2 x 2 tables only this number is tested exactly, those farthest from independence
+_EVEN = 0.5  # samples are taken to have a fixed size if the variance of the size is below this share of the claim
 
 
 def _samples(opened: RevealedValues) -> RevealedParticipation:
@@ -34,8 +35,8 @@ def _samples(opened: RevealedValues) -> RevealedParticipation:
 def epsilon_without_doubt(claim: Claim) -> float:
     """Return the epsilon of the claimed releases, at the claim's delta, where participation is not secret.
 
-    Whoever knows the others of a sample of fixed size sees whether the target was in it. Each round then has a Gaussian
-    release with the claimed probability, and its occurrence is known.
+    With samples of a fixed size, whoever knows all other units of a sample knows whether the target was in it. In each
+    round the target is then in a plain Gaussian release with the claimed probability, and this event is known.
     """
     return _epsilon(claim, seen=True)
 
@@ -65,7 +66,7 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
 
 
 def _consequence(opened: RevealedValues, found: TestResult, real: float | None) -> TestResult:
-    """Return a result with the epsilon of the real sampling, where sampling is broken and the epsilon is known.
+    """Return a test result; if the test failed, with the epsilon of the actual sampling where it exceeds the claim.
 
     `real` is the rate at which the target is really drawn; None where participation is not secret.
     """
@@ -78,14 +79,14 @@ def _consequence(opened: RevealedValues, found: TestResult, real: float | None) 
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
-    """Return the smallest excess of a rate over the claimed one that the given number of draws reveals."""
+    """Return the smallest excess over a claimed rate that is found in `trials` draws with `DETECTION_POWER`."""
     reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
     return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
 
 
 @of_opened(TestName.TARGET_TURNS)
 def target_turns(opened: RevealedValues) -> TestResult:
-    """Test the rounds in which the target took part: binomial, equal under D and D', independent of other units.
+    """Test whether the target's participation is binomial, and independent of the secret and of other units.
 
     Bonferroni over the three tests: the count, the count by side, and the number of other units in the target's rounds.
     """
@@ -115,7 +116,7 @@ def target_turns(opened: RevealedValues) -> TestResult:
 
 @of_opened(TestName.UNIT_TURNS)
 def unit_turns(opened: RevealedValues) -> TestResult:
-    """Test the number of rounds of every other unit: binomial, equal under D and D', independent of the target.
+    """Test whether every other unit's participation is binomial, and independent of the secret and of the target.
 
     The p-value is the smallest over all units and the three questions, by Bonferroni.
     """
@@ -146,7 +147,7 @@ def unit_turns(opened: RevealedValues) -> TestResult:
 
 
 def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
-    """Return the index of the table farthest from independence, and its p-value, which is never too small."""
+    """Return the index of the 2 x 2 table with the smallest p-value for independence, and that p-value."""
     whole = first + second
     share = totals / whole
     spread = np.sqrt(np.maximum(1e-12, share * (1 - share) * first * second / max(1, whole - 1)))
@@ -158,7 +159,7 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 @of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: RevealedValues) -> TestResult:
-    """Test the spread of sample sizes: squared deviations of binomial counts, exact distribution, two-sided."""
+    """Test whether sample sizes vary like binomial counts, by their summed squared deviations: exact, two-sided."""
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
     return _spread(opened, TestName.SAMPLE_SIZES, (RepeatedBinomials(samples.units, samples.rate, often),))
@@ -178,16 +179,15 @@ def _spread(
 
 @of_opened(TestName.EVEN_TURNS)
 def even_turns(opened: RevealedValues) -> TestResult:
-    """Test how evenly units alternate: rounds of one unit in a trial, and units in two consecutive rounds.
+    """Test two counts: the rounds of a unit in a trial, and the units that are in two consecutive rounds.
 
-    Both are binomial counts whose distribution is exact. With shuffled batches each unit takes its turn, so that a unit
-    is never in two consecutive batches; a sample that is drawn once for a whole trial holds the same units in all
-    rounds. Bonferroni over the two.
+    Both are binomial counts and are tested exactly. With shuffled mini-batches a unit is hardly ever in two consecutive
+    rounds; if a sample is drawn once for a whole trial, the same units are in all rounds. Bonferroni over the two.
     """
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)
     turns = _spread(opened, TestName.EVEN_TURNS, (samples.turns,), "rounds of a unit")
-    # Of disjoint pairs of rounds every unit is in both with probability q^2, on its own.
+    # In disjoint pairs of rounds, every unit is in both rounds with probability q^2, independently.
     pairs = samples.overlaps[:, 1::2]
     draws, both = int(pairs.size) * samples.units, int(pairs.sum())
     p_value = float(binomial_p(both, draws, samples.rate**2))
@@ -209,9 +209,9 @@ def even_turns(opened: RevealedValues) -> TestResult:
 
 @of_opened(TestName.SHARED_SAMPLES)
 def shared_samples(opened: RevealedValues) -> TestResult:
-    """Test whether trials share samples: trials of one unit in a round, and samples that are equal.
+    """Test whether trials share samples: by the number of trials with a unit in the same round, and by equal samples.
 
-    The first counts are binomial with an exact distribution, two-sided. Bonferroni over the two.
+    The first counts are binomial and are tested exactly, two-sided. Bonferroni over the two.
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)
@@ -228,7 +228,7 @@ def shared_samples(opened: RevealedValues) -> TestResult:
 
 
 def _repeats_p(samples: RevealedParticipation, repeats: int) -> float:
-    """Return a bound on the probability of a number of disjoint pairs of equal samples, by the union bound.
+    """Return an upper bound on the probability of `repeats` or more disjoint pairs of equal samples: the union bound.
 
     Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.
     """

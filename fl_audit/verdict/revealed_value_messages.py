@@ -1,6 +1,6 @@
-"""The messages of the tests of opened values, and of the closer tests of the noise.
+"""Message templates for the tests of opened values, and for further tests of the noise.
 
-Each entry has, in this order, the fields of `fl_audit.verdict.verdict_messages.TestMessages`.
+Each value is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
 """
 
 from fl_audit.verdict.multiple_testing import TestName
@@ -116,4 +116,4 @@ MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "a difference of {limit:percent}", BLIND,
     ),
 }  # fmt: skip
-"""The messages of these tests."""
+"""Message templates by test."""

@@ -1,8 +1,8 @@
 """The values that the challenger opens after a run: samples, shares of the noise, quantile bits and steps.
 
-In an audit everything that was drawn in secret can be opened once all rounds are over, so most faults beside the noise
-of the sum have an exact test. Only counts are kept, never a sample or a share itself, so the size of the tables does
-not grow with the number of trials times the number of units.
+In an audit everything that was drawn in secret can be opened once all rounds are over. So for most faults that do not
+concern the noise of the sum there is an exact test. Only counts are kept, never a sample or a share itself, so the size
+of the tables does not grow with the number of trials times the number of units.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TURNS, CROWD, UNIT, LAST_BIT = "turns", "crowd", "unit", "last-bit"
 SHARE, SHARE_DRAWS, SHARE_KNOWN = "share", "share-draws", "share-known"
 RESIDUAL = -1
-"""The number of the remaining noise in the table of products of shares."""
+"""Client number that stands for the remaining noise in the table of products of shares."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +39,15 @@ class RevealedParticipation:
     units: int  # units of which samples are drawn, without the target where there is one
     sizes: Integers  # number of participants, (trials, rounds)
     overlaps: Integers  # number of participants in this round and the previous one, (trials, rounds); 0 in the first
-    digests: Floats  # a number that names the sample, alike for equal samples, (trials, rounds)
+    digests: Floats  # a hash of the sample, equal for equal samples, (trials, rounds)
     target: Flags | None  # whether the target took part, (trials, rounds); None where there are many targets
     # Number of participations of each unit, (units, 4): under D with the target and without it, under D' with and
     # without. Without a target everything is in the first column.
     of_units: Integers
     numbers: Integers  # the number of each unit, (units,)
-    turns: RepeatedBinomials  # in how many rounds of a trial a unit took part, over units and trials
-    # In how many trials of a batch a unit took part in a round, over units and rounds.
+    turns: RepeatedBinomials  # histogram over units and trials: number of rounds with the unit
+    # Histograms over units and rounds of the number of trials in which the unit took part, among the trials that were
+    # trained together; one histogram for each number of such trials.
     crowds: tuple[RepeatedBinomials, ...]
 
     def __post_init__(self) -> None:
@@ -57,24 +58,25 @@ class RevealedParticipation:
 
 @dataclass(frozen=True, eq=False)
 class NoiseShareProducts:
-    """Products of opened shares of the noise, over the evaluated coordinates, rounds and trials."""
+    """Inner products of opened shares of the noise, summed over the evaluated coordinates, rounds and trials."""
 
-    clients: Integers  # owners of the shares, (shares,); `RESIDUAL` is the part that the insider could not subtract
+    clients: Integers  # owners of the shares, (shares,); `RESIDUAL` is the noise without shares known to the insider
     products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
-    draws: int  # of how many coordinates, rounds and trials
-    known: tuple[int, ...]  # clients whose shares are no part of that rest
+    draws: int  # number of draws in each product, over coordinates, rounds and trials
+    known: tuple[int, ...]  # clients whose shares are not contained in `RESIDUAL`
 
 
 @dataclass(frozen=True, eq=False)
 class LastBitCounts:
     """The counts of last bits of released numbers that were 1, with D and with D'."""
 
-    # Of all coordinates looked at, (2 sides,): how often it was 1, and of how many.
+    # Number of last bits that were 1, over all evaluated coordinates, (2 sides,).
     odd: Integers
+    # Number of evaluated last bits, (2 sides,).
     of: Integers
     odd_places: Integers  # number of times that it was 1 at every sampled coordinate, (places, 2 sides)
-    of_places: Integers  # of how many, (2 sides,)
-    places: tuple[int, ...]  # numbers of these coordinates
+    of_places: Integers  # number of evaluated last bits of each sampled coordinate, (2 sides,)
+    places: tuple[int, ...]  # indices of the sampled coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +92,13 @@ class RevealedValues:
     samples: RevealedParticipation | None = None
     shares: NoiseShareProducts | None = None
     bits: Floats | None = None  # noise of quantile bits over the claimed noise, (trials, rounds)
-    # Coordinates of the model after a round that are not what the public step makes of the release, (trials, rounds).
+    # Number of coordinates in which the model after a round differs from the public step applied to the release,
+    # (trials, rounds).
     wrong_steps: Floats | None = None
-    wrong_norms: Floats | None = None  # 1 where the clipping norm is not what the rule makes of shown bits, else 0
+    wrong_norms: Floats | None = None  # 1 where the clipping norm differs from the public rule, else 0
     last_bits: LastBitCounts | None = None
-    odd: Floats | None = None  # share of last bits of a release that are 1 as normal deviations from half, by round
+    # Share of 1 among the last bits of a release, as a standardised deviation from 1/2, (trials, rounds).
+    odd: Floats | None = None
 
 
 OPENED_COLUMNS = ("size", "target", "overlap", "digest", "bit_noise", "wrong_steps", "wrong_norms", "odd")

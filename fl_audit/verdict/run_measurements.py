@@ -22,9 +22,9 @@ from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestNot
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.revealed_values import RevealedValues
 
-MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some trials are
+MOST_SAMPLED = 2**23  # most sampled values that are tested one by one; of larger samples, only some trials are tested
 
-EVIDENT = 1e-6  # probability with which an honest run is taken for one with more noise than was claimed somewhere
+EVIDENT = 1e-6  # significance level at which noise counts as more than was claimed
 
 _FEWEST_SAMPLED = 40
 _FEWEST = 30
@@ -48,15 +48,15 @@ class NoiseMeasurements:
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
     # Measurements of the noise, (trials, rounds), opened: with the true side alone. None where there are none.
     residuals: NoiseStatistics | None = None
-    # The noise along the record's direction as normal scores under the true hypothesis, float64 (trials, rounds), NaN
-    # without information; None where it follows from the increments, which are Gaussian there.
+    # The noise along f(D) - f(D') as normal scores under the true hypothesis, float64 (trials, rounds), NaN without
+    # information; None where the noise is Gaussian, so that it follows from the increments.
     scores: Floats | None = None
-    # The most that sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial may be by the claim, positive and
-    # finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where noise
-    # is correlated over rounds, or a unit takes part in some of them only.
+    # Largest value of sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial that the claim allows, positive
+    # and finite; None where the claim limits only single rounds. It differs from what the limits of the rounds imply
+    # where noise is correlated over rounds, or a unit takes part in only some of them.
     largest_mu: float | None = None
-    # The most that the claim lets the target contribute to a round, over the noise; None where that differs, as under
-    # noise that is scaled to the difference of D and D': there the target's own contribution stands for it.
+    # Largest contribution of the target to a round that the claim allows, over the noise. None where it differs between
+    # rounds, as for noise that is scaled to f(D) - f(D'); the target's own contribution is used then.
     claimed_length: float | None = None
     opened: RevealedValues | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
@@ -103,19 +103,19 @@ class NoiseMeasurements:
 
     @cached_property
     def innovations(self) -> Floats:
-        """The noise along the record's direction over the claimed noise, (trials, rounds); NaN without information."""
+        """The noise along f(D) - f(D') over the claimed noise, (trials, rounds); NaN without information."""
         if self.scores is not None:
             return self.scores
         return innovations(self.increments, self.sensitivity / self.sigma, self.members)
 
     @cached_property
     def used_innovations(self) -> Floats:
-        """All known innovations, in one row."""
+        """All innovations that are not NaN, in one axis."""
         return self.innovations[~np.isnan(self.innovations)]
 
     @property
     def _opened(self) -> Floats | None:
-        """Noise along the difference and along the target's contribution, and its length; None if not measured."""
+        """Noise along f(D) - f(D') and along the target's contribution, and the latter's length; None if unknown."""
         seen = self.residuals
         return None if seen is None or np.isnan(seen.signal[..., :2]).all() else seen.signal[..., 0, :]
 
@@ -123,7 +123,7 @@ class NoiseMeasurements:
     def own_length(self) -> Floats:
         """The length of the target's contribution over the claimed noise, (trials, rounds); 0 where there is none.
 
-        Where it was not measured it is half of the difference of D and D', as if each side held one half of it.
+        Where the length was not measured, half of ||f(D) - f(D')|| takes its place, as if each side held one half.
         """
         if self._opened is None:
             found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
@@ -133,21 +133,21 @@ class NoiseMeasurements:
 
     @cached_property
     def own_noise(self) -> Floats:
-        """The noise along the target's contribution over the claimed noise, (trials, rounds); NaN without one."""
+        """The noise along the target's contribution over the claimed noise, (trials, rounds); NaN if there is none."""
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
         return np.where(self.own_length > 0, along, np.nan)
 
     @property
     def target_noise(self) -> Floats:
-        """The noise along the target's contribution, or along the difference of D and D' without a contribution."""
+        """The noise along the target's contribution, or along f(D) - f(D') where there is no contribution."""
         return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
 
     @cached_property
     def excess(self) -> Floats:
-        """The noise orthogonal to the record over the claim where clearly above 1, else 1, (trials, rounds).
+        """Measured over claimed noise orthogonal to f(D) - f(D'), (trials, rounds); 1 unless significantly above 1.
 
-        The ratio is tested for single rounds of single trials, trials, rounds, and the whole run.
+        The ratio is tested for each round of each trial, each trial, each round of all trials, and the whole run.
         """
         found: Floats = np.ones(self.increments.shape)
         if self.residuals is None or not self.residuals.total_freedom.any():
@@ -191,7 +191,7 @@ class NoiseMeasurements:
 
     @property
     def owners(self) -> list[str]:
-        """The tensor of every sampled coordinate."""
+        """Name of the tensor of every sampled coordinate."""
         return [tensor for _, tensor in self.noise.places]
 
     @cached_property
@@ -211,7 +211,8 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
     squares = np.square(sample)
-    # Of each family: the mean squares, how many values are in each, and the family's element of every place.
+    # For each partition into parts: function for the mean squares of the parts, their numbers of values, and the part
+    # of every sampled coordinate.
     families: tuple[tuple[Callable[[Floats], Floats], Floats, NDArray[np.intp] | None], ...] = (
         (lambda values: (values.mean(axis=(0, 1)) @ groups / sizes)[None, None], trials * rounds * sizes, which),
         (lambda values: values.mean(axis=2, keepdims=True), np.array([float(places)]), None),
@@ -237,7 +238,7 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
 
 
 def _scale(means: Floats, freedom: Floats) -> Floats:
-    """Return the divisor of squares with these means: 1 where the means are alike, or one is clearly too small.
+    """Return means of squares as divisors: 1 if chance explains their differences, and for means below the claim.
 
     The cube roots of means of squares are nearly normal (Wilson and Hilferty 1931).
     """
@@ -263,15 +264,15 @@ Test = Callable[[NoiseMeasurements], TestResult]
 OpenedTest = Callable[[RevealedValues], TestResult]
 
 TESTS: dict[TestName, Test] = {}
-"""The tests of the family, in the order in which their modules are imported; `verdict.FAMILY` has them as declared."""
+"""The tests of the family, in the order of the imports of their modules; `verdict.FAMILY` has the declared order."""
 
 
 OPENED_TESTS: dict[TestName, OpenedTest] = {}
-"""The tests of the family that use opened values alone."""
+"""The tests of the family that use only opened values."""
 
 
 def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
-    """Return a decorator that declares a function to be a test of opened values.
+    """Return a decorator that registers a function as the test of this name, which uses only opened values.
 
     The function may raise `TestNotApplicableError`.
     """
@@ -289,7 +290,7 @@ def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
 
 
 def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return a decorator that declares a function to be a test of the family.
+    """Return a decorator that registers a function as the test of this name.
 
     The function may raise `TestNotApplicableError`.
     """

@@ -1,4 +1,4 @@
-"""The scope of a verdict: the questions beside the amount of noise, and the limits of their tests."""
+"""The scope of a verdict in words: its questions besides the amount of noise, and their limits of detection."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,9 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 
 
 def questions_text(found: Judgement, unit: UnitWords) -> str:
-    """Return sentences on the further questions of a verdict and the limit of each.
+    """Return sentences on the tests of participation, of other releases and of noise that depends on the secret.
+
+    They state the limit of detection of each test that was made, and why the others were not made.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: Uni
     if not made:
         return f"It was not asked {question}: {_why(names, reasons)}"
     limits = "; ".join(_limit(test, unit) for test in made)
-    # A part that the mechanism does not have needs no test, and one that was not opened is said.
+    # A test is named if its values were not opened, but not if the mechanism does not have such values.
     unopened = [
         name for name in names if reasons.get(name) in (NotTestedReason.NOT_OPENED, NotTestedReason.UNOPENED_SHARES)
     ]
@@ -54,7 +56,7 @@ def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: Uni
 
 def _limit(test: TestResult, unit: UnitWords) -> str:
     told = TestMessage(test, unit)
-    # Without a size, too few trials were judged, or nothing is random.
+    # The limit is NaN if there were too few trials, or if the test is not random.
     nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
     size = nothing if math.isnan(test.limit) else told.words.limit
     return f"{size} ({uncapital(told.title)})"

@@ -40,7 +40,7 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return the distance from a number to the farther end of its interval, as a share of the claim."""
+    """Return the distance from a ratio to the farther end of its interval, as a percentage of the claimed noise."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
@@ -67,7 +67,7 @@ def _meaning(row: Row) -> str:
 
 
 def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of: tuple[SquareSum, float]) -> Row:
-    """Return a row of measured noise; `of` is its sum of squares, and the level of the test that judges it."""
+    """Return a row on the noise (ratio, low, high); `of` is the sum of squares and the level of its test."""
     (ratio, low, high), (squares, level) = noise, of
     return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
@@ -108,7 +108,7 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
 def excess_text(found: Judgement) -> str:
     """Return a sentence on the cost of noise above the guarantee; empty unless the noise is clearly above it.
 
-    Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
+    Where the noise depends on the secret, such a surplus is not harmless, and the sentence says so.
     """
     if found.noise.excess is None:
         return ""
@@ -156,7 +156,7 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
         _draw_interval(axes, height, interval, marker, colour)
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    # The same axis in every report, but for noise that is far from the guarantee.
+    # All reports have the same axis, unless the noise is far from the claim.
     low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     finish_axes(axes, "Noise that is really there", "Measured over claimed noise (standard deviations)", "")

@@ -1,4 +1,4 @@
-"""The report's section on the verdict: the fate of the guarantee, the test that broke it, and its coverage."""
+"""The report's section on the verdict: whether the guarantee was broken, by which tests, and the coverage."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def verdict_of(contents: ReportContents) -> VerdictFinding:
 
 
 def banner(contents: ReportContents) -> Banner:
-    """Return the large line of the verdict and the smaller line below it."""
+    """Return the report's banner: the verdict, and below it the reasons for it."""
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
@@ -56,9 +56,10 @@ def banner(contents: ReportContents) -> Banner:
 
 
 def _broken(contents: ReportContents) -> str:
-    """Return the breach, and each other kind of breach once; the list of failed tests names all of them."""
+    """Return sentences on the leading breach, up to two other kinds of breach, and the number of failed tests."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
-    # Noise of another size fails the tests of its shape too, which look at it in units of the claimed one.
+    # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
+    # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
     kinds = {told.kind: formatting.uncapital(told.words.breach) for told in told_too}
@@ -68,7 +69,7 @@ def _broken(contents: ReportContents) -> str:
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on the breach that an inconclusive run could have found."""
+    """Return a sentence on why the run is inconclusive: the breaches that it could or could not have found."""
     found = numbers.judged
     if numbers.judges_scores:
         return (
@@ -89,7 +90,7 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _counted(number: float) -> str:
-    """Return in words how many times a target counts."""
+    """Return the number of times that a target counts as text."""
     return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
@@ -102,7 +103,7 @@ def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
 
 
 def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return the number of trials, and the time, needed to find noise that gives away 1.5 times the guarantee.
+    """Return a sentence on the number of trials, and the time, needed to find a breach of 1.5 times the guarantee.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _limits(contents: ReportContents) -> str:
-    """Return a sentence on the share of the noise that cannot be missing unnoticed, or on the limit of scores."""
+    """Return a sentence on the smallest missing share of the noise that would have been found; empty if unknown."""
     numbers, unit = verdict_of(contents), contents.words.one
     shares = (numbers.missing_anywhere, numbers.missing_at_unit)
     anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
@@ -183,20 +184,20 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
 
 
 def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return the breach that an inconclusive run could hardly have found."""
+    """Return a noun phrase for the breach that an inconclusive run could hardly have found."""
     return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
-    """Return the rate at which a kept guarantee fails the tests of one analysis, in words."""
+    """Return in words the false-positive rate of the tests of one analysis."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Return sentences on the cost of repeated verdicts on a growing run; empty after one or without a verdict.
+    """Return sentences on the false-positive rate of repeated looks at a growing run; empty after a single look.
 
-    The cost is by Bonferroni where numbers of trials are fixed in advance. Where they are chosen by what was seen, two
-    looks fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
+    The rate is bounded by Bonferroni if the numbers of trials are fixed in advance. If they depend on earlier looks,
+    two looks fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
     """
     often = len(facts.looks)
     if found is None or often < 2:
@@ -284,7 +285,7 @@ def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWor
 
 
 def _finding_of(test: TestResult) -> str:
-    """Return the reading of a test's result: a test that does not fail only finds no contradiction."""
+    """Return the reading of a test result: "broken", or "no contradiction" if the test did not fail."""
     return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
 
 
@@ -313,7 +314,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalLimit | None, unit: UnitWords) -> list[Table]:
-    """Return tables of how often the target counts by each measurement, and how often it has to count to be found."""
+    """Return a table of how often the target counts by measurement, and how often it has to count to be found."""
     if signal is None or signal.trials_needed is None:
         return []
     rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"

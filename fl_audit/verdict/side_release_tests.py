@@ -1,7 +1,7 @@
-"""Tests of the releases beside the sum: shares of the noise, quantile bits, steps and last bits.
+"""Tests of releases other than the sum: shares of the noise, quantile bits, steps and last bits.
 
 Shares of the noise and the noise of quantile bits are independent draws of N(0, 1); steps of the model and of the
-clipping norm are not random, so they are compared with the public rule to the last bit.
+clipping norm are not random, so they are compared bit by bit with the public rule.
 """
 
 import math
@@ -19,7 +19,7 @@ from fl_audit.verdict.noise_shape import _TAIL, _TAIL_SHARE, _binomial_p, _dista
 from fl_audit.verdict.revealed_values import RESIDUAL, RevealedValues
 from fl_audit.verdict.run_measurements import of_opened
 
-_FEWEST = 20  # noised bits from which their noise is tested
+_FEWEST = 20  # smallest number of noised bits whose noise is tested
 _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a probability below 1e-9
 
 
@@ -79,7 +79,7 @@ def bit_noise(opened: RevealedValues) -> TestResult:
 
 
 def _repeat_p(values: Floats) -> float:
-    """Return the probability that the closest two draws of N(0, 1) are at most this far apart, by the union bound."""
+    """Return a union bound on the probability that two of so many N(0, 1) draws agree this closely, up to sign."""
     pairs = values.size * (values.size - 1) / 2
     # The difference of two has density 1 / (2 sqrt(pi)) at 0; sizes are compared, so the sign makes it twice that.
     gap = float(np.diff(np.sort(np.abs(values))).min())
@@ -96,7 +96,7 @@ def _side_p(one: Floats, other: Floats) -> float:
 
 @of_opened(TestName.EXACT_STEPS)
 def exact_steps(opened: RevealedValues) -> TestResult:
-    """Test whether models and clipping norms follow from the public messages by the public rules, to the last bit.
+    """Test whether models and clipping norms are bitwise what the public rules compute from the public messages.
 
     The result is not random: the p-value is 0 or 1. The place names the first trial and round that differ.
     """
@@ -148,7 +148,7 @@ def secret_last_bits(opened: RevealedValues) -> TestResult:
 
 
 def _gap_of_trials(odd: Floats, members: Flags) -> float:
-    """Return Student's two-sided p-value of the means of trials with D against those with D'; 1 where all are equal."""
+    """Return Student's two-sided p-value for the trials' mean `odd` with D against D'; 1 if all means are equal."""
     means = odd.mean(axis=1)
     sides = means[members], means[~members]
     freedom = means.size - 2

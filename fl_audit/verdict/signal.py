@@ -5,11 +5,11 @@ N(0, 1) along the target's contribution, in every round and trial, given all ear
 this residual. A target that counts k times shifts it by (k - 1) times the length of the contribution over the noise. An
 addition of the target's client that depends on the secret shifts it as well.
 
-**Exact distributions.** How long the contribution of a round is follows from the rounds before, and with it from their
-noise. So rounds are not weighted by these lengths, which would make the weights depend on the noise. Within a round
-trials are weighted by their lengths, which are known before the round's noise is drawn; rounds, and the rounds of one
-trial, have equal weights. The scale of the noise is estimated from the part that is orthogonal to the drift, so that
-noise above the claim does not count as drift.
+**Exact distributions.** The length of the contribution in a round depends on the rounds before, and so on their noise.
+So rounds are not weighted by these lengths, which would make the weights depend on the noise. Within a round trials are
+weighted by their lengths, which are known before the round's noise is drawn; rounds, and the rounds of one trial, have
+equal weights. The scale of the noise is estimated from the part that is orthogonal to the drift, so that noise above
+the claim does not count as drift.
 """
 
 import math
@@ -46,7 +46,7 @@ def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
 
 
 def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
-    """Return the drift of targets from sums over the rounds; None where no included target contributes."""
+    """Return the drift along the targets' contributions, from sums over rounds; None where no target contributes."""
     held = along.members & (along.freedom > 0)
     if along.sums is None or along.lengths is None or not held.any():
         return None
@@ -57,23 +57,23 @@ def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
-    """Return the number of times that the target could count in a run without being found."""
+    """Return the limit of detection for a target that counts more than once, from the measurements of a run."""
     length, known = measured.own_length, measured.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
     return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalLimit:
-    """Return the limit of detection of the signal for targets, from sums over the rounds."""
+    """Return the limit of detection for targets that count more than once, from sums over the rounds."""
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
     return signal_limit(drift_along(along), each, along.members.size, TestName.SIGNAL.level)
 
 
 def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of each round along the trials' lengths, and the root of the sum of their squares.
+    """Return for each round the standardised sum of noise over trials, weighted by length, and the norm of the lengths.
 
-    The first is N(0, 1) in every round in which some length is not 0.
+    The first is N(0, 1) in every round in which some length is not 0. Both have the shape (rounds,).
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)
@@ -83,15 +83,15 @@ def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
 
 
 def even_noise(noise: Floats) -> Floats:
-    """Return noise scaled down to the claim where the whole, a trial or a round is clearly above it.
+    """Return noise scaled down to the claim where a trial, a round or the whole is significantly above it.
 
-    Loudness is estimated from the noise about its mean. NaN stays. Excess noise that `NoiseMeasurements.excess` finds
-    in other directions is scaled down before.
+    The scale is estimated from the noise about its mean. NaN stays NaN. Callers first divide by
+    `NoiseMeasurements.excess`, the excess of noise in other directions.
 
     Parameters
     ----------
     noise
-        Over the claimed noise, (trials, rounds).
+        Noise over the claimed noise, (trials, rounds).
     """
     for axis in (1, 0, (0, 1)):
         counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1
@@ -127,18 +127,18 @@ def signal_of(drift: TargetDrift | None) -> TestResult:
 
 
 class _DriftSums(NamedTuple):
-    """Sums that are N(0, 1) times the scale of the noise if the claim holds, and the sizes of a breach in each."""
+    """Sums that are N(0, 1) times the scale of the noise if the claim holds, and their names."""
 
     values: Floats  # (looks,)
-    names: list[str]  # of every look
+    names: list[str]  # name of every look, such as a round or a trial
 
 
 @of_family(TestName.SIGNAL_ROUND)
 def signal_round(measured: NoiseMeasurements) -> TestResult:
-    """Test the drift of every round over all trials: Student's t, the smallest p-value, two-sided, by Bonferroni.
+    """Test the drift of every round over all trials: Student's t, smallest two-sided p-value, by Bonferroni.
 
-    Every round is tested along the contribution, and along the difference of D and D' in trials with D and in trials
-    with D'. The scale is that of the noise about the rounds' own drifts.
+    Every round is tested along the target's contribution, and along f(D) - f(D') in trials with D and in trials with
+    D'. The scale is that of the noise about the rounds' own drifts.
     """
     only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = even_noise(measured.own_noise / measured.excess)
@@ -167,7 +167,7 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
 
 
 def _largest(name: TestName, looks: _DriftSums, variance: float, freedom: int, limit: float) -> TestResult:
-    """Return the test of the largest of several drifts, given the variance of the noise."""
+    """Return the result of the test of the largest of several drifts, given the variance of the noise."""
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
     value = float(looks.values[at])
@@ -221,10 +221,10 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
 
 @of_family(TestName.NOISE_TRIAL)
 def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise along the target in every trial, in every round of all trials, and in sums over the rounds.
+    """Test the amount of noise along the target in every trial, in every round, and in the sums over the rounds.
 
-    Each is a chi-square sum, of which the lower tail counts; the p-value is the smallest of all, by Bonferroni. Noise
-    that cancels over rounds has the claimed size in each of them, and leaves their sum without noise.
+    Each sum of squares is chi-square and tested at its lower tail; the smallest p-value counts, by Bonferroni. The sums
+    over rounds find noise that has the claimed size in each round but cancels over the rounds.
     """
     noise = measured.target_noise
     known = ~np.isnan(noise)
@@ -251,7 +251,10 @@ def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
 
 
 def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
-    """Return the test of sums of squares, with their degrees of freedom, the name of a place and its first number."""
+    """Return the result of the lower-tail chi-square test of the smallest of several sums of squares, by Bonferroni.
+
+    Each entry has sums, their degrees of freedom, the format of the name of a place, and the number of the first place.
+    """
     looks, found = 0, []
     for squares, freedom, name, first in sums:
         used = np.flatnonzero(freedom > 0)

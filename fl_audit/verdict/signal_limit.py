@@ -22,22 +22,23 @@ from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import EVIDENT
 
 RARE_TIMES, RARE_SHARE = 5.0, 0.02
-"""The rare breach for which every run states its limit: a target counts five times in 2 % of the trainings."""
+"""The rare breach for which every run states its limit of detection: five times in 2 % of the trainings."""
 
 _MOST_TRIALS = 2**40
-_MOST_NEEDED = 2**100  # noise that hides all takes more trials than anybody plays, and the number says so
+_MOST_NEEDED = 2**100  # far more trials than feasible, yet reported where the noise hides everything
 _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 
 @dataclass(frozen=True)
 class TargetDrift:
-    """A sum of noise that is N(0, 1) times the scale of the noise if the target counts once."""
+    """The drift along a target: a sum of noise, N(0, 1) times the scale of the noise if the target counts once."""
 
     value: float  # the sum over the claimed noise
     rest: float  # sum of squares of the noise orthogonal to it, over the claimed variance
-    freedom: int  # degrees of freedom of that
+    freedom: int  # degrees of freedom of `rest`
     unit: float  # by how much the sum grows for each time more that the target counts; positive
-    # By how much it grows for every clipping norm more that the target contributes to each round; None is as `unit`.
+    # By how much the sum grows for each clipping norm that the target contributes in addition to every round; None
+    # means the same as `unit`.
     claimed: float | None = None
 
     @property
@@ -55,7 +56,7 @@ class TargetDrift:
 
 @dataclass(frozen=True)
 class SignalLimit:
-    """The smallest contribution of a target that would be found."""
+    """The limit of detection for a target that counts more than once in the released sums."""
 
     # Number of times that a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is
     # the claim, infinite where nothing is found.
@@ -63,7 +64,7 @@ class SignalLimit:
     # Number of times that the target of this run, whose contributions may be shorter than the clipping norm, has to
     # count to be found.
     times: float = math.inf
-    # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if from none.
+    # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if no number is enough.
     trials_needed: int | None = None
     # Number of trials that are needed for a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings,
     # and once in the others; None if no number is enough.
@@ -113,7 +114,8 @@ def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
     Parameters
     ----------
     drift
-        Measured drift along the target. Where it is evidently above the claim, its own noise makes it harder to find.
+        Measured drift along the target. Where its noise is significantly above the claim, the limit grows in
+        proportion.
     level
         Level of the test.
     unit
@@ -132,8 +134,8 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
     drift
         Drift along the target over the run; None where it was not measured.
     lengths
-        Shift of the noise of a trial, summed to variance 1, for each further time that the target counts, shape
-        (trials,); 0 in trials without the target.
+        Shift of the standardised drift of each trial for each further time that the target counts, shape (trials,); 0
+        in trials without the target.
     trials
         Number of trials.
     level
@@ -141,7 +143,7 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalLimit()
-    # A target that is longer than the norm, which no claim allows, stands for itself.
+    # A target whose contribution exceeds the norm, which no claim allows, takes the place of the norm.
     limits = [limit_of(drift, level, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
@@ -171,10 +173,10 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalLimit:
-    """Return the limits of a drift, which grows with the root of the number of trials.
+    """Return the limits for a drift whose shift grows with the root of the number of trials.
 
-    If the spread were assumed as uncertain as from few trials, the number of trials needed would come out far too
-    large.
+    For the number of trials needed, the degrees of freedom grow with the trials, too: with those of a small run, the
+    number would come out far too large.
     """
     if not math.isfinite(limit):
         return SignalLimit()
@@ -195,7 +197,7 @@ def _rare(each: float, share: float) -> int | None:
 
 
 def rare_power(trials: int, shift: float, share: float) -> float:
-    """Return the approximate power of the test when only a share of the trials is shifted.
+    """Return the approximate power of `signal_trial` when only a share of the trials is shifted.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
 
 
 def measured_in(run: FinishedRun) -> NoiseMeasurements:
-    """Return the insider's measurements of a run for the tests of the verdict; they are computed once."""
+    """Return the insider's measurements of a run for the tests of the verdict; the result is cached."""
     return run.once(_measured)
 
 
@@ -44,8 +44,8 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
 def claimed_length(federation: Federation) -> float | None:
     """Return the largest contribution of a target to a round under the claim, over the noise.
 
-    The result is the clipping norm over the noise, or None where the noise is scaled to the difference of D and D'.
-    Where clients train privately, that is the noise of all clients whose noise the adversary does not know.
+    The result is the clipping norm over the noise's standard deviation, or None where the noise is scaled to
+    f(D) - f(D'). Where clients train privately, it is the noise of all clients whose noise the adversary does not know.
     """
     mechanism = federation.mechanism
     if mechanism.scaling is NoiseScaling.LOCAL:
@@ -57,12 +57,12 @@ def claimed_length(federation: Federation) -> float | None:
 
 
 def opened_of_pair(run: FinishedRun) -> RevealedValues:
-    """Return the values that the challenger opened after a run about a pair, with the secret bits; computed once."""
+    """Return the values that the challenger opened after a run on a pair D, D', with the secret bits; cached."""
     return run.once(_opened_of_pair)
 
 
 def opened_of_targets(run: FinishedRun) -> RevealedValues:
-    """Return the values that the challenger opened after a run about many targets; computed once."""
+    """Return the values that the challenger opened after a run on many targets; cached."""
     return run.once(_opened_of_targets)
 
 
@@ -104,7 +104,7 @@ def _opened(run: FinishedRun, of_pair: bool) -> RevealedValues:
 
 
 def _opened_rounds(federation: Federation) -> Flags | None:
-    """Return the rounds whose samples are opened: those of the first group where units take turns, None for all."""
+    """Return a mask of the rounds whose samples are opened: those of the first group if units take turns, else None."""
     if (first := federation.turn(1)) is None:
         return None
     turns = (federation.turn(number) for number in range(1, federation.rounds + 1))
@@ -112,10 +112,10 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
-    """Return the noise along the target, (trials, rounds), or the run's scores where secrets do not change them.
+    """Return normal scores of the noise along f(D) - f(D'), (trials, rounds), or None if the increments give them.
 
-    Where the target's participation is secret, the opened samples tell whether it took part, so that only the noise is
-    left.
+    They are the scores of the run. Where the target's participation is secret, they are instead the noise relative to
+    the opened sum, because the opened samples tell whether the target took part.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores
@@ -124,9 +124,9 @@ def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | Non
 
 
 def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlongTarget | None:
-    """Return the noise along the contribution of one target of every trial, in all rounds.
+    """Return the noise along the contribution of one target of every trial, summed over the rounds.
 
-    The result is None where it was not measured, as in trial batches of an older version.
+    The result is None where it was not measured, as in runs of an older version.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
-    """Return the drift along each target over the trials that contain it, standard normal; None for fewer than two."""
+    """Return the standardised drift along each target over the trials that contain it; None for fewer than two."""
     held = is_in & (rounds > 0)
     counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))
     of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])

@@ -1,11 +1,10 @@
-"""Features for the learned distinguisher: numbers of a trial whose distribution is the same in all trials if the claim
-holds.
+"""Features of trials for the learned distinguisher; if the claim holds, all trials have the same distribution.
 
-Opened noise over the claimed noise is independent N(0, 1) whatever the secret and the model's course, so no function of
-it alone may depend on them. Sensitivities, releases and the number of silent rounds may differ between D and D' in an
-honest run, so no feature uses them. Noise along the record and along the gradients lies in directions that follow the
-model's course, so it has features of its own: together with the sampled coordinates its joint distribution would follow
-the course too.
+Opened noise over the claimed noise is independent N(0, 1) whatever the secret and the training trajectory, so no
+function of it alone may depend on them. Sensitivities, releases and the number of rounds without a difference may
+differ between D and D' in an honest run, so no feature uses them. The directions of f(D) - f(D') and of the gradients
+depend on the trajectory. So noise along them has features of its own: its joint distribution with the sampled
+coordinates would depend on the trajectory too.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from fl_audit.verdict.noise_magnitude_dependence import magnitude_scores
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
-Features = dict[str, Floats]  # numbers of every trial, (trials,), by what they are
+Features = dict[str, Floats]  # values of each feature, (trials,), by its name
 
 _TENSOR_GROUPS = 6
 _ROUND_GROUPS = 8
@@ -36,9 +35,7 @@ _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0*
 
 
 def seed_of(members: Flags) -> int:
-    """Return the seed of the random draws that replace unknown values of trials.
-
-    The seed is computed from the secret bits alone, bool (trials,).
+    """Return the seed of the random draws that replace unknown values, computed from the secret bits, bool (trials,).
 
     If every run used the same draws, chance differences between the draws of trials with D and of those with D' would
     be the same in every run. The noise does not enter the seed, because a seed that depends on the tested values could
@@ -48,7 +45,7 @@ def seed_of(members: Flags) -> int:
 
 
 def sample_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the sampled coordinates of `sampled_trials`; many tensors or rounds are grouped."""
+    """Return the features of the noise at sampled coordinates, for `sampled_trials`; tensors and rounds are grouped."""
     groups, known = _tensor_groups(measured.owners), measured.sampled_trials
     neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
     grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
@@ -59,7 +56,7 @@ def sample_features(measured: NoiseMeasurements) -> Features:
         values = np.ascontiguousarray(measured.sample[rows])
         found = _moment_features(values, groups) | _tail_features(values)
         found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
-        for name, (as_such, step) in steps.items():  # the sums of cosines over their deviations
+        for name, (as_such, step) in steps.items():  # sums of cosines, standardised
             numbers = values * (sigma[rows][:, :, None] if as_such else 1.0)
             found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
         parts.append(found)
@@ -68,11 +65,10 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 
 
 def direction_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise along the record and the gradients, and of quantile bits and last bits.
+    """Return the features of the noise along f(D) - f(D') and the gradients, and of quantile bits and last bits.
 
-    The features are empty where none of these is known.
-
-    Unknown rounds, whose number may tell D from D', are filled with draws of the distribution of the others.
+    The result is empty where none of these is known. Unknown rounds, whose number may tell D from D', are filled with
+    random draws from N(0, 1), scaled like the known rounds where these have more noise than claimed.
     """
     seed = seed_of(measured.members)
     directions = {"along the record": measured.innovations}
@@ -96,7 +92,7 @@ def direction_features(measured: NoiseMeasurements) -> Features:
 
 
 def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
-    """Return the sampled coordinates of each of at most `_TENSOR_GROUPS` groups of neighbouring tensors."""
+    """Return masks of the sampled coordinates in at most `_TENSOR_GROUPS` groups of neighbouring tensors, by name."""
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
     groups = [[tensors[at] for at in part] for part in split]
@@ -105,7 +101,7 @@ def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
 
 
 def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
-    """Return the sums of the first four Hermite polynomials in groups of tensors and of rounds, over their deviations.
+    """Return sums of the first four Hermite polynomials of the noise, over groups of tensors and rounds, standardised.
 
     Hermite polynomials of a normal number are uncorrelated, so each adds information that the others lack.
     """
@@ -136,7 +132,7 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
 
 
 def _round_groups(rounds: int) -> dict[str, slice]:
-    """Return odd and even rounds, and at most `_ROUND_GROUPS` groups of neighbouring rounds; none for one round."""
+    """Return slices of odd, even and at most `_ROUND_GROUPS` groups of neighbouring rounds; none for a single round."""
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
@@ -145,7 +141,7 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 
 
 def _tail_features(values: Floats) -> Features:
-    """Return the shares beyond 2 and 3 deviations, and the largest and the smallest number as exponential scores."""
+    """Return the standardised shares beyond 2 and 3 deviations and above 0, and the log tail of the largest value."""
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]
     features = {}
@@ -159,7 +155,7 @@ def _tail_features(values: Floats) -> Features:
 
 
 def _lag_features(values: Floats) -> Features:
-    """Return the correlations of consecutive rounds, and of their signs."""
+    """Return the autocorrelations of rounds at lags 1 and 2, and that of their signs at lag 1."""
     features = {}
     for lag in (1, 2):
         if values.shape[1] > lag:
@@ -173,7 +169,7 @@ def _lag_features(values: Floats) -> Features:
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return features of repetition within a trial: of rounds, coordinates, neighbours and single values."""
+    """Return features of copied noise within a trial: between rounds, coordinates, neighbours and single values."""
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
         left, right = values[:, :, first], values[:, :, first + 1]
@@ -189,7 +185,7 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return correlations of magnitudes of neighbouring coordinates (first ones given), and of successive rounds."""
+    """Return correlations of magnitudes of neighbouring coordinates (`first` and next), and of consecutive rounds."""
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
@@ -200,7 +196,7 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
 
 
 def _pair_features(vectors: Floats, what: str) -> Features:
-    """Return the largest and the mean squared cosine of two rows of every trial's matrix (trials, rows, columns)."""
+    """Return the largest absolute and the mean squared cosine of two rows, for matrices (trials, rows, columns)."""
     rows = np.unique(np.linspace(0, vectors.shape[1] - 1, min(_MOST_ROWS, vectors.shape[1])).astype(int))
     if rows.size < 2 or vectors.shape[2] < 2:
         return {}
@@ -213,9 +209,10 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return the finest grid steps that rounding leaves, of noise over its deviation and (True) of noise itself.
+    """Return by feature name whether the noise itself, or noise over sigma, is tested for a grid, and the grid step.
 
-    On any coarser grid that a step divides all cosines are 1. The same choice serves all trials.
+    The step is the finest of each kind that float32 rounding does not hide. Noise on any coarser grid whose step is a
+    multiple of it has only cosines of 1. All trials have the same steps.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -227,7 +224,7 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the scale of all classes of coordinates together and of each, and its change from round to round."""
+    """Return the log scale of the noise in each class of coordinates and in all, and its change over the rounds."""
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
     features = {
@@ -248,12 +245,12 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return the logarithm of the mean square over its deviation, which suffices with equal freedom in all trials."""
+    """Return the log of the mean square over its standard deviation; `freedom` is the same for all trials."""
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the sums of cosines of low bits over their deviations, for the kinds that every known trial offers."""
+    """Return the standardised sums of cosines of low bits, for the kinds that are known in every trial."""
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)

@@ -1,7 +1,7 @@
 """The verdict: whether the insider's measurements contradict the claim.
 
-It rests on a family of tests that is declared before the run (`family`), each exact under the claimed distribution, at
-level 0.001 together.
+It rests on a family of tests that is declared before the run (`FAMILY`). Each test is exact or conservative under the
+claimed distribution, and the family-wise error rate is at most 0.001.
 """
 
 import math
@@ -48,8 +48,8 @@ class Verdict(StrEnum):
     """The possible verdicts on the guarantee.
 
     CONSISTENT: nothing seen contradicts it. VIOLATED: it is refuted at `FAMILY_LEVEL`. INCONCLUSIVE: nothing seen
-    contradicts it, and not even a breach of 1.5 times the claimed epsilon would have been found. NOT_AUDITED: there
-    was a guarantee and no insider to test it. NO_GUARANTEE: there was none.
+    contradicts it, but even a breach of 1.5 times the claimed epsilon might not have been found. NOT_AUDITED: there
+    was a guarantee but no insider to test it. NO_GUARANTEE: the run had no guarantee.
     """
 
     CONSISTENT = "consistent"
@@ -61,9 +61,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class JudgementWords:
-    """The words of an audit for its judgement; None where the words for a pair of data sets fit."""
+    """The phrases with which one kind of audit describes its judgement; None stands for those on a pair D, D'."""
 
-    shown_by: str = "scores"  # the evidence for an epsilon where there is no insider of a pair
+    shown_by: str = "scores"  # name of the evidence for epsilon in audits that do not compare a pair D, D'
     blind: str | None = None  # sentence for a run in which no breach could have been found
     to_find_more: str | None = None  # sentence on how smaller breaches are found
     next_step: str | None = None  # sentence on the next step after a consistent verdict
@@ -84,22 +84,22 @@ class Judgement:
     confidence: float  # the configured one
     method: str  # method of the lower bound, in plain English
     assumption: str  # assumption of the lower bound, in plain English
-    # Smallest true epsilon, at the guarantee's delta, that would be called violated with probability 0.9 by the test
-    # that the lower bound comes from, in the membership audit by that of the noise along the targets; infinite where
-    # the trials cannot tell, and where scores are judged of which no distribution is known.
+    # Smallest true epsilon, at the guarantee's delta, at which a test fails with probability 0.9. The test is the one
+    # that the lower bound comes from; in the membership audit it is the test of the noise along the targets. Infinite
+    # where the trials cannot tell, and where only scores of unknown distribution are judged.
     limit_of_detection: float = math.inf
-    # Trials that would find a breach of 1.5 times the guarantee; None where no number of them would, since D and D'
-    # never differed, and where nothing is known of it, as of scores alone.
+    # Number of trials that would find a breach of 1.5 times the guarantee. None where no number would, because D and D'
+    # never differed, and where the number is unknown, because only scores are judged.
     trials_needed: int | None = None
     conclusive: bool = False  # whether these trials are enough for that
-    # Limit of detection for a target that counts more than once in the sum, and the number of times that it counts;
+    # Limit of detection for a target that counts more than once in the sum, and the estimate of how often it counts;
     # None where no test asks about it.
     signal: SignalLimit | None = None
     words: JudgementWords = JudgementWords()
 
     @property
     def level(self) -> float:
-        """Level of the whole family."""
+        """Significance level of the whole family of tests."""
         return FAMILY_LEVEL
 
     @property
@@ -114,14 +114,14 @@ class Judgement:
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials that are conclusive about the noise and about the signal; None if no number is."""
+        """Number of trials needed to be conclusive on both the noise and the signal; None if no number is enough."""
         needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
         known = [number for number in needed if number is not None]
         return max(known) if len(known) == len(needed) else None
 
     @property
     def level_of_limit(self) -> float:
-        """Level of the test that the limit of detection is about."""
+        """Significance level of the test that `limit_of_detection` is about; the family's if that test was not made."""
         return next((test.level for test in self.tests if test.name == self.method), self.level)
 
 
@@ -134,15 +134,15 @@ FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name i
 
 
 def depends_on_secret(found: Judgement) -> bool:
-    """Return whether the noise was found to depend on the secret: then noise above the guarantee is not harmless."""
+    """Return whether a test found that the noise depends on the secret; then even surplus noise is not harmless."""
     return any(test.name.is_about_secret for test in found.broken)
 
 
 def has_open_shares(found: Judgement) -> bool:
-    """Return whether no test refutes that the opened shares of the noise are independent of each other.
+    """Return whether clients add no shares of the noise, or their shares were opened and not found to be dependent.
 
-    Shares that are copies of each other add up to more noise than claimed, which hides less. So noise above the
-    guarantee is a harmless surplus only where shares were opened and found independent, or where clients add none.
+    Shares that are copies of each other add up to more noise than claimed, and yet the sum hides less. So noise above
+    the guarantee is a harmless surplus only if this function returns True.
     """
     name = TestName.SHARE_PAIRS
     is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered
@@ -153,14 +153,14 @@ _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, NotTestedReason], 
 
 
 def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
-    """Return the results of the tests of the declared family that are offered, and the reasons why others are not.
+    """Return the results of the tests that can be made on this run, and the reason why each other test cannot.
 
     Parameters
     ----------
     measured
         The measurements of the run.
     names
-        Names of the tests that are made.
+        Names of the tests to make; by default the whole family.
     """
     return _offered({name: partial(FAMILY[name], measured) for name in names})
 
@@ -183,8 +183,8 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
     measured
         The measurements of the run, with the claimed noise.
     guarantee
-        The guarantee, with Gaussian noise. Epsilon follows from the noise by the distribution of its claim, sampling
-        included.
+        The guarantee, with Gaussian noise. Epsilon is computed from the measured noise by the accounting of its claim,
+        with subsampling.
     confidence
         Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. The
         verdict itself is always at `FAMILY_LEVEL`.
@@ -216,17 +216,16 @@ def judge_scores(
     confidence: float,
     noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
-    """Return the judgement of scores, by a bound that assumes nothing, and of the noise if it is known.
+    """Return the judgement by a lower bound on epsilon from scores of unknown distribution, and by the noise if known.
 
-    The limit of the bound depends on how far the scores separate, and their separation under less noise is not known.
-    So the verdict on scores alone is never consistent: the noise decides whether a breach would have been found. The
-    guarantee is violated where the lower bound at the level exceeds its epsilon, otherwise the verdict is as in
-    `judged_with_noise`.
+    The guarantee is violated if the lower bound, at the significance level of the test, exceeds its epsilon; otherwise
+    the verdict is as in `judged_with_noise`. How far scores separate under less noise than claimed is not known, so the
+    limit of detection of the bound is unknown too. The verdict on scores alone is therefore never consistent.
 
     Parameters
     ----------
     member_scores
-        Final scores of the trials with D, higher where the insider rather believes in D.
+        Final scores of the trials with D, higher where the insider considers D more likely.
     nonmember_scores
         Final scores of the trials with D'.
     guarantee
@@ -234,7 +233,7 @@ def judge_scores(
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution in question in every trial; None where it cannot be computed.
+        The noise along the target's contribution in every trial; None where it cannot be computed.
 
     Raises
     ------
@@ -263,16 +262,16 @@ def judge_scores(
 
 
 def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> Judgement:
-    """Return the joint judgement of one test and of the noise along the target.
+    """Return the joint judgement by one test and by the tests of the noise along the target.
 
-    The guarantee is violated by either, or where the size of the noise tells members from others. Otherwise it is
-    consistent if the run would have found both noise so small that epsilon is 1.5 times the claimed one, and a target
-    that counts 1.5 times; if not, the verdict is inconclusive.
+    The guarantee is violated if any of them fails; one of them asks whether the size of the noise depends on the
+    membership. Otherwise the verdict is consistent if the run would have found both noise so small that epsilon is 1.5
+    times the claimed one, and a target that counts 1.5 times; if not, it is inconclusive.
 
     Parameters
     ----------
     alone
-        The judgement of the test alone, at its share of the level.
+        The judgement by the one test, at its share of the significance level.
     noise
         Noise along the target in every trial, or None where it cannot be computed.
     guarantee
@@ -313,12 +312,12 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarante
 
 
 def judged_with_opened(found: Judgement, opened: RevealedValues | None) -> Judgement:
-    """Return a judgement joined with the tests of opened values, which need no likelihood ratio.
+    """Return a judgement extended by the tests of opened values, which need no likelihood ratio.
 
     Parameters
     ----------
     found
-        The judgement of scores or guesses, which leaves these tests their share of the level.
+        The judgement by scores or guesses, which leaves these tests their share of the significance level.
     opened
         The opened values; None where there are none.
     """
@@ -338,7 +337,7 @@ def judged_by_one(
     method: str,
     assumption: str,
 ) -> Judgement:
-    """Return the judgement by one test alone, where the family offers none and no breach is sure to be found.
+    """Return the judgement by a single test without a limit of detection, where no test of the family was made.
 
     Parameters
     ----------
@@ -347,7 +346,7 @@ def judged_by_one(
     lower_bounds
         Lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
     missing
-        The reason why no test of the family is offered; None gives none.
+        The reason why no test of the family was made, listed for each of them; None lists none.
     confidence
         Confidence of the judgement, see `Judgement`.
     method

@@ -1,4 +1,4 @@
-"""The tests of a guarantee in words: one table of their questions, measurements, limits and remedies."""
+"""Message templates of the tests of a guarantee, and the texts about test results that a report shows."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from fl_audit.verdict.words_of_signal import SIGNAL_WORDS
 
 @dataclass(frozen=True)
 class TestMessages:
-    """The messages of one test, as templates over the numbers of a `TestResult` and the words for the unit."""
+    """Message templates of one test, to be filled with the numbers of a `TestResult` and the words for the unit."""
 
     __test__ = False  # it is no test of pytest's
 
@@ -241,7 +241,7 @@ TEST_WORDS: dict[TestName, TestMessages] = {
     ),
     **{name: TestMessages(*parts) for name, parts in (SIGNAL_WORDS | MORE_WORDS).items()},
 }  # fmt: skip
-"""The messages of every test."""
+"""Message templates by test."""
 
 MISSING_WORDS = {
     NotTestedReason.NOT_MEASURED: (
@@ -274,12 +274,12 @@ MISSING_WORDS = {
         "Which of many candidates was in is guessed here: how often that is right is judged."
     ),
 }
-"""The messages for the reasons why a test was not made."""
-_PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names are no words
+"""Sentence for each reason why a test was not made."""
+_PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names need other words in a report
 
 
 class _Number(float):
-    """A number with named formats for use in templates."""
+    """A float with named formats (percent, times, signed, count) for use in message templates."""
 
     def __format__(self, way: str) -> str:
         value = float(self)
@@ -298,15 +298,16 @@ class _Number(float):
 
 @dataclass(frozen=True)
 class TestMessage:
-    """One test of a run in words."""
+    """The result of one test in words."""
 
     test: TestResult  # its result
     unit: UnitWords  # the report's words for the protected unit
 
     @cached_property
     def words(self) -> TestMessages:
-        """The messages of the test with its numbers filled in; the limit is empty where no size can be stated or
-        found.
+        """The messages of the test with its numbers filled in.
+
+        The text of the limit is empty if the limit is NaN (not known), and "nothing" if it is infinite.
         """
         test = self.test
         numbers = {"measured": test.measured, "claimed": test.claimed, "limit": test.limit, **test.more}
@@ -328,7 +329,7 @@ class TestMessage:
 
     @property
     def sentence(self) -> str:
-        """One short sentence on the finding of a broken test, with the measured number and the claimed one."""
+        """One short sentence on the breach that a failed test found, with the measured value and the claim."""
         if self.test.name not in OF_NOISE:
             words = self.words
             return f"{words.breach}: we measured {words.measured}; the guarantee was {words.claimed}."
@@ -356,7 +357,7 @@ class TestMessage:
 
 
 def _consequence(test: TestResult) -> str:
-    """Return the consequence of broken sampling, where the claim states it."""
+    """Return a clause on the epsilon under the actual sampling; empty if the result does not hold this epsilon."""
     if "epsilon" not in test.more:
         return ""
     real, claimed = (number_text(test.more[name], 3) for name in ("epsilon", "claimed"))
@@ -390,10 +391,10 @@ def broken_tests(found: Judgement | None, unit: UnitWords) -> list[TestMessage]:
 
 
 def p_text(p_value: float) -> str:
-    """Return a p-value as text; one that is too small to be written is given as a bound, never as 0."""
+    """Return a p-value as text; a value below 1e-300 is given as an upper bound, never as 0."""
     return f"{p_value:.2g}" if p_value >= 1e-300 else "under 1e-300"
 
 
 def p_as_chance(p_value: float) -> str:
-    """Return in everyday words how rarely a kept guarantee shows a deviation as large as this one."""
+    """Return a p-value in everyday words: how rarely a kept guarantee shows a deviation as large as this one."""
     return f"< {one_in(1e-9)}" if p_value < 1e-9 else one_in(float(f"{p_value:.1g}"))

@@ -1,6 +1,6 @@
-"""The messages of the tests of the signal: how often the target counts, and whether anything else differs.
+"""Message templates of the signal tests: how often the target counts, and whether the sums differ in other ways.
 
-Each entry has, in this order, the fields of `fl_audit.verdict.verdict_messages.TestMessages`.
+Each value is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
 """
 
 from fl_audit.verdict.multiple_testing import TestName
@@ -47,4 +47,4 @@ SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         CLIPPED,
     ),
 }  # fmt: skip
-"""The messages of these tests."""
+"""Message templates by test."""
