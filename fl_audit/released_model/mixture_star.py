@@ -134,7 +134,7 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger of `best` and the largest F found within the limits, and the bound on F that is proven."""
+    """Return the larger of `best` and the largest F found within the limits, and a proven upper bound of F."""
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
