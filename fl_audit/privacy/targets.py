@@ -56,7 +56,7 @@ class ReconstructionTarget:
 
 @dataclass(frozen=True)
 class SinglingOutTarget:
-    """Target: an attacker's rare description fits the target's record with at most a given probability."""
+    """Target: an attacker singles out the target's record by a description with at most a given probability."""
 
     probability: float  # above `population_share` and below 1
     population_share: float = defaults.POPULATION_SHARE  # share that fits the description, above 0 and below 1
