@@ -57,8 +57,8 @@ class PrivateTraining:
     """Local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
 
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. The update itself is
-    not clipped, because it is private already. After one step the update is a noised clipped sum, times public numbers;
-    after several steps its distribution has no closed form.
+    not clipped, because it is private already. After one step the update is a noised clipped sum multiplied by public
+    numbers; after several steps its distribution has no closed form.
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 

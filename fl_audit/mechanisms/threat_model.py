@@ -1,4 +1,4 @@
-"""The threat model: the adversary's position in the federation, and its knowledge beside the releases."""
+"""The threat model: the adversary's position in the federation, and its knowledge besides the releases."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -178,7 +178,7 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
 
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:
-    """Return the noise multiplier under which an attack with baseline success `chance` reaches `probability`."""
+    """Return the noise multiplier at which an attack with baseline success `chance` succeeds with `probability`."""
     _require_accountable(claim.profile, claim.accountant)
     mu = float(ndtri(probability) - ndtri(chance))
     return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
@@ -193,7 +193,10 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> 
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Raise `InputError` if the target is below the accountant's result for no release, in terms of the target."""
+    """Raise `InputError` if a target is so small that the accountant's epsilon without any release exceeds it.
+
+    The message states the smallest accepted target; `target_at` converts epsilon to the quantity of the target.
+    """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
     require(epsilon > floor, f"{name} is {target:.6g}: {accepted}, which it reports even where nothing is released")

@@ -53,7 +53,7 @@ class ScoreMoments(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the values are valid: counts are non-negative integers, and squares are finite and at least 0."""
+        """Whether the values are valid: non-negative integer counts, finite means, and finite squares of at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 

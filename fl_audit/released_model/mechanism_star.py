@@ -19,8 +19,8 @@ number of models, for three reasons:
 * Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
   delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by
   Eq. (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does
-  not matter how that rate varies between models, and a bound on the epsilon of the mechanism also bounds that of
-  Eq. (19). The same holds for losses above the r-th largest.
+  not matter how this rate varies between models, and the result is a lower bound both on the mechanism's epsilon and on
+  the value of Eq. (19). The same holds for losses above the r-th largest.
 * If T lies in [0, 1] and its mean is at most b, then the payment 1 - c + c T / b of a bet with stake c in [0, 1] is not
   negative and has a mean of at most 1. Models are independent, so the product of the payments over models has a mean of
   at most 1, and so has the average of these products over ranks, stakes and both tails (Waudby-Smith & Ramdas 2024,
@@ -157,7 +157,7 @@ def mechanism_lower_bound(
 ) -> float:
     """Return a lower confidence bound on the mechanism's epsilon, valid for (epsilon, delta)-DP and for Eq. (19).
 
-    The bound is at least 0, and a bound of 0 shows no leak.
+    The bound is at least 0; 0 means that the losses prove no leak.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class Row:
 
     @property
     def aside(self) -> str:
-        """The reading in brackets, to follow the number in a sentence; "" without a claim or if the claim is kept."""
+        """The reading in brackets, to follow the number in a sentence; "" for `KEPT`, `ALONE` or without a reading."""
         if self.reading in (None, Reading.KEPT, Reading.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
@@ -255,7 +255,7 @@ class Section(Generic[N]):
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
     def read_rows(self, numbers: N, contents: ReportContents) -> list[Row]:
-        """Return the section's rows, each told whether the verdict is `violated`, on which its reading depends.
+        """Return the section's rows of numbers, with `is_violated` set from the verdict, on which readings depend.
 
         Parameters
         ----------

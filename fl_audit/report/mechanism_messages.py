@@ -23,7 +23,7 @@ SIMULATION_NOTICE = (
 
 
 def not_private_label(facts: RunFacts) -> str:
-    """Return a one-line reason why the models of a run are no private release; only for runs of which this is true."""
+    """Return in one line why the models of a run are no private release; only for runs without a private release."""
     if facts.has_guarantee:
         return AUDIT_DEVICE
     if facts.federation.local_randomizer is not None:
@@ -204,7 +204,7 @@ def clipping_text(facts: RunFacts) -> str:
 
 
 def seen_text(view: InsiderView) -> str:
-    """Return a phrase on the part of a round's release that the insider sees, compared with honest clients."""
+    """Return a phrase saying whether the insider sees the noised sum, or only the model that every client is sent."""
     match view:
         case InsiderView.UPDATE:
             return (

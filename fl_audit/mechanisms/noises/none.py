@@ -36,7 +36,7 @@ class NoNoise(MechanismNoise):
         return np.zeros_like(sensitivity.local, dtype=np.float64)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return an empty tuple of release events for one kind of client."""
+        """Return `((),)`: one kind of client, without release events."""
         return ((),)
 
     def require_participation(self, participation: "Participation") -> None:

@@ -96,7 +96,7 @@ def settings_of_noises() -> Mapping[str, str]:
 
 
 def foreign_settings(name: str) -> Mapping[str, str]:
-    """Return the settings that belong to another noise than the given one, each with the name of its noise."""
+    """Return the settings that belong only to noises other than the named one, each with the name of its noise."""
     return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 
 

@@ -62,7 +62,7 @@ class FixedCohort(Participation):
         return self.separation
 
     def participations(self, rounds: int) -> int:
-        """Return the maximum number of participations of a client in some rounds."""
+        """Return the maximum number of participations of one client in the given number of rounds."""
         return math.ceil(rounds * self.size / self.clients)
 
     def members(self, seed: int, server_round: int) -> Integers:

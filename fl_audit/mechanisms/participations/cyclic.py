@@ -64,7 +64,7 @@ class CyclicPoisson(Participation):
         return self.cycle
 
     def participations(self, rounds: int) -> int:
-        """Return the number of turns of the first group in some rounds."""
+        """Return the number of turns of the first group, the maximum of all groups, in the given number of rounds."""
         return -(-rounds // self.cycle)
 
     def members(self, seed: int, server_round: int) -> Integers:

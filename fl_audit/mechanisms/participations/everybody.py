@@ -24,7 +24,7 @@ class Everybody(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether a configuration has neither a sampling rate below 1 nor a cohort of fewer than all clients."""
+        """Return whether a configuration implies full participation: a cohort of all units, or no cohort and rate 1."""
         return settings.cohort == settings.units if settings.cohort is not None else settings.rate == 1
 
     def participations(self, rounds: int) -> int:

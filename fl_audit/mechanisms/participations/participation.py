@@ -65,7 +65,7 @@ class Participation(ABC):
 
     @abstractmethod
     def participations(self, rounds: int) -> int:
-        """Return the maximum number of turns of one unit in some rounds."""
+        """Return the maximum number of turns of one unit in the given number of rounds."""
 
     @property
     def separation(self) -> int:
@@ -133,7 +133,7 @@ class Participation(ABC):
 
 
 def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
-    """Return a sample without the units that do not have their turn, bool (trials, units).
+    """Return a random sample restricted to the units that have their turn, bool (trials, units).
 
     Parameters
     ----------

@@ -56,13 +56,13 @@ def participation_of(settings: ParticipationSettings) -> Participation:
 
 
 def accepted_instead(name: str) -> str:
-    """Return the accepted rules for a message, after the reason why the named rule is not supported, if known."""
+    """Return a list of the accepted rules for an error message; if the named rule is in `REFUSED`, its reason first."""
     accepted = f"accepted are {', '.join(PARTICIPATIONS)}"
     return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
 
 
 def foreign_settings(name: str | None) -> Mapping[str, str]:
-    """Return the settings that belong to other rules than the named one, each with its rule; empty for None."""
+    """Return the settings that belong only to rules other than the named one, each with its rule; empty for None."""
     needed = settings_of_participations() | {"cohort": "cohort"}
     return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
 
