@@ -39,7 +39,7 @@ class Mechanism:
 
     adjacency: Adjacency  # the adjacency to which noise and guarantee refer
     clipping: Clipping  # clipping of one contribution
-    participation: StoredParticipation  # rule that decides which units take part in a round
+    participation: StoredParticipation  # rule that decides which units participate in a round
     noise: StoredNoise  # noise that is added to the sum
     # Fixed, public number by which the noised sum is divided: n, or q n with sampling; positive and finite.
     denominator: float

@@ -55,7 +55,7 @@ class PrivacyProfile:
     """
 
     events: tuple[ReleaseEvent, ...]  # the releases; at least one event
-    adjacency: Adjacency  # the relation between neighbours, to which the events' sensitivities refer
+    adjacency: Adjacency  # the adjacency to which the events' sensitivities refer
     prior: float = 0.5  # the insider's prior belief in the true training set, above 0 and below 1
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ ACCOUNTANT: Final = None
 """None means the exact accountant of the releases: `gdp` if all are Gaussian without sampling, otherwise `pld`."""
 DELTA: Final = 0.001  # delta of a configuration file; on the command line and in Python it has no default
 PRIOR: Final = 0.5  # the insider's prior belief in the true training set
-SAMPLING_RATE: Final = 1.0  # everybody takes part in every round
+SAMPLING_RATE: Final = 1.0  # every unit participates in every round
 SENSITIVITIES: Final = SensitivityAdaptivity.ADAPTIVE  # the weaker assumption, which holds for every private training
 CANDIDATES: Final = 1000  # number of equally likely candidate records in a reconstruction attack
 POPULATION_SHARE: Final = 0.001  # share of the population that fits the description in a singling-out attack

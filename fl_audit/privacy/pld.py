@@ -101,7 +101,7 @@ class LossCurve:
 
 @dataclass(frozen=True, eq=False)
 class LossCurves:
-    """The loss curves of a composition in both directions (D, D' and D', D); results are the worse of the two."""
+    """The loss curves of a composition, D against D' and D' against D; results are the worse of the two."""
 
     curves: tuple[LossCurve, ...]  # one curve, or two if the directions differ
     interval: float  # h, the width of the grid
@@ -116,7 +116,7 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return an amount by more than which the grid lowers a sum with at most a probability (Hoeffding)."""
+        """Return a bound on how much the grid lowers a sum of losses, exceeded with at most a probability."""
         return _spread(self.count, self.interval, probability)
 
     @property

@@ -39,7 +39,7 @@ class EpsilonTarget:
 
 @dataclass(frozen=True)
 class ReconstructionTarget:
-    """Target: an attacker identifies the right one of several equally likely records with at most this probability."""
+    """Target: an attacker picks the right one of equally likely records with a probability of at most `probability`."""
 
     probability: float  # above `chance` and below 1
     candidates: int = defaults.CANDIDATES  # number of equally likely records, a whole number from 2
@@ -56,7 +56,7 @@ class ReconstructionTarget:
 
 @dataclass(frozen=True)
 class SinglingOutTarget:
-    """Target: an attacker singles out the target's record by a description with at most a given probability."""
+    """Target: an attacker's description singles out the target with a probability of at most `probability`."""
 
     probability: float  # above `population_share` and below 1
     population_share: float = defaults.POPULATION_SHARE  # share that fits the description, above 0 and below 1

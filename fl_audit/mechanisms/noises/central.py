@@ -45,9 +45,9 @@ class CentralGaussian(MechanismNoise):
         return self.scaling is NoiseScaling.LOCAL
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return z times the global sensitivity, or times the local one, if that is larger than its floor.
+        """Return z times the sensitivity to which the noise is scaled.
 
-        The floor is `SENSITIVITY_FLOOR` times the clipping norm C.
+        A local sensitivity is raised to at least `SENSITIVITY_FLOOR` times the clipping norm C.
         """
         if not self._is_local:
             return super().scale(sensitivity, multiplier)

@@ -31,8 +31,8 @@ class CorrelatedGaussian(MechanismNoise):
     """Noise of the server that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
 
     The z_s are N(0, sigma^2 I) with sigma = z Delta, where Delta is the global sensitivity of one round's sum. C is a
-    lower-triangular matrix, the strategy matrix; with it, the noise of later rounds cancels part of that of earlier
-    ones.
+    lower-triangular matrix, the strategy matrix; with it, the noise of later rounds cancels part of the noise of
+    earlier rounds.
 
     Source: Kairouz et al. 2021, "Practical and private (deep) learning without sampling or shuffling"; Choquette-Choo
     et al. 2023, "(Amplified) banded matrix factorization".

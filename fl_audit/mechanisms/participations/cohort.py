@@ -58,7 +58,7 @@ class FixedCohort(Participation):
 
     @property
     def known_separation(self) -> int | None:
-        """`separation`, because everybody knows the order."""
+        """The same as `separation`, because the order is public."""
         return self.separation
 
     def participations(self, rounds: int) -> int:

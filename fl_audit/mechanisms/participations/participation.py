@@ -74,7 +74,7 @@ class Participation(ABC):
 
     @property
     def known_separation(self) -> int | None:
-        """`separation` if participation is partial and public; otherwise None."""
+        """The same as `separation` if participation is partial and public; otherwise None."""
         return None
 
     def members(self, seed: int, server_round: int) -> Integers | None:
