@@ -57,22 +57,23 @@ class PrivateTraining:
     """Local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
 
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. The update itself is
-    not clipped, because it is private already. After one step the update is a noised clipped sum, times public numbers;
-    after several steps its distribution has no closed form.
+    not clipped, because it is private already. After one step the update is a noised clipped sum multiplied by public
+    numbers; after several steps its distribution has no closed form.
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
     Raises `InputError` if there is no shard, or a shard without records.
     """
 
-    # Training of a client in a round. A record is in a step with probability one over the steps of an epoch.
+    # Training of a client in a round. A record is in a step with probability 1 / (steps per epoch).
     schedule: LocalSchedule
-    # Sizes of the shards, each at least 1; every size once is enough. Each client guarantees its own records something
-    # else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
-    # has the largest epsilon depends on the noise.
+    # Sizes of the shards, each at least 1; repeated sizes may be left out. The guarantee depends on the size: records
+    # of smaller shards are in a step with a larger probability, and larger shards take more steps. Which size has the
+    # largest epsilon depends on the noise.
     shards: tuple[int, ...]
-    # The noise that a client that attacks does not know, over that of the target's client alone, both on the scale of
-    # that client's clipped sum: at least 1, and 1 where the server attacks. A record is so much harder to see.
+    # Noise of all clients that an attacking client does not know, relative to the noise of the target's client, both on
+    # the scale of that client's clipped sum: at least 1, and 1 if the server attacks. It is the factor by which the
+    # effective noise grows.
     hiding: float = 1.0
     kind: Literal["private-training"] = "private-training"
     unit: ClassVar[Unit] = Unit.RECORD
@@ -90,9 +91,9 @@ class PrivateTraining:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Different sampling rates of the clients' records in a round of one step, ascending.
+        """Distinct sampling rates of the clients' records, ascending, if a round has one step; otherwise (1.0,).
 
-        (1.0,) if a round has several steps, because almost every record is in one of them.
+        In a round of several steps almost every record is in one of them.
         """
         if not self.is_one_step:
             return (1.0,)
@@ -109,7 +110,7 @@ class PrivateTraining:
         return 1 / self._batches(records)
 
     def hiding_of(self, target: int, others: Iterable[int]) -> float:
-        """Return the noise of several clients together, relative to that of the target's client, on its scale.
+        """Return the joint noise of the target's client and others, relative to the noise of the target's client.
 
         A client divides its noised sum by its expected batch size, so clients with small batches add more noise.
 
@@ -118,7 +119,7 @@ class PrivateTraining:
         target
             Number of records of the target's client, from 1.
         others
-            Number of records of each other client with noise that the adversary does not know, from 1.
+            Number of records, from 1, of each other client whose noise the adversary does not know.
         """
         own = target * self.rate_of(target)
         return math.sqrt(1 + sum((own / (records * self.rate_of(records))) ** 2 for records in others))
@@ -128,7 +129,7 @@ class PrivateTraining:
 
 
 Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining
-"""The kinds of contribution."""
+"""A contribution of any kind."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,8 @@ class AdaptiveClipping:
     """
 
     norm: float  # C of the first round, positive and finite
-    quantile: float = 0.5  # gamma, the share of contributions that are to stay unclipped; above 0 and below 1
-    learning_rate: float = 0.2  # eta, how fast the norm follows; positive and finite
+    quantile: float = 0.5  # gamma, target share of unclipped contributions; above 0 and below 1
+    learning_rate: float = 0.2  # eta, learning rate of the norm; positive and finite
     bit_noise: float = 5.0  # noise multiplier of the bits' sum over that of the contributions' sum, positive and finite
     kind: Literal["adaptive"] = "adaptive"
 
@@ -187,4 +188,4 @@ class NoClipping:
 
 
 Clipping = FixedClipping | AdaptiveClipping | NoClipping
-"""The ways to clip; `norm` is the largest L2 norm that one contribution can have, in the first round."""
+"""A clipping of any kind; `norm` is the largest L2 norm that one contribution can have in the first round."""

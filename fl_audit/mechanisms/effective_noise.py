@@ -1,7 +1,7 @@
-"""Noise of any kind behind one interface: the part that an adversary faces, and the adding of it.
+"""The effective noise multiplier against an adversary, and the addition of noise, for all kinds of noise.
 
-The kinds themselves are in `fl_audit.mechanisms.noises`. Likelihood ratios of a release are computed in
-`likelihood_ratio`. Numbers out of their range raise `InputError`.
+The kinds are in `fl_audit.mechanisms.noises`; likelihood ratios of a release are in `likelihood_ratio`. Functions raise
+`InputError` for numbers out of range.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from fl_audit.randomness import Purpose, generator
 
 
 def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
-    """Return the noise multiplier that an adversary faces, without the shares of the noise that it knows.
+    """Return the effective noise multiplier against an adversary, which subtracts the noise that it knows.
 
-    It is 0 without noise. Each kind of noise determines the part that remains unknown.
+    0 without noise. Each kind of noise defines which part remains unknown.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel)
     Raises
     ------
     InputError
-        If the adversary knows all the noise, or sits at a server that adds the noise itself.
+        If the adversary knows all noise, or is a server that adds the noise itself.
     """
     if noise.origin is NoiseOrigin.SERVER and threat_model.adversary is Adversary.SERVER:
         server = "adversary is 'server' and the server adds the noise, so it knows everything"
@@ -44,7 +44,7 @@ def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel)
 
 
 def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) -> Tensor:
-    """Return the standard normal draws of one client, float32 (trials, size).
+    """Return one client's standard normal draws for its noise share, float32 (trials, size).
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) 
 
 
 def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
-    """Return the noised sums, in the memory of the sums.
+    """Return sums plus noise; `total` is overwritten.
 
     Parameters
     ----------
     total
-        Sums, float32 (trials, parameters), which are overwritten.
+        Sums, float32 (trials, parameters); they are overwritten.
     standard_normals
         Standard normal draws, float32 (trials, parameters).
     sigma

@@ -22,16 +22,17 @@ from fl_audit.learning.stacked_layers import cached_rows
 class Hypotheses:
     """The sum of a round under D and under D' in each trial, split into shared and differing contributions.
 
-    The two sums differ in a single contribution, so their difference is computed from it, and not from two large sums.
+    The two sums differ in a single contribution, so their difference is computed from this contribution instead of from
+    the two large sums.
     """
 
-    shared: Tensor  # the part that both sums hold, float32 (trials, parameters)
+    shared: Tensor  # sum of the contributions under both D and D', float32 (trials, parameters)
     present: Tensor  # contribution of the differing unit under D; float32 (trials, parameters)
     absent: Tensor  # contribution in its place under D'; float32 (trials, parameters)
-    # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows who else takes part.
+    # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows the other participants.
     weight: float = 1.0
-    # Log-odds, from observations beside the sum, of `present` being in, and of `absent` being in, each against neither,
-    # float64 (trials,) each; None if there was nothing else to see.
+    # Log-likelihood ratios of side information besides the sum: of `present` being in the sum, and of `absent` being in
+    # it, each against neither, float64 (trials,) each. None without side information.
     sides: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class Hypotheses:
         return local_sensitivity(self.present, self.absent)
 
     def against(self, release: Tensor) -> Iterator["HypothesisComparison"]:
-        """Yield the hypotheses beside a release (trials, parameters), in groups of trials that stay in cache."""
+        """Yield comparisons of a release (trials, parameters) with both hypotheses, in cache-sized groups of trials."""
         parts = (release, self.shared, self.present, self.absent)
         for rows in cached_rows(len(self.shared), self.shared.shape[1], on_card=self.shared.is_cuda):
             yield HypothesisComparison(rows, *(part[rows].double() for part in parts))
@@ -61,19 +62,19 @@ class HypothesisComparison:
     """Releases of some trials with the sums of both hypotheses, in float64."""
 
     rows: slice  # positions of the trials
-    release: Tensor  # the releases, see `Hypotheses`, (rows, parameters)
+    release: Tensor  # the releases, (rows, parameters)
     shared: Tensor  # the part of the sums that both hypotheses share, see `Hypotheses`, (rows, parameters)
     present: Tensor  # the contribution under D, see `Hypotheses`, (rows, parameters)
     absent: Tensor  # the contribution under D', see `Hypotheses`, (rows, parameters)
 
     @cached_property
     def residual(self) -> Tensor:
-        """r - (f(D) + f(D'))/2, i.e. the noise plus or minus half the difference of the two sums."""
+        """Release r minus (f(D) + f(D'))/2, i.e. the noise plus or minus half the difference of the two sums."""
         return self.release - (self.shared + (self.present + self.absent) / 2)
 
     @cached_property
     def difference(self) -> Tensor:
-        """f(D) - f(D'), the difference of the two sums."""
+        """Difference f(D) - f(D') of the two sums, (rows, parameters)."""
         return self.present - self.absent
 
 
@@ -99,9 +100,10 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 class ReleaseEvidence:
     """Evidence of releases for D against D' in some trials: log-likelihood ratios and normal scores."""
 
-    log_odds: Tensor  # of D against D', float64 (rows,)
-    # The noise along the difference of the two contributions as normal scores, under D and under D', float64 (rows, 2):
-    # the one of the true hypothesis is N(0, 1), whatever came before. NaN where the two do not differ.
+    log_odds: Tensor  # log-likelihood ratio of D against D', float64 (rows,)
+    # Normal scores, float64 (rows, 2): the standardised noise along the difference of the two contributions, if D is
+    # true and if D' is true. The score of the true hypothesis is N(0, 1), whatever earlier releases were. NaN if the
+    # contributions are equal.
     scores: Tensor
 
 
@@ -111,8 +113,9 @@ def gaussian_llr(
     """Return the log-likelihood ratios of releases with noise N(0, sigma^2 I).
 
     If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
-    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture, and the ratio is log((1 - q) + q e^l) of x minus that of
-    x', where l is the log-likelihood ratio of the contribution being in the sum against not being in it.
+    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture. The ratio is then the difference of log((1 - q) + q e^l)
+    between the contributions under D and under D', where l is the log-likelihood ratio of the contribution being in the
+    sum against not being in it.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def gaussian_llr(
 
 
 def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
-    """Return log((1 - q) + q e^l): the log-odds of "in, if it takes part" against "out".
+    """Return log((1 - q) + q e^l), the log-likelihood ratio of participating with probability q against not at all.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The mechanism: the description of a round's release that server, accountant and insider share.
 
-The server makes the release from it, the accountant derives the guarantee from it, and the insider computes its
-likelihood ratio with it. So noise cannot be calibrated to one adjacency and accounted under another. The parts are
-adjacency, contribution, clipping, participation, noise and optimizer. The kinds of noise and of participation are those
-in the registries of `fl_audit.mechanisms`; the kinds of the other parts are fixed.
+The server makes the release, the accountant derives the guarantee, and the insider computes its likelihood ratio, all
+from the same mechanism. So noise cannot be calibrated to one adjacency and accounted under another. The parts of a
+mechanism are adjacency, contribution, clipping, participation, noise and optimizer. Kinds of noise and participation
+are registered in `fl_audit.mechanisms`; the kinds of the other parts are fixed.
 """
 
 from collections.abc import Sequence
@@ -33,16 +33,17 @@ NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed
 class Mechanism:
     """The distribution of a release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
 
-    The sum runs over the participating units. Sampling does not change its sensitivity, and strengthens the guarantee
+    The sum is over the participating units. Sampling does not change its sensitivity, and strengthens the guarantee
     (see `SampledGaussianRelease`). Raises `InputError` if a part has an unknown type, or the parts are incompatible.
     """
 
-    adjacency: Adjacency  # the neighbouring relation that noise and guarantee refer to
-    clipping: Clipping  # bound on one contribution
-    participation: StoredParticipation  # rule that decides which units take part in a round
+    adjacency: Adjacency  # the adjacency to which noise and guarantee refer
+    clipping: Clipping  # clipping of one contribution
+    participation: StoredParticipation  # rule that decides which units participate in a round
     noise: StoredNoise  # noise that is added to the sum
-    denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
-    optimizer: ServerOptimizer  # rule by which the model follows from the release
+    # Fixed, public number by which the noised sum is divided: n, or q n with sampling; positive and finite.
+    denominator: float
+    optimizer: ServerOptimizer  # optimizer by which the server updates the model from the release
     contribution: Contribution = field(default_factory=RecordGradients)  # contribution of one unit
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class Mechanism:
 
     @property
     def unit(self) -> Unit:
-        """The kind of unit by which D and D' differ, and which the guarantee protects, if there is one."""
+        """The kind of unit by which D and D' differ, e.g. records; the guarantee, if any, protects one unit."""
         return self.adjacency.unit
 
     @property
@@ -75,12 +76,12 @@ class Mechanism:
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a unit takes part in a round, as far as others know; the smallest of `rates`."""
+        """Probability with which a unit participates in a round; the smallest of `rates` if clients have several."""
         return self.rates[0]
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The same of all units, rising, each once: clients that sample their own records may have different ones."""
+        """The different sampling rates of units, ascending; they may differ if clients sample their own records."""
         inside = self.contribution.rates if isinstance(self.contribution, PrivateTraining) else (1.0,)
         return tuple(self.participation.rate * rate for rate in inside)
 
@@ -125,7 +126,10 @@ class Mechanism:
 
     @property
     def global_sensitivity(self) -> float:
-        """Largest L2 change of a first round's sum between neighbours; infinite without clipping."""
+        """Global L2 sensitivity of a round's sum; infinite without clipping.
+
+        If the clipping norm is adaptive, it is the sensitivity of the first round's sum.
+        """
         return self.adjacency.sensitivity_of_sum(self.clipping_norm)
 
     @property
@@ -138,7 +142,7 @@ class Mechanism:
         """Standard deviation of the noise on the sum of quantile bits; 0 if clipping is not adaptive."""
         if not isinstance(self.clipping, AdaptiveClipping):
             return 0.0
-        # Of the multiplier that is accounted for, whatever the noise itself calls its multiplier.
+        # The bits' noise is relative to the accounted multiplier, which may differ from the noise's own `multiplier`.
         z = effective_noise_multiplier(self.noise, CLIENT_ALONE)
         return self.clipping.bit_noise * z * self.bit_sensitivity
 
@@ -152,7 +156,7 @@ class Mechanism:
         return replace(self, noise=self.noise.with_multiplier(multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that remains for an adversary in each trial; 0 without noise.
+        """Return the standard deviation of the noise that an adversary does not know, in each trial; 0 without noise.
 
         NaN if clients take several noised steps per round. If they take one step, it is on the scale of a client's
         clipped sum.
@@ -160,7 +164,8 @@ class Mechanism:
         Parameters
         ----------
         local_sensitivity
-            Norm ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape. Global scaling uses only its shape.
+            Norm ||f_i(D) - f_i(D')|| at the current model parameters, at least 0, any shape. Noise scaled to the global
+            sensitivity uses only its shape.
         norms
             Adaptive clipping norms of the round, broadcastable to `local_sensitivity`; None if the norm is fixed.
         threat_model
@@ -174,7 +179,7 @@ class Mechanism:
         return self.noise.scale(sensitivity, effective_noise_multiplier(self.noise, threat_model))
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that the server adds, or draws if the noise is correlated.
+        """Return the standard deviation of the server's noise; for correlated noise, of its independent draws z.
 
         NaN if clients add the noise during their training.
 
@@ -195,17 +200,23 @@ class Mechanism:
         return self.noise.share_scale(self.global_sensitivity)
 
     def claimed_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the effective noise multiplier of all that a round releases, against an adversary; 0 without noise."""
+        """Return the effective noise multiplier of a round against an adversary; 0 without noise.
+
+        With adaptive clipping it covers the sum of contributions and the sum of quantile bits together.
+        """
         z = effective_noise_multiplier(self.noise, threat_model)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
     def round_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the noise over the largest difference that one round may show an adversary; 0 without noise."""
+        """Return the noise relative to the largest difference of D and D' that an adversary can see in one round.
+
+        0 without noise.
+        """
         z = effective_noise_multiplier(self.noise, threat_model)
         return self.noise.round_multiplier(z, self.participation)
 
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of k rounds for the accountant, once for every kind of client.
+        """Return the release events of k rounds for the accountant, one tuple for every kind of client.
 
         There are several kinds only if clients train by DP-SGD, because their releases then depend on the size of their
         shard. The guarantee has to hold for all kinds.

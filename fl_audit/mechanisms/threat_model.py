@@ -1,4 +1,4 @@
-"""The threat model of an adversary: its position in a federation, and what it sees and knows beside the releases."""
+"""The threat model: the adversary's position in the federation, and its knowledge besides the releases."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,8 +9,8 @@ from fl_audit.errors import require
 class Adversary(StrEnum):
     """Position of the adversary.
 
-    CLIENT is one of the clients, who sees what is released to all. SERVER is the honest-but-curious server, who sees
-    every contribution by itself, before the sum.
+    CLIENT is one of the clients; it sees what is released to all. SERVER is the honest-but-curious server; it sees
+    every single contribution before the sum.
     """
 
     CLIENT = "client"
@@ -18,7 +18,7 @@ class Adversary(StrEnum):
 
 
 class TargetsParticipation(StrEnum):
-    """Whether the adversary sees in which rounds the target takes part; that of all others is known to it anyway."""
+    """Whether the adversary sees in which rounds the target participates; it always knows this of all other units."""
 
     SECRET = "secret"
     SEEN = "seen"
@@ -26,15 +26,15 @@ class TargetsParticipation(StrEnum):
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """The position of the adversary in a federation, and what it sees and knows.
+    """The adversary's position in a federation, and its knowledge.
 
-    Raises `InputError` if the number of colluders is negative, or the server is said to have some.
+    Raises `InputError` if the number of colluders is negative, or positive for a server.
     """
 
     adversary: Adversary = Adversary.CLIENT  # position of the adversary
-    # Whether it sees in which rounds the target takes part. It matters where units are sampled.
+    # Whether the adversary sees in which rounds the target participates; it matters only if units are sampled.
     participation: TargetsParticipation = TargetsParticipation.SECRET
-    colluders: int = 0  # other clients who share their noise with it, at least 0; matters where clients add noise
+    colluders: int = 0  # other clients that tell it their noise, at least 0; matters only if clients add noise
 
     def __post_init__(self) -> None:
         require(self.colluders >= 0, f"colluders is {self.colluders}: accepted are 0 and more")
@@ -44,14 +44,14 @@ class ThreatModel:
 
     @property
     def sees_participation(self) -> bool:
-        """Whether it sees in which rounds the target takes part."""
+        """Whether the adversary sees in which rounds the target participates."""
         return self.participation is TargetsParticipation.SEEN
 
     @property
     def known_shares(self) -> int:
-        """Noise shares that the adversary knows and subtracts: its own and its colluders'."""
+        """Number of noise shares that the adversary knows and subtracts: its own and its colluders'."""
         return 0 if self.adversary is Adversary.SERVER else 1 + self.colluders
 
 
 CLIENT_ALONE = ThreatModel()
-"""A single client, who is not shown when the target takes part."""
+"""A single client without colluders that does not see in which rounds the target participates."""

@@ -1,1 +1,1 @@
-"""Privacy guarantees: pure mathematics, without torch."""
+"""Privacy accounting, calibration and bounds; no module here needs torch."""

@@ -1,7 +1,7 @@
-"""Accounting from releases to (epsilon, delta) by the chosen accountant; any composition of releases is one value.
+"""Accounting: the (epsilon, delta) guarantee of a composition of releases by a chosen accountant.
 
-No epsilon is reported without the name of the accountant that computed it. How each of them computes stands in
-`gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`). Numbers out of their range raise `InputError`.
+An epsilon is always reported with the accountant that computed it. The accountants are implemented in `gaussian`
+(`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`). Functions raise `InputError` for numbers out of range.
 """
 
 import math
@@ -26,23 +26,22 @@ from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_divergences
 from fl_audit.root_finding import largest_kept
 
-_CHEAP = 50_000  # grid points up to which a distribution is put on a finer grid for its quantiles
+_CHEAP = 50_000  # largest number of grid points for which quantiles are computed on a finer grid
 
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """A composition of releases between neighbours, and the insider's prior belief.
+    """The privacy profile of a composition of releases: epsilon, delta, advantage, trade-off and belief bounds.
 
-    If every release is Gaussian without sampling, all answers are closed forms of mu = sqrt(sum of count
-    (Delta/sigma)^2). Otherwise they come from a pessimistic privacy loss distribution (module `pld`): epsilon, delta,
-    advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds the excess of
-    epsilon over the truth.
+    If every release is Gaussian without sampling, all results are closed forms of mu = sqrt(sum of count
+    (Delta/sigma)^2). Otherwise they are computed from a pessimistic privacy loss distribution (module `pld`): epsilon,
+    delta, advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds the excess of
+    epsilon over the exact value.
 
-    Epsilon, delta, advantage and trade-off hold for releases that are chosen adaptively, as long as the sensitivities
-    are never larger than the events say, and for every coarser view of them. So do beliefs under
-    `SensitivityAdaptivity.ADAPTIVE`. Beliefs under `SensitivityAdaptivity.FIXED` are those of an insider who sees
-    the releases themselves, with sensitivities as large as the events say. Raises `InputError` if there is no event
-    or the prior is out of its range.
+    Epsilon, delta, advantage and trade-off hold for adaptively chosen releases whose sensitivities are at most those of
+    the events, and for every post-processing. So do beliefs under `SensitivityAdaptivity.ADAPTIVE`. Beliefs under
+    `SensitivityAdaptivity.FIXED` hold for an insider that sees the releases themselves, with sensitivities equal to
+    those of the events. Raises `InputError` if there is no event or the prior is out of range.
 
     Examples
     --------
@@ -56,8 +55,8 @@ class PrivacyProfile:
     """
 
     events: tuple[ReleaseEvent, ...]  # the releases; at least one event
-    adjacency: Adjacency  # the relation between neighbours, to which the events' sensitivities refer
-    prior: float = 0.5  # the insider's belief in the true data set before anything is seen, above 0 and below 1
+    adjacency: Adjacency  # the adjacency to which the events' sensitivities refer
+    prior: float = 0.5  # the insider's prior belief in the true training set, above 0 and below 1
 
     def __post_init__(self) -> None:
         require(len(self.events) > 0, "events are empty: accepted is at least one release")
@@ -65,14 +64,14 @@ class PrivacyProfile:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """The Gaussian-DP parameter mu if every event is Gaussian noise without sampling, otherwise None."""
+        """The Gaussian-DP parameter mu if every event is Gaussian without sampling; otherwise None."""
         each = [exact_gaussian_mu(event) for event in self.events]
         known = [mu for mu in each if mu is not None]
         return math.hypot(*known) if len(known) == len(each) else None
 
     @property
     def error(self) -> float:
-        """Largest excess of `epsilon` over the truth (at a delta smaller by 1e-12): 0 for closed forms."""
+        """Largest excess of `epsilon` over the exact value (at a delta smaller by 1e-12); 0 for closed forms."""
         return 0.0 if self.gaussian_mu is not None else self._curves.error
 
     @property
@@ -80,35 +79,38 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
-        """Return whether epsilon and beliefs at delta come from closed forms or curves, rather than bounds alone."""
+        """Return whether epsilon and beliefs at delta are computed exactly or from loss curves.
+
+        Otherwise delta is below the resolution of the curves, and they are looser upper bounds.
+        """
         return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon with (epsilon, delta)-DP."""
+        """Return the smallest epsilon for which (epsilon, delta)-DP holds."""
         require_delta(delta)
         mu = self.gaussian_mu
         return gdp_epsilon(delta, mu) if mu is not None else self._curves.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta with (epsilon, delta)-DP."""
+        """Return the smallest delta for which (epsilon, delta)-DP holds."""
         require_epsilon(epsilon)
         mu = self.gaussian_mu
         return gdp_delta(epsilon, mu) if mu is not None else self._curves.delta(epsilon)
 
     def advantage(self) -> float:
-        """Return the largest advantage of an insider with even prior odds: the total variation, delta(0)."""
+        """Return the largest membership advantage TPR - FPR, which is the total variation distance, delta(0)."""
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
     def belief_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
-        """Return the belief in the true data set that the insider exceeds with probability at most delta.
+        """Return the belief in the true training set that the insider exceeds with probability at most delta.
 
         Parameters
         ----------
         delta
             Probability with which the belief may be exceeded, above 0 and below 1.
         sensitivities
-            Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
+            Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
         """
         require_delta(delta)
         mu = self.gaussian_mu
@@ -122,7 +124,10 @@ class PrivacyProfile:
         return float(expit(float(logit(self.prior)) + log_odds))
 
     def tradeoff(self, alpha: float) -> float:
-        """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022)."""
+        """Return the trade-off function: the smallest type II error of a test with type I error alpha.
+
+        Source: Dong, Roth & Su 2022.
+        """
         require_number("alpha is", alpha, "numbers from 0 to 1")
         mu = self.gaussian_mu
         if mu is not None:
@@ -131,19 +136,19 @@ class PrivacyProfile:
 
 
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
-    """Return the epsilon that an accountant guarantees for a composition, at least 0, in nats.
+    """Return the epsilon of a composition by an accountant, at least 0.
 
-    Raises `InputError` if delta is out of its range or the accountant cannot handle an event, which the message names.
+    Raises `InputError` if delta is out of range or the accountant does not support an event, which the message names.
 
     Parameters
     ----------
     profile
-        The releases and the relation between neighbours.
+        The releases and the adjacency.
     delta
         Delta of the guarantee, above 0 and below 1.
     accountant
-        `pld` puts losses on a grid even where a closed form exists; its result is above the truth by at most the error
-        that `pld.loss_curves` states.
+        The accountant. `pld` discretises losses even if there is a closed form; its result exceeds the exact value by
+        at most the error that `pld.loss_curves` states.
 
     Examples
     --------
@@ -164,12 +169,12 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
 
 
 def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
-    """Return the exact accountant: `gdp` where every event is Gaussian noise without sampling, otherwise `pld`."""
+    """Return the exact accountant: `gdp` if every event is Gaussian without sampling, otherwise `pld`."""
     return Accountant.PLD if any(exact_gaussian_mu(event) is None for event in events) else Accountant.GDP
 
 
 def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
-    """Raise `InputError` with the first event that the accountant cannot handle, if there is one."""
+    """Raise `InputError` for the first event that the accountant does not support, if there is one."""
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
             renyi_divergences(profile.events, str(accountant), profile.adjacency)
@@ -184,7 +189,7 @@ def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> Non
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
-    """Return the epsilon that an accountant guarantees at delta for a Gaussian composition with parameter mu.
+    """Return the epsilon at delta by an accountant for a Gaussian composition with parameter mu.
 
     Parameters
     ----------
@@ -204,7 +209,7 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
             require_delta(delta)
             if mu == 0:
                 return 0.0
-            # Without sampling the adjacency is in mu alone, so that any one gives the same answer.
+            # Without sampling, the adjacency affects only mu, so any adjacency gives the same epsilon.
             return pld.loss_curves((GaussianRelease(mu, 1.0),), Adjacency.ADD_REMOVE_RECORD).epsilon(delta)
         case Accountant.GDP:
             return gdp_epsilon(delta, mu)
@@ -213,17 +218,17 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
 
 
 def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float:
-    """Return the largest mu to which the accountant assigns at most epsilon at delta.
+    """Return the largest mu whose epsilon at delta, computed by an accountant, is at most the given epsilon.
 
-    Under `pld` it is found to 1e-10 of itself, by search from the exact answer. Raises `InputError` if a number is out
-    of its range or the accountant cannot reach epsilon.
+    Under `pld` a search from the exact solution finds it to a relative error of 1e-10. Raises `InputError` if a number
+    is out of range or the accountant's epsilon is larger for every mu.
 
     Parameters
     ----------
     accountant
         The accountant that computes epsilon.
     epsilon
-        Epsilon by this accountant, at least 0.
+        Epsilon by the accountant, at least 0.
     delta
         Delta of the guarantee, above 0 and below 1.
     """
@@ -249,10 +254,10 @@ def client_epsilons(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[float, ...]:
-    """Return the epsilon over all rounds of every client that trains with Opacus for its records, in order.
+    """Return each client's epsilon over all rounds of local DP-SGD with Opacus, for records as units, in order.
 
-    Records are added or removed (add-remove), as in Opacus' accountants. Raises `InputError` if a number is out of its
-    range, or the accountant cannot account for sampling.
+    The adjacency is add-remove, as in Opacus's accountants. Raises `InputError` if a number is out of range, or the
+    accountant does not support sampling.
 
     Parameters
     ----------
@@ -263,16 +268,16 @@ def client_epsilons(
     rounds
         Number of rounds in which every client trains, as for `local_events`.
     noise_multiplier
-        Noise multiplier of Opacus, the same for every client, as for `local_events`.
+        Noise multiplier of every client in Opacus, as for `local_events`.
     epochs
-        Number of epochs in a round of every client; exactly one of `epochs` and `steps` is given.
+        Number of epochs per round of every client; exactly one of `epochs` and `steps` is given.
     steps
-        Number of steps in a round of every client; exactly one of `epochs` and `steps` is given.
+        Number of steps per round of every client; exactly one of `epochs` and `steps` is given.
     delta
         Delta of the guarantee, above 0 and below 1.
     accountant
-        The accountant: `rdp` gives the epsilon of Opacus' `RDPAccountant`, `pld` a smaller one that holds as well, and
-        `gdp` accepts one batch only, which is no sampling.
+        The accountant: `rdp` gives the epsilon of Opacus's `RDPAccountant`, `pld` a smaller one that holds as well, and
+        `gdp` accepts only a single batch with all records, which is no sampling.
     """
 
     def claimed(records: int) -> float:

@@ -1,7 +1,7 @@
-"""Calibration: the smallest noise that keeps a guarantee, stated in terms that a person understands.
+"""Calibration: the smallest noise multiplier that meets a privacy target.
 
-A calibration takes a target (module `targets`) and a claim at unit noise; `guarantee` gives the guarantee of the noise
-that is found.
+The input is a target (module `targets`) and a claim at noise multiplier 1; `guarantee` computes the guarantee of the
+calibrated noise.
 """
 
 import math
@@ -21,32 +21,33 @@ from fl_audit.privacy.targets import Target
 from fl_audit.root_finding import smallest_root
 
 _HARDLY_EVER = 1e-6
-"""Probability that a unit takes part in any round, below which the smallest noise is tried first."""
-_PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
+"""If a unit participates in at least one round with a smaller probability, the search starts at the smallest noise."""
+_PLD_TOLERANCE = 1e-5  # relative tolerance of the noise multiplier under `pld` with sampling
 SMALLEST_SAMPLED_NOISE = 0.01
-"""Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a guarantee, so that even
-less noise would do.
+"""Smallest noise multiplier that calibration returns with sampling.
+
+Sampling alone may meet a target, so that even less noise would suffice.
 """
 
 
 def noise_multiplier_for(target: Target, claim: Claim) -> float:
-    """Return the smallest noise multiplier, sigma over the sensitivity, that keeps the target.
+    """Return the smallest noise multiplier, sigma over the sensitivity, that meets a target.
 
-    The result keeps the guarantee as `guarantee` states it. Its relative excess over the smallest possible value is at
-    most 1e-9; with sampling 1e-8, with sampling under `pld` 1e-5, and it is at least `SMALLEST_SAMPLED_NOISE` then.
-    Raises `InputError` if the claim has no Gaussian noise, a number is out of its range, or the accountant cannot reach
-    the target.
+    The result meets the target as `guarantee` states it. Its relative excess over the smallest possible value is at
+    most 1e-9; with sampling 1e-8, with sampling under `pld` 1e-5, and with sampling it is at least
+    `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if the claim has no Gaussian noise, a number is out of range, or no
+    noise meets the target by the accountant.
 
     Parameters
     ----------
     target
-        The target. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail of the
-        log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An advantage is
-        kept exactly, as delta(0), with every accountant. `rdp-classic` takes the larger of that noise and of the noise
-        of Eq. (6), so that `rho_alpha`, which is reported with it, stays at the target too. Reconstruction and singling
-        out are kept exactly, with every accountant (module `reconstruction`).
+        The target. A belief is bounded by Eq. (5) of Bernau et al. 2021 under `rdp-classic`, and by the tail of the
+        log-odds under the claimed sensitivities (module `identifiability_bounds`) under `gdp` and `pld`; `rdp` is not
+        supported. An advantage is bounded exactly, as delta(0), under every accountant. `rdp-classic` takes the larger
+        of this noise and the noise of Eq. (6), so that `rho_alpha`, which is reported too, also meets the target.
+        Reconstruction and singling out are bounded exactly, under every accountant (module `reconstruction`).
     claim
-        The claim at unit noise: a noise multiplier z means `claim.with_noise(z)`.
+        The claim at noise multiplier 1: a noise multiplier z means `claim.with_noise(z)`.
 
     Examples
     --------
@@ -75,9 +76,9 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
 
 
 def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
-    """Return the smallest noise multiplier that keeps the target under every one of some claims at unit noise.
+    """Return the smallest noise multiplier that meets a target under all of several claims at noise multiplier 1.
 
-    The first claim is calibrated, then the one that misses the target most at that noise, until none misses it. Raises
+    The first claim is calibrated, then the claim that violates the target most at that noise, until none does. Raises
     `InputError` as `noise_multiplier_for`.
 
     Parameters
@@ -85,7 +86,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     target
         The privacy target.
     claims
-        At least one claim, each with noise multiplier 1, under all of which the target has to hold.
+        At least one claim with noise multiplier 1.
     """
     first, *left = claims
     noise = noise_multiplier_for(target, first)
@@ -99,7 +100,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
 
 def _used(target: Target, claim: Claim) -> float:
-    """Return the ratio of a claim's guarantee to the target, which is kept up to 1."""
+    """Return the ratio of a claim's guarantee to the target, which is met if it is at most 1."""
 
     def epsilon() -> float:
         return account(claim.profile, claim.accountant, claim.delta)
@@ -177,14 +178,14 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
 
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:
-    """Return the noise under which a hit of probability `chance` becomes one of at most `probability`."""
+    """Return the noise multiplier at which an attack with baseline success `chance` succeeds with `probability`."""
     _require_accountable(claim.profile, claim.accountant)
     mu = float(ndtri(probability) - ndtri(chance))
     return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
 
 
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> float:
-    """Return the noise with Gaussian-DP parameter mu, or the root of a gap where releases are not Gaussian alone."""
+    """Return the noise multiplier that gives Gaussian-DP parameter mu; with other releases, the root of `gap`."""
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
 
@@ -192,33 +193,36 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> 
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Refuse a target below the accountant's result without any release, in the terms that the user chose."""
+    """Raise `InputError` if a target is so small that the accountant's epsilon without any release exceeds it.
+
+    The message states the smallest accepted target; `target_at` converts epsilon to the quantity of the target.
+    """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
     require(epsilon > floor, f"{name} is {target:.6g}: {accepted}, which it reports even where nothing is released")
 
 
 def _start(claim: Claim, mu: float) -> float:
-    """Return a first guess with sampling: amplification by the rate, with a noise multiplier of at least 1/2."""
+    """Return a starting value of the noise multiplier with sampling, which assumes amplification by the rate."""
     each = (full_participation_mu(event) for event in claim.events)
     unsampled = math.hypot(*(known for known in each if known is not None)) / mu
     return max(unsampled * claim.sampling_rate, min(0.5, unsampled), SMALLEST_SAMPLED_NOISE)
 
 
 def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: float) -> float:
-    """Return the root of a gap: near it on a coarse grid first, then on the grid of the final answer."""
+    """Return the root of `gap` in the noise multiplier, searched on a coarse grid of losses, then on the fine one."""
 
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))
 
     if claim.participation < _HARDLY_EVER:
-        start = SMALLEST_SAMPLED_NOISE  # with so rare a part any noise is likely to do, and a search comes here slowly
+        start = SMALLEST_SAMPLED_NOISE  # it probably suffices, and a search from above would take long to reach it
     near = smallest_root(at(pld.COARSE), start, 10 * _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
     return smallest_root(at(pld.FINE), near, _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
-    """Return the noise multiplier, raised by the few rounding units after which the target is kept."""
+    """Return the noise multiplier, raised by the few ulps that are needed to meet the target."""
     raised, step = noise_multiplier, 1e-16
     while not kept(raised):
         step *= 2

@@ -1,6 +1,6 @@
-"""The claim: everything that a guarantee refers to, as one value.
+"""The claim: everything to which a guarantee refers, as one value.
 
-Calibration, guarantees, figures and the command line read nothing else, so that noise cannot be calibrated under one
+Calibration, guarantees, figures and the command line read only this value, so that noise cannot be calibrated under one
 adjacency and reported under another.
 """
 
@@ -21,27 +21,26 @@ from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, requi
 
 @dataclass(frozen=True)
 class Claim:
-    """The releases, the relation between neighbours, and the accounting.
+    """The releases, the adjacency, and the accounting of a guarantee.
 
-    Raises `InputError` if there is no event or one of another kind, a name is unknown, or a number is out of its range.
+    Raises `InputError` if there is no event or an unsupported one, a name is unknown, or a number is out of range.
 
     Parameters
     ----------
     adjacency
-        The relation between neighbours, or its name, such as `replace-record`: the sensitivities of the events refer to
-        it.
+        The adjacency, or its name, such as `replace-record`; the sensitivities of the events refer to it.
     events
-        The releases over the whole training, those of the rounds first; at least one event.
+        The releases of the whole training, at least one event; those of the rounds come first.
     delta
-        Delta of (epsilon, delta)-DP, and the probability with which a belief may be passed; above 0 and below 1.
+        Delta of (epsilon, delta)-DP, and the probability with which a belief may exceed its bound; above 0 and below 1.
     prior
-        The insider's belief in the true data set before anything is seen, above 0 and below 1.
+        The insider's prior belief in the true training set, above 0 and below 1.
     accountant
-        The accountant of epsilon and the belief bound, or its name; left out, the exact one: `gdp` where every event is
+        The accountant of epsilon and the belief bound, or its name. Default is the exact one: `gdp` if every event is
         Gaussian without sampling, otherwise `pld`.
     sensitivities
-        Whether the rounds' sensitivities are fixed. Only belief bounds depend on it. ADAPTIVE, the weaker assumption,
-        holds for every training; FIXED is for noise that follows the local sensitivity.
+        Whether the rounds' sensitivities are fixed; only belief bounds depend on it. ADAPTIVE, the weaker assumption,
+        holds for every training; FIXED is for noise that is scaled to the local sensitivity.
 
     Examples
     --------
@@ -104,40 +103,40 @@ class Claim:
 
     @property
     def noise_multiplier(self) -> float | None:
-        """The noise multiplier z of the first event with Gaussian noise, None if there is none."""
+        """The noise multiplier z of the first event with Gaussian noise; None if there is none."""
         return next((event.noise_multiplier for event in self.events if event.noise_multiplier is not None), None)
 
     @property
     def rounds(self) -> int:
-        """The count of the first event."""
+        """The count of the first event, i.e. the number of rounds."""
         return self.events[0].count
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which the differing unit takes part in a release of the first event, 1 without sampling."""
+        """Probability with which the differing unit participates in releases of the first event; 1 without sampling."""
         return self.events[0].sampling_rate
 
     @property
     def participation(self) -> float:
-        """Probability with which the differing unit takes part in any release at all."""
+        """Probability with which the differing unit participates in at least one release."""
         rates = [(event.count, event.sampling_rate) for event in self.events]
         return -math.expm1(sum(count * (-math.inf if rate == 1 else math.log1p(-rate)) for count, rate in rates))
 
     @property
     def full_participation_mu(self) -> float:
-        """The Gaussian-DP parameter mu of a unit that takes part every time; infinite with other noise."""
+        """The Gaussian-DP parameter mu of a unit that participates in every release; infinite with other noise."""
         each = [full_participation_mu(event) for event in self.events]
         return math.hypot(*(math.inf if mu is None else mu for mu in each))
 
     def with_noise(self, factor: float) -> "Claim":
-        """Return the claim with all Gaussian noise multiplied by a factor; events of other kinds do not change.
+        """Return the claim with all Gaussian noise multiplied by a factor; other events do not change.
 
-        A claim is calibrated at unit noise, where the factor is the noise multiplier.
+        Calibration uses a claim with noise multiplier 1, so that the factor is the noise multiplier.
         """
         return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
-        """Return the claim over another number of rounds, at least 1; the counts of all events are scaled alike."""
+        """Return the claim for another number of rounds, at least 1; the counts of all events are scaled alike."""
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))

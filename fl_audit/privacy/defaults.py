@@ -1,6 +1,6 @@
-"""Defaults of a guarantee: the one table that command line, Python and TOML read.
+"""Default values of a guarantee's settings, shared by the command line, the Python functions and TOML files.
 
-The relation between neighbours has no default: a guarantee without it means nothing, so it must always be named.
+The adjacency has no default and must always be given, because a guarantee is meaningless without it.
 """
 
 from typing import Final
@@ -8,10 +8,10 @@ from typing import Final
 from fl_audit.privacy.names import SensitivityAdaptivity
 
 ACCOUNTANT: Final = None
-"""None is the exact accountant of the releases: `gdp` where they are plain Gaussian, otherwise `pld`."""
-DELTA: Final = 0.001  # delta of a configuration; command line and Python ask for it
-PRIOR: Final = 0.5  # the insider's belief in the true data set before anything is seen
-SAMPLING_RATE: Final = 1.0  # everybody takes part in every round
-SENSITIVITIES: Final = SensitivityAdaptivity.ADAPTIVE  # the weaker assumption, which every private training meets
-CANDIDATES: Final = 1000  # equally likely records among which an attacker looks for the right one
-POPULATION_SHARE: Final = 0.001  # share of the population that a description of one person fits
+"""None means the exact accountant of the releases: `gdp` if all are Gaussian without sampling, otherwise `pld`."""
+DELTA: Final = 0.001  # delta of a configuration file; on the command line and in Python it has no default
+PRIOR: Final = 0.5  # the insider's prior belief in the true training set
+SAMPLING_RATE: Final = 1.0  # every unit participates in every round
+SENSITIVITIES: Final = SensitivityAdaptivity.ADAPTIVE  # the weaker assumption, which holds for every private training
+CANDIDATES: Final = 1000  # number of equally likely candidate records in a reconstruction attack
+POPULATION_SHARE: Final = 0.001  # share of the population that fits the description in a singling-out attack

@@ -1,7 +1,7 @@
-"""Releases of a training as values: the kinds of noisy release that make up a guarantee.
+"""Release events of a training, from which an accountant computes a guarantee.
 
-Every event describes the pair of output distributions that tell two neighbouring training sets apart best, so an event
-needs the sensitivity under the adjacency that the guarantee refers to, and nothing else about the data.
+Every event describes a dominating pair of output distributions of neighbouring training sets. So an event depends on
+the data only through the sensitivity under the guarantee's adjacency.
 """
 
 import math
@@ -13,13 +13,13 @@ from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, req
 
 
 def require_sampling_rate(sampling_rate: float) -> None:
-    """Raise `InputError` unless the sampling rate lies above 0 and at most at 1."""
+    """Raise `InputError` unless the sampling rate is above 0 and at most 1."""
     require_number("sampling rate is", sampling_rate, "numbers above 0 and up to 1")
 
 
 @dataclass(frozen=True)
 class GaussianRelease:
-    """A vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I).
+    """Gaussian mechanism: a vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I).
 
     Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
     """
@@ -36,7 +36,7 @@ class GaussianRelease:
 
     @property
     def noise_multiplier(self) -> float:
-        """z = sigma / sensitivity."""
+        """Noise multiplier z = sigma / sensitivity."""
         return self.sigma / self.sensitivity
 
     def __str__(self) -> str:
@@ -45,15 +45,14 @@ class GaussianRelease:
 
 @dataclass(frozen=True)
 class SampledGaussianRelease:
-    """A Gaussian release in which the differing unit takes part with a probability, `count` times.
+    """Poisson-sampled Gaussian mechanism: `count` releases, in each of which units participate at random.
 
-    Poisson sampling: every unit is in each release on its own with probability `sampling_rate`. `noise_multiplier` is
-    sigma over the sensitivity under the adjacency of the guarantee: sigma / C when a unit comes or goes, sigma / (2C)
-    when one is replaced.
+    In each release every unit participates independently with probability `sampling_rate`. `noise_multiplier` is sigma
+    over the sensitivity under the adjacency of the guarantee: sigma / C for add-remove, sigma / (2C) for replace.
 
-    Whether the unit takes part is secret unless `seen`. An insider who sees the participation learns nothing with
-    probability 1 - `sampling_rate`, and otherwise sees a Gaussian release without sampling: the unit is protected by
-    being left out at times, but no longer by doubt about it. Raises `InputError` if a number is out of its range.
+    Participation is secret unless `seen`. An insider that sees the differing unit's participation learns nothing from
+    releases without the unit, and sees the others as Gaussian releases without sampling. The unit is then protected by
+    its absence from some releases, but not by uncertainty about which. Raises `InputError` if a number is out of range.
     """
 
     noise_multiplier: float
@@ -73,7 +72,7 @@ class SampledGaussianRelease:
 
 @dataclass(frozen=True)
 class LaplaceRelease:
-    """A number of sensitivity `sensitivity`, released `count` times with Laplace noise of scale `scale`.
+    """Laplace mechanism: a number of sensitivity `sensitivity`, released `count` times with noise of scale `scale`.
 
     Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
     """
@@ -90,7 +89,7 @@ class LaplaceRelease:
 
     @property
     def epsilon(self) -> float:
-        """Pure epsilon of one release, sensitivity / scale."""
+        """Epsilon of the pure DP of one release, sensitivity / scale."""
         return self.sensitivity / self.scale
 
     def __str__(self) -> str:
@@ -99,7 +98,9 @@ class LaplaceRelease:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """A bit reported truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it.
+    """Randomised response: `count` reports of a bit, each true with probability e^epsilon / (1 + e^epsilon).
+
+    Neighbours differ in this bit.
 
     Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
     """
@@ -118,16 +119,18 @@ class RandomizedResponse:
 
 
 ReleaseEvent = GaussianRelease | SampledGaussianRelease | LaplaceRelease | RandomizedResponse
-"""A kind of release.
+"""A release event of any kind.
 
-`noise_multiplier` is z of Gaussian noise, None for other kinds; `sampling_rate`, with which probability the differing
-unit takes part in one release, 1 without sampling."""
+`noise_multiplier` is z for Gaussian noise and None for other kinds. `sampling_rate` is the probability with which the
+differing unit participates in one release; it is 1 without sampling."""
 
 
 def gaussian_rounds(
     noise_multiplier: float, rounds: int, sampling_rate: float = 1.0, seen: bool = False
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the events of equal training rounds with Gaussian noise; `InputError` if a number is out of its range.
+    """Return the release events of `rounds` equal rounds with Gaussian noise.
+
+    Raises `InputError` if a number is out of range.
 
     Parameters
     ----------
@@ -136,9 +139,9 @@ def gaussian_rounds(
     rounds
         Number of rounds k, at least 1.
     sampling_rate
-        Probability with which a unit takes part in a round, above 0 and at most 1; 1 means no sampling.
+        Probability with which a unit participates in a round, above 0 and at most 1; 1 means no sampling.
     seen
-        Whether the insider sees in which rounds the differing unit takes part.
+        Whether the insider sees in which rounds the differing unit participates.
 
     Examples
     --------
@@ -153,17 +156,17 @@ def gaussian_rounds(
 
 
 def batches_per_epoch(records: int, batch: int) -> int:
-    """Return the number of steps of an epoch: records over batch size, rounded up, as torch's data loader counts.
+    """Return the number of steps per epoch, records / batch rounded up, which is the length of torch's `DataLoader`.
 
-    Opacus samples every record into a step with probability one over this number (`PrivacyEngine`, with Poisson
-    sampling). Where the batch size divides the records that is batch / records, and otherwise a little less.
+    With Poisson sampling, Opacus's `PrivacyEngine` uses the reciprocal of this number as the sampling rate of each
+    step: batch / records if the batch size divides the number of records, and otherwise a little less.
 
     Parameters
     ----------
     records
         Number of records in the shard.
     batch
-        Batch size that was given to the loader, from 1.
+        Batch size of the data loader, from 1.
     """
     require_whole(records=records, batch=batch)
     return -(-records // batch)
@@ -178,12 +181,12 @@ def local_events(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the releases of one client over the whole training with Opacus: client-side DP-SGD.
+    """Return the release events of one client that trains with DP-SGD by Opacus, over the whole training.
 
-    The client clips and adds noise by itself, so its guarantee depends on its own shard alone: over all rounds it makes
-    rounds x steps Poisson-sampled Gaussian releases. The server and other clients see less than its steps, so the
-    guarantee covers them too. Raises `InputError` if a number is out of its range, or not exactly one of epochs and
-    steps is given.
+    The client clips gradients and adds noise itself, so its guarantee depends only on its own shard. Over all rounds it
+    makes rounds x steps Poisson-sampled Gaussian releases. The server and other clients see only post-processing of
+    these steps, so the guarantee also holds against them. Raises `InputError` if a number is out of range, or not
+    exactly one of epochs and steps is given.
 
     Parameters
     ----------
@@ -194,11 +197,11 @@ def local_events(
     rounds
         Number of rounds in which the client trains, from 1.
     noise_multiplier
-        Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
+        Opacus's noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
     epochs
-        Number of epochs in a round of the client, from 1; exactly one of `epochs` and `steps` is given.
+        Number of epochs per round of the client, from 1; exactly one of `epochs` and `steps` is given.
     steps
-        Number of steps in a round of the client, from 1; exactly one of `epochs` and `steps` is given.
+        Number of steps per round of the client, from 1; exactly one of `epochs` and `steps` is given.
     """
     batches = batches_per_epoch(records, batch)
     given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
@@ -209,7 +212,7 @@ def local_events(
 
 
 def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
-    """Return the event with its Gaussian noise multiplied by a factor above 0; other kinds are returned as they are."""
+    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds are returned unchanged."""
     match event:
         case GaussianRelease():
             return replace(event, sigma=event.sigma * factor)
@@ -222,7 +225,7 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 
 
 def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    """Return the event between neighbours at half the distance; a bit is returned unchanged."""
+    """Return the event with half the sensitivity, at the same noise; randomised response is returned unchanged."""
     match event:
         case GaussianRelease() | LaplaceRelease():
             return replace(event, sensitivity=event.sensitivity / 2)
@@ -235,14 +238,14 @@ def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
 
 
 def full_participation_mu(event: ReleaseEvent) -> float | None:
-    """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
+    """Return mu = sqrt(count) / z, as if the unit participated in every release; None without Gaussian noise.
 
-    With sampling it is exact for units that happened to take part every time, and bounds an insider who sees the
-    sampling.
+    With sampling it is the exact mu of a unit that is known to have participated in every release, and an upper bound
+    against any insider that sees participation.
     """
     return None if event.noise_multiplier is None else math.sqrt(event.count) / event.noise_multiplier
 
 
 def exact_gaussian_mu(event: ReleaseEvent) -> float | None:
-    """Return mu = sqrt(count) / z if the event is Gaussian noise without sampling, otherwise None."""
+    """Return mu = sqrt(count) / z if the event is Gaussian without sampling, otherwise None."""
     return full_participation_mu(event) if event.sampling_rate == 1 else None

@@ -1,12 +1,12 @@
-"""Gaussian differential privacy: the exact guarantee of Gaussian noise without sampling, and checks of its numbers.
+"""Gaussian differential privacy (GDP), the exact guarantee of Gaussian noise without sampling, and input checks.
 
-Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release, mu^2 = sum of mu_i^2; k
-equal rounds have mu = sqrt(k) / z. Numbers out of their range raise `InputError`.
+Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release with mu^2 = sum of mu_i^2;
+for k equal rounds, mu = sqrt(k) / z. Functions raise `InputError` for numbers out of range.
 
-Several Gaussian releases of one round are one, too: with adaptive clipping (Andrew, Thakkar, McMahan & Ramaswamy 2021,
-"Differentially private learning with adaptive clipping", theorem 1) the clipped sum, and the number of units within the
-norm. Scaled to unit noise, the pair moves by a vector of squared length z_sum^-2 + z_bit^-2 between neighbours; under
-Poisson sampling too, because one coin decides on both.
+Two Gaussian releases of the same round also compose to one: with adaptive clipping (Andrew, Thakkar, McMahan &
+Ramaswamy 2021, "Differentially private learning with adaptive clipping", theorem 1), these are the clipped sum and the
+number of units within the norm. If both are scaled to unit noise, their joint difference between neighbours has the
+squared length z_sum^-2 + z_bit^-2. This also holds with Poisson sampling, since a unit is sampled for both or neither.
 """
 
 import math
@@ -36,24 +36,24 @@ def require_epsilon(epsilon: float) -> None:
 
 
 def require_noise_multiplier(noise_multiplier: float) -> None:
-    """Raise `InputError` unless the noise multiplier lies between 1e-100 and 1e100, where its square is a float."""
+    """Raise `InputError` unless the noise multiplier is from 1e-100 to 1e100, so that its square does not overflow."""
     require_number("noise multiplier is", noise_multiplier, "numbers from 1e-100 to 1e100")
 
 
 def require_positive(**given: float) -> None:
-    """Raise `InputError` unless each is a positive finite number."""
+    """Raise `InputError` unless every argument is a positive finite number; messages use the arguments' names."""
     for name, value in given.items():
         require_number(f"{name.replace('_', ' ')} is", value, "positive finite numbers")
 
 
 def require_whole(**given: float) -> None:
-    """Raise `InputError` unless each is a whole number of at least 1, and such that its square root is exact enough."""
+    """Raise `InputError` unless every argument is an integer from 1 to 1e15; messages use the arguments' names."""
     for name, value in given.items():
         require_number(f"{name} is", value, "whole numbers from 1 to 1e15")
 
 
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
-    """Return mu = sqrt(k) / z of k rounds with noise multiplier z (Dong, Roth & Su 2022, corollary 3.3).
+    """Return the Gaussian-DP parameter mu = sqrt(k) / z of k rounds (Dong, Roth & Su 2022, corollary 3.3).
 
     Parameters
     ----------
@@ -68,10 +68,10 @@ def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
 
 
 def _log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return log delta(epsilon) without subtracting nearly equal tails.
+    """Return log delta(epsilon) of mu-Gaussian DP, without cancellation of nearly equal tails.
 
-    With a = eps/mu - mu/2, b = a + mu and e^eps phi(b) = phi(a): delta = phi(a) (M(a) - M(b)), M the Mills ratio
-    (1 - Phi) / phi = sqrt(pi/2) erfcx(. / sqrt 2).
+    Let a = eps/mu - mu/2 and b = a + mu, so that e^eps phi(b) = phi(a). Then delta = phi(a) (M(a) - M(b)), where M is
+    the Mills ratio (1 - Phi) / phi = sqrt(pi/2) erfcx(. / sqrt 2).
     """
     if mu == 0:
         return -math.inf
@@ -105,15 +105,15 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 def gdp_epsilon(delta: float, mu: float) -> float:
     """Return the smallest epsilon for which mu-Gaussian DP gives (epsilon, delta)-DP: the inverse of `gdp_delta`.
 
-    Returns 0 where delta is at least delta(0), the total variation. The root lies under mu^2/2 + mu Phi^-1(1 - delta),
-    where the first of the two tails alone is delta.
+    It is 0 if delta is at least delta(0), the total variation distance. The root is at most mu^2/2 +
+    mu Phi^-1(1 - delta), where the first of the two terms of `gdp_delta` equals delta.
 
     Parameters
     ----------
     delta
         Delta of the guarantee, above 0 and below 1.
     mu
-        Gaussian-DP parameter, at least 0; an infinite one gives an infinite epsilon.
+        Gaussian-DP parameter, at least 0; epsilon is infinite if mu is.
     """
     require_delta(delta)
     if mu == math.inf:
@@ -123,7 +123,7 @@ def gdp_epsilon(delta: float, mu: float) -> float:
     if _log_gdp_delta(0.0, mu) <= target:
         return 0.0
     high = mu * (mu / 2 - float(ndtri(delta)))
-    if high == math.inf or _log_gdp_delta(high, mu) >= target:  # by rounding, where mu is huge
+    if high == math.inf or _log_gdp_delta(high, mu) >= target:  # due to rounding for huge mu
         return high
     return bracketed_root(
         lambda epsilon: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-14
@@ -159,10 +159,10 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 
 def combined_multiplier(*multipliers: float) -> float:
-    """Return the noise multiplier of the one Gaussian release that equals several releases of the same round.
+    """Return the noise multiplier of a single Gaussian release with the privacy of several releases of one round.
 
-    z = (sum of z_i^-2)^(-1/2), which is under the smallest of them. The z_i, at least one and positive, are the noise
-    standard deviations of the releases, each over its own sensitivity.
+    It is z = (sum of z_i^-2)^(-1/2), at most the smallest z_i. The z_i, at least one and positive, are the noise
+    multipliers of the releases: each standard deviation over the sensitivity of its release.
     """
     require(len(multipliers) > 0, "no noise multiplier is given: accepted is at least one")
     for multiplier in multipliers:
@@ -171,17 +171,17 @@ def combined_multiplier(*multipliers: float) -> float:
 
 
 def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
-    """Return the noise multiplier of the sum with which sum and bit together have the given one.
+    """Return the noise multiplier of the sum for which sum and quantile bit together have noise multiplier z.
 
-    z_sum = (z^-2 - z_bit^-2)^(-1/2) (Andrew et al. 2021, theorem 1, where z_bit = 2 sigma_b), above z.
+    It is z_sum = (z^-2 - z_bit^-2)^(-1/2), which is above z (Andrew et al. 2021, theorem 1, with z_bit = 2 sigma_b).
 
     Parameters
     ----------
     noise_multiplier
         Noise multiplier z of both releases together, positive.
     bit_multiplier
-        Noise multiplier z_bit of the sum of bits over its sensitivity, above z: a bit with as little noise as the
-        guarantee leaves no room for the sum.
+        Noise multiplier z_bit of the sum of quantile bits, above z; at z_bit = z, only infinite noise on the sum would
+        give z.
     """
     require_noise_multiplier(noise_multiplier)
     require_noise_multiplier(bit_multiplier)

@@ -1,11 +1,11 @@
-"""A single Gaussian parameter mu that covers a whole privacy profile, with the error of the fit.
+"""Gaussian-DP parameter mu that bounds a whole privacy profile, with the error (regret) of the fit.
 
-An (epsilon, delta) pair is one point of a curve, and two mechanisms with the same pair can differ everywhere else.
-Where the curve is nearly that of a Gaussian mechanism, mu says all of it, and the regret says how nearly.
+An (epsilon, delta) pair is only one point of the privacy profile, and two mechanisms with the same pair can differ
+everywhere else. If the profile is close to the profile of a Gaussian mechanism, mu summarises all of it, and the regret
+measures how close it is.
 
 Source: Gomez, Kulynych, Kaissis, du Pin Calmon, Hayes, Balle & Honkela, "(epsilon, delta) considered harmful: best
-practices for reporting differential privacy guarantees", arXiv 2503.10945. They report mu where the regret is below
-0.01.
+practices for reporting differential privacy guarantees", arXiv 2503.10945. They report mu if the regret is below 0.01.
 """
 
 from functools import lru_cache
@@ -18,33 +18,34 @@ from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.gaussian import gdp_mu
 
 SMALLEST_DELTA = 1e-7
-"""Smallest delta at which mu covers the profile: below it, curves of sampled releases are upper bounds and no fit."""
+"""Smallest delta down to which mu bounds the profile; below it, profiles of sampled releases are loose bounds."""
 _EPSILONS, _ALPHAS, _HALVINGS = 1500, 2001, 40
 _LARGEST_EPSILON = 600.0  # exp of much more is no number
 
 
 class GdpFit(NamedTuple):
-    """A Gaussian parameter, and its largest distance from the truth."""
+    """The Gaussian-DP parameter mu fitted to a privacy profile, and the regret of the fit."""
 
-    mu: float  # the smallest mu whose Gaussian profile lies nowhere below the profile, at least 0
-    # By how much both error rates of a test have to grow, at most, until the Gaussian curve is met: from 0 to 1.
+    mu: float  # the smallest mu whose Gaussian profile is nowhere below the given profile, at least 0
+    # Smallest reduction of both error rates after which the profile's trade-off curve is nowhere above the Gaussian
+    # trade-off curve of mu; from 0 to 1.
     regret: float
 
     @property
     def words(self) -> str:
-        """The parameter and the error of the fit, as the end of a sentence."""
+        """A phrase that states mu and the regret, for the end of a sentence."""
         return f"Gaussian mu over every delta: {self.mu:.4g}, regret {self.regret:.2g} (the error of that fit)"
 
     def to_json(self) -> dict[str, float]:
-        """Return the parameter and the error of the fit under the names of a guarantee's JSON."""
+        """Return mu and the regret under the keys `gdp_mu` and `gdp_regret` of a guarantee's JSON."""
         return {"gdp_mu": self.mu, "gdp_regret": self.regret}
 
 
 @lru_cache(maxsize=16)
 def gdp_fit(profile: PrivacyProfile) -> GdpFit:
-    """Return the Gaussian parameter that covers a profile, with the regret of the fit.
+    """Return the smallest Gaussian-DP parameter mu that bounds a privacy profile, with the regret of the fit.
 
-    Noise that is Gaussian without sampling has a regret of 0.
+    For Gaussian releases without sampling, mu is exact and the regret is 0.
     """
     exact = profile.gaussian_mu
     if exact is not None:
@@ -55,7 +56,7 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     pairs = zip(epsilons[inside].tolist(), deltas[inside].tolist(), strict=True)
     mu = max((gdp_mu(epsilon, delta) for epsilon, delta in pairs), default=0.0)
     alphas = ndtr(np.linspace(-6.0, 6.0, _ALPHAS))
-    # The curve is the highest of the lines that the pairs draw (Dong, Roth & Su 2022, proposition 2.5).
+    # The trade-off curve is the maximum of two lines per (epsilon, delta) pair (Dong, Roth & Su 2022, prop. 2.5).
     errors = np.zeros(_ALPHAS)
     for epsilon, delta in zip(epsilons, deltas, strict=True):
         lines = 1 - delta - np.exp(epsilon) * alphas, np.exp(-epsilon) * (1 - delta - alphas)

@@ -1,4 +1,4 @@
-"""Group privacy: the guarantee for several units together that follows from the guarantee for one."""
+"""Group privacy: the guarantee for a group of units that follows from the guarantee for one unit."""
 
 import math
 
@@ -10,20 +10,20 @@ _LARGEST = 700.0  # exp of more is no number
 
 
 def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
-    """Return an epsilon that holds for a group of units at a delta; infinite where none is known.
+    """Return an epsilon that holds for a group of k units at a given delta; infinite if no finite one is known.
 
-    Gaussian noise without sampling has size times mu for a group (Dong, Roth & Su 2022, theorem 2.14). Elsewhere
-    (epsilon, d)-DP for a unit gives (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k units (Vadhan 2017,
-    lemma 2.2), and the pair of the profile is taken with which the group has the smallest epsilon.
+    With Gaussian noise without sampling, a group has the Gaussian-DP parameter k mu (Dong, Roth & Su 2022, theorem
+    2.14). Otherwise (epsilon, d)-DP for a unit implies (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k
+    units (Vadhan 2017, lemma 2.2); the result uses the (epsilon, d) of the profile that gives the smallest k epsilon.
 
     Parameters
     ----------
     profile
-        Profile of the guarantee of one unit.
+        Privacy profile of one unit.
     size
-        Number of units in the group, from 1.
+        Number k of units in the group, from 1.
     delta
-        Delta of the guarantee of the group, above 0 and below 1.
+        Delta of the group's guarantee, above 0 and below 1.
 
     Examples
     --------

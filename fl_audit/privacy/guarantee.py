@@ -1,6 +1,6 @@
-"""Everything that a claim guarantees: epsilon, and bounds on belief, advantage and membership attacks.
+"""The guarantee of a claim: epsilon, and bounds on belief, advantage and membership attacks.
 
-Numbers out of their range raise `InputError`.
+Functions raise `InputError` for numbers out of range.
 """
 
 import math
@@ -18,39 +18,39 @@ from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_advantage, rho_alpha, rho_beta
 from fl_audit.privacy.reconstruction import reconstruction_bound
 
-_LARGEST_EXPONENT = 709.0  # above it the exponential is no float64
+_LARGEST_EXPONENT = 709.0  # the exponential of a larger number overflows float64
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Everything that a claim guarantees.
+    """The guarantee of a claim: epsilon by its accountant, and bounds on belief and advantage.
 
     Parameters
     ----------
     claim
-        The claim that the guarantee refers to.
+        The claim to which the guarantee refers.
     epsilon
-        The epsilon that the accountant reports at the delta of the claim, in nats.
+        Epsilon by the accountant at the delta of the claim, in nats.
     mu
-        The Gaussian-DP parameter, for k rounds sqrt(k) / z: exact if no unit is sampled, otherwise that of a unit
-        that is seen to take part every time; infinite where an event has noise of another kind.
+        The Gaussian-DP parameter, for k rounds sqrt(k) / z. Without sampling it is exact, and otherwise it is the mu of
+        a unit that is known to have participated in every release; infinite if an event has other noise.
     belief_bound
-        Belief in the true data set that is passed with probability at most delta, under the sensitivities of the claim.
-        `rdp-classic`: `rho_beta` of epsilon, which holds for adaptive sensitivities. `rdp`: the same, through the
-        classic conversion of its Renyi divergences, since its own conversion bounds no belief. `gdp` and `pld`: the
-        bound of `scores.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
+        Belief in the true training set that the insider exceeds with probability at most delta, under the sensitivities
+        of the claim. By `rdp-classic` it is `rho_beta` of epsilon, which holds for adaptive sensitivities. By `rdp` it
+        is the same bound from the classic conversion of the Renyi divergences, since the conversion of `rdp` does not
+        bound beliefs. By `gdp` and `pld` it is `identifiability_bounds.gaussian_belief_bound`, or the same bound from
+        the privacy loss distribution.
     belief_bound_fixed
-        The belief bound that `gdp` and `pld` give where the sensitivities are fixed, which is smaller: the quantile of
-        the distribution of the log-odds. Equal to `belief_bound` for the other accountants, which know no such
-        distribution.
+        The belief bound by `gdp` and `pld` for fixed sensitivities, a quantile of the distribution of the log-odds; it
+        is at most `belief_bound`. For other accountants, which have no such distribution, it is `belief_bound`.
     rho_alpha
-        The score of Bernau et al. 2021 (theorem 3) of epsilon and delta, beside `rdp-classic`, the accountant of that
-        paper; None beside any other. It is a bound for noise that is calibrated by the classic formula, Eq. (1), only.
+        The advantage score of Bernau et al. 2021 (theorem 3) for epsilon and delta. None unless the accountant is
+        `rdp-classic`, the accountant of that paper. It is a bound only for noise that is calibrated by Eq. (1).
     advantage_bound_exact
-        The largest advantage: the total variation, which always holds: 2 Phi(mu/2) - 1, or with sampling delta(0) of
-        the privacy loss distribution, whatever the accountant.
+        The largest advantage, which is the total variation distance: 2 Phi(mu/2) - 1, or with sampling delta(0) of the
+        privacy loss distribution. It does not depend on the accountant.
     others
-        Claims that hold at the same time, of clients whose sampling differs; the bounds are those of the worst.
+        Claims that hold at the same time, for clients with other sampling; the bounds are the largest over all claims.
     """
 
     claim: Claim
@@ -63,9 +63,10 @@ class Guarantee:
     others: tuple[Claim, ...] = ()
 
     def reconstruction_bound(self, chance: float) -> float | None:
-        """Return the largest success of a reconstruction whose success without the release is `chance`, from 0 to 1.
+        """Return the largest success probability of a reconstruction attack whose baseline success is `chance`, 0 to 1.
 
-        See `reconstruction.reconstruction_bound`; None where noise follows one pair and protects no other record.
+        See `reconstruction.reconstruction_bound`. None if the noise is scaled to one pair D, D' (fixed sensitivities),
+        because such noise gives no guarantee for other records.
         """
         if self.claim.sensitivities is SensitivityAdaptivity.FIXED:
             return None
@@ -73,12 +74,12 @@ class Guarantee:
 
     @property
     def advantage_bound(self) -> float:
-        """The largest advantage, `advantage_bound_exact`, the only bound that holds for all noise."""
+        """The bound on the advantage, `advantage_bound_exact`, because `rho_alpha` is no bound for all noise."""
         return self.advantage_bound_exact
 
     @property
     def adjacency(self) -> Adjacency:
-        """The relation between neighbours."""
+        """The adjacency of the claim."""
         return self.claim.adjacency
 
     @property
@@ -88,12 +89,12 @@ class Guarantee:
 
     @property
     def prior(self) -> float:
-        """The insider's prior belief in the true data set."""
+        """The insider's prior belief in the true training set."""
         return self.claim.prior
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant that reported epsilon."""
+        """The accountant that computed epsilon."""
         return self.claim.accountant
 
     @property
@@ -103,7 +104,7 @@ class Guarantee:
 
     @property
     def noise_over_clipping_norm(self) -> float | None:
-        """z of the noise on a sum over the clipping norm, as other libraries quote it; None without Gaussian noise."""
+        """Noise standard deviation over the clipping norm, as Opacus defines it; None without Gaussian noise."""
         z = self.noise_multiplier
         return None if z is None else z * self.adjacency.sensitivity_of_sum(1.0)
 
@@ -114,12 +115,12 @@ class Guarantee:
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a unit takes part in a round; 1 is always."""
+        """Probability with which a unit participates in a round; 1 without sampling."""
         return self.claim.sampling_rate
 
     @property
     def remark(self) -> str:
-        """A remark on the numbers, in one sentence; empty if there is none."""
+        """A sentence, if delta is so small that epsilon and belief come from looser Renyi bounds; otherwise ""."""
         if self.accountant is not Accountant.PLD or self.claim.profile.resolves(self.delta):
             return ""
         under = f"delta {self.delta:g} is under what the loss distributions of pld resolve"
@@ -128,7 +129,7 @@ class Guarantee:
     def __str__(self) -> str:
         noise = ""
         if self.noise_multiplier is not None:
-            # In short, for the neighbours are named before it.
+            # A short form, because the adjacency is named before it.
             over = f"over the sensitivity ({self.adjacency.sensitivity_words.partition(',')[0]})"
             noise = f", noise multiplier {self.noise_multiplier:.6g} {over}"
         rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
@@ -160,9 +161,9 @@ class Guarantee:
 
 
 def derive_guarantee(claim: Claim) -> Guarantee:
-    """Return everything that a claim guarantees.
+    """Return the guarantee of a claim: epsilon, and bounds on belief and advantage.
 
-    Raises `InputError` if the accountant cannot account for the events, or not at this delta.
+    Raises `InputError` if the accountant does not support the events or this delta.
 
     Examples
     --------
@@ -186,14 +187,14 @@ def derive_guarantee(claim: Claim) -> Guarantee:
 
 
 def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
-    """Return the guarantee that holds under every claim: the largest epsilon, its claim, and the largest bounds.
+    """Return the guarantee that holds under all of several claims: the largest epsilon, its claim, and largest bounds.
 
-    Raises `InputError` if the accountant of one cannot account for its events.
+    Raises `InputError` if the accountant of a claim does not support its events.
     """
     each = [derive_guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound_exact")
     largest = {name: max(getattr(one, name) for one in each) for name in bounds}
-    # `rho_alpha` grows with epsilon, so that of the largest epsilon is the largest.
+    # `rho_alpha` grows with epsilon, so it is largest for the claim with the largest epsilon.
     return replace(max(each, key=lambda one: one.epsilon), others=tuple(claims), **largest)
 
 
@@ -211,53 +212,52 @@ def _belief_bound(claim: Claim, epsilon: float, sensitivities: SensitivityAdapti
 
 @dataclass(frozen=True)
 class MembershipBounds:
-    """Upper bounds on the advantage of a membership adversary, from the loosest to the tightest."""
+    """Upper bounds on the advantage TPR - FPR of a membership attack, from the loosest to the tightest."""
 
-    yeom: float  # e^epsilon - 1, for a guarantee with delta = 0; above 1 it says nothing, and it may be infinite
+    yeom: float  # e^epsilon - 1, for a guarantee with delta = 0; vacuous above 1, and maybe infinite
     tradeoff: float  # (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), up to 1
-    exact: float  # the total variation delta(0): what the best adversary achieves against the worst pair of neighbours
+    exact: float  # the total variation delta(0): the best attack's advantage against the worst pair of neighbours
 
 
 def yeom_bound(epsilon: float) -> float:
     """Return e^epsilon - 1, the bound on the membership advantage under epsilon-DP (Yeom et al. 2018, theorem 1).
 
-    It needs delta = 0 and a guarantee for records that are replaced; under (epsilon, delta)-DP the advantage may exceed
-    it by up to delta. Above 1 (epsilon above ln 2) it is no restriction. Bernau et al. 2021 draw it in figures 7d, 8d
-    and 9d. Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
+    It holds for delta = 0 and replace adjacency; under (epsilon, delta)-DP the advantage may exceed it by up to delta.
+    Above 1 (epsilon above ln 2) it is vacuous. Bernau et al. 2021 show it in figures 7d, 8d and 9d. Epsilon is at least
+    0 and finite; if the exponential overflows, the bound is infinite.
     """
     require_epsilon(epsilon)
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
 
 
 def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
-    """Return (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), the best advantage that (epsilon, delta)-DP alone allows.
+    """Return (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), the largest advantage TPR - FPR under (epsilon, delta)-DP.
 
-    The largest TPR - FPR in the region of error rates of Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership
-    Humphries et al. 2023. It holds for every adversary that tells two neighbours apart, the insider included.
+    It follows from the region of error rates of Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership see Humphries
+    et al. 2023. It holds for every adversary that distinguishes two neighbours, including the insider.
     """
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
 
 def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
-    """Return three bounds of a guarantee on an adversary that tells members from others of the population.
+    """Return three bounds of a guarantee on the advantage of membership attacks.
 
-    They are the bound of Yeom et al., e^epsilon - 1; the bound that follows from (epsilon, delta)-DP; and the total
-    variation of the worst pair of neighbours.
+    They are the bound of Yeom et al., e^epsilon - 1; the bound from (epsilon, delta)-DP; and the total variation
+    distance of the worst pair of neighbours.
 
-    The adversary gets one unit from D or from the population. Both answers belong to data sets of the same size, so the
-    relevant neighbours are D and D with that unit replaced: a guarantee for units that are added or removed is
-    converted. The adversary compares a loss with a threshold, the average training loss, which is no part of the
-    release; the bounds ignore that this threshold moves by one record's share of a mean.
+    The adversary gets one unit, either from D or from the population. Both cases have training sets of the same size,
+    so the relevant adjacency is replace, and an add-remove guarantee is converted to it. The adversary compares a loss
+    with a threshold, the average training loss, which is not released; the bounds ignore that one record changes this
+    average a little.
 
-    The bounds hold on average over data sets drawn from the population, and only where every unit has the guarantee:
-    noise scaled to the local sensitivity of one pair guarantees nothing to other units.
+    The bounds hold on average over data sets drawn from the population, and only if every unit has the guarantee: noise
+    scaled to the local sensitivity of one pair gives other units no guarantee.
 
     Parameters
     ----------
     guarantee
-        The claim over all rounds. Where its units are added or removed, a replacement has (2 epsilon, (1 + e^epsilon)
-        delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice the total
-        variation.
+        The guarantee over all rounds. From add-remove, group privacy gives replace with (2 epsilon, (1 + e^epsilon)
+        delta)-DP, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the total variation.
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:

@@ -1,20 +1,20 @@
-"""The meaning of a guarantee for an insider: the identifiability scores, and belief bounds under Gaussian noise.
+"""Identifiability scores of a guarantee (Bernau et al. 2021), and bounds on the insider's belief for Gaussian noise.
 
-`rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
-`gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. Numbers out of
-their range raise `InputError`.
+`rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (theorems 2 and 3). `gaussian_advantage` and
+`mu_from_advantage` are exact for a Gaussian composition with parameter mu. Functions raise `InputError` for numbers out
+of range.
 
-**How sure the insider may become.** L are the log-odds of D against D' after all rounds, and every statement holds with
-D and D' exchanged. How far the tail of L reaches depends on who chooses the sensitivities of the rounds:
+**Belief bounds.** Let L be the insider's log-odds of D against D' after all rounds; every statement also holds with D
+and D' exchanged. The tail of L depends on how the sensitivities of the rounds are chosen:
 
-* Where every round has a fixed signal-to-noise ratio, L is normal with mean mu^2/2 and variance mu^2 under D, so that
-  its quantiles are exact.
-* Where a round's sensitivity follows from what was released before, mu^2 bounds the sum of the rounds' squared ratios,
-  but L need not be normal: a federation whose sensitivity vanishes once L is high passes a threshold more often. What
-  composition still gives is the trade-off of a Gaussian release with parameter mu (Dong, Roth & Su 2022, theorem 3.2):
-  an event of probability delta under D has probability at least Phi(-(mu + Phi^-1(1 - delta))) under D'. The event
-  {L > t} is e^t times as probable under D as under D' at least, and both together bound its probability. The same bound
-  is the smallest delta(eps) / (1 - e^(eps - t)) over all eps below t, because delta(eps) = E[(1 - e^(eps - L))+ | D].
+* If every round has a fixed signal-to-noise ratio, L is normal with mean mu^2/2 and variance mu^2 under D, so its
+  quantiles are exact.
+* If a round's sensitivity depends on earlier releases, mu^2 bounds the sum of the rounds' squared ratios, but L need
+  not be normal: if the sensitivity vanishes as soon as L is high, L exceeds a threshold more often. Composition still
+  gives the trade-off function of a Gaussian release with parameter mu (Dong, Roth & Su 2022, theorem 3.2): an event of
+  probability delta under D has probability at least Phi(-(mu + Phi^-1(1 - delta))) under D'. The event {L > t} is at
+  least e^t times as probable under D as under D'. Both facts together bound its probability. The same bound is the
+  smallest delta(eps) / (1 - e^(eps - t)) over all eps below t, because delta(eps) = E[(1 - e^(eps - L))+ | D].
 """
 
 import math
@@ -30,7 +30,7 @@ _SQRT2 = math.sqrt(2.0)
 
 
 def require_prior(prior: float) -> None:
-    """Raise `InputError` unless the prior belief in D lies strictly between 0 and 1."""
+    """Raise `InputError` unless the insider's prior belief in D is above 0 and below 1."""
     require_number("prior is", prior, "numbers above 0 and below 1")
 
 
@@ -42,7 +42,7 @@ def _require_belief(belief: float, prior: float) -> None:
 
 
 def require_advantage(advantage: float) -> None:
-    """Raise `InputError` unless the advantage lies strictly between 0 and 1."""
+    """Raise `InputError` unless the advantage is above 0 and below 1."""
     accepted = f"accepted are numbers above 0 and below 1{in_percent(advantage)}"
     require(0 < advantage < 1, f"advantage is {advantage}: {accepted}")
 
@@ -50,8 +50,9 @@ def require_advantage(advantage: float) -> None:
 def rho_beta(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the insider's posterior belief in D: sigmoid(epsilon + logit(prior)).
 
-    Bernau et al. 2021, theorem 2 (there with prior 1/2). Under (epsilon, delta)-DP alone the belief may pass it with a
-    probability above delta; the conversion of `rdp-classic` keeps that probability at delta, `gdp` does not.
+    Source: Bernau et al. 2021, theorem 2 (there with prior 1/2). Under (epsilon, delta)-DP alone, the belief may exceed
+    this bound with a probability above delta. With epsilon by `rdp-classic` this probability is at most delta, but not
+    with epsilon by `gdp`.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
 
 
 def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
-    """Return the epsilon whose `rho_beta` is the belief: logit(belief) - logit(prior), Eq. (5) of the paper.
+    """Return the epsilon for which `rho_beta` equals a belief, logit(belief) - logit(prior) (Eq. (5) of the paper).
 
     Parameters
     ----------
@@ -90,10 +91,10 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
 
 
 def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0.5) -> float:
-    """Return the belief bound composed under Renyi DP: sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)).
+    """Return the belief bound under Renyi DP, sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)).
 
-    Bernau et al. 2021, section 4.4, Eq. (7) and (8): `rho_beta` of the classic conversion. It holds: the log-odds pass
-    it with probability at most delta, by Markov's inequality for e^((alpha - 1) L).
+    It is `rho_beta` of the classic conversion (Bernau et al. 2021, section 4.4, Eq. (7) and (8)). The belief exceeds it
+    with probability at most delta, by Markov's inequality for e^((alpha - 1) L).
 
     Parameters
     ----------
@@ -112,10 +113,10 @@ def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0
 
 
 def rho_alpha_rdp(divergence: float, order: float) -> float:
-    """Return the advantage bound composed under Renyi DP: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, section 4.4.
+    """Return the advantage score under Renyi DP, 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1 (section 4.4 of the paper).
 
-    For Gaussian noise without sampling, eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every order;
-    for other mechanisms it is no bound.
+    For Gaussian noise without sampling, where eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every
+    order. For other mechanisms it is no upper bound.
 
     Parameters
     ----------
@@ -130,16 +131,16 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
 
 
 def _classic_scale(delta: float) -> float:
-    """Return sqrt(2 ln(1.25/delta)), the noise multiplier at epsilon 1 by Eq. (1)."""
+    """Return sqrt(2 ln(1.25/delta)), the noise multiplier for epsilon 1 by Eq. (1) of the paper."""
     return math.sqrt(2 * math.log(1.25 / delta))
 
 
 def rho_alpha(epsilon: float, delta: float) -> float:
-    """Return the paper's bound on the insider's advantage: 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1, theorem 3.
+    """Return the paper's bound on the insider's advantage, 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1 (theorem 3).
 
-    It bounds the advantage of noise calibrated by Eq. (1), sigma = Delta sqrt(2 ln(1.25/delta)) / eps. It does **not**
-    hold for noise calibrated exactly (`gdp`, or any accountant as tight), which is smaller: the true advantage is then
-    larger; nor quite under `rdp-classic` at small epsilon (about .20 to .45 at delta .001). `gaussian_advantage` is
+    It holds for noise calibrated by Eq. (1), sigma = Delta sqrt(2 ln(1.25/delta)) / eps. It does **not** hold for noise
+    calibrated by a tight accountant such as `gdp`: this noise is smaller, so the true advantage is larger. Under
+    `rdp-classic` it is slightly violated at small epsilon (about .20 to .45 at delta .001). `gaussian_advantage` is
     exact.
 
     Parameters
@@ -160,10 +161,10 @@ def rho_alpha(epsilon: float, delta: float) -> float:
 
 
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
-    """Return the epsilon whose `rho_alpha` is the advantage: 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2).
+    """Return the epsilon whose `rho_alpha` is a given advantage: 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2).
 
-    Eq. (6) of the paper with the factor 2 that its print lacks, without which it does not invert theorem 3. Where
-    theorem 3 does not hold (see `rho_alpha`), noise calibrated to this epsilon can let the advantage through.
+    This is Eq. (6) of the paper, with a factor 2 that is missing there and is needed to invert theorem 3. If theorem 3
+    does not hold (see `rho_alpha`), noise calibrated to this epsilon may allow a larger advantage.
 
     Parameters
     ----------
@@ -178,10 +179,9 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
 
 
 def gaussian_advantage(mu: float) -> float:
-    """Return the exact advantage of the best insider against a Gaussian composition: 2 Phi(mu/2) - 1 = delta(0).
+    """Return the largest advantage of an insider against a Gaussian composition, 2 Phi(mu/2) - 1 = delta(0).
 
-    It is the total variation between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2) for mu from 0, which is the advantage under
-    equal priors.
+    It is the total variation distance between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2), for mu at least 0.
 
     Examples
     --------
@@ -193,28 +193,27 @@ def gaussian_advantage(mu: float) -> float:
 
 
 def mu_from_advantage(advantage: float) -> float:
-    """Return the mu whose `gaussian_advantage` is the advantage, above 0 and below 1."""
+    """Return the mu for which `gaussian_advantage` equals an advantage, which is above 0 and below 1."""
     require_advantage(advantage)
     return 2 * _SQRT2 * float(erfinv(advantage))
 
 
 def truth_probability(epsilon: float) -> float:
-    """Return the probability with which randomised response reports a bit truly, e^epsilon / (1 + e^epsilon).
+    """Return the probability with which randomised response reports the true bit, e^epsilon / (1 + e^epsilon).
 
-    Two coins: a bit is kept with probability rho = tanh(epsilon/2), otherwise a fair coin takes its place (Warner 1965;
-    Eq. (1) of Bernau et al. 2019). Epsilon is at least 0.
+    Equivalently, the bit is kept with probability rho = tanh(epsilon/2) and otherwise replaced by a fair coin flip
+    (Warner 1965; Eq. (1) of Bernau et al. 2019). Epsilon is at least 0.
     """
     require_epsilon(epsilon)
     return float(expit(epsilon))
 
 
 def response_advantage(epsilon: float, differing: int) -> float:
-    """Return the advantage of an insider who sees one randomised record and knows the two that it can come from.
+    """Return the advantage of an insider that sees a randomised record and knows its two possible originals.
 
-    Of the d bits in which the records differ, a number B that is binomial (d, p), where p is the probability of the
-    truth, agrees with the true record; the log-odds are epsilon (2 B - d). The insider guesses the record with more
-    agreements, so its advantage, the total variation, is P(B > d/2) - P(B < d/2). For one bit and for two it is
-    tanh(epsilon/2).
+    Let B be the number of the d differing bits that agree with the true record. B is binomial with parameters d and p,
+    the `truth_probability`, and the log-odds are epsilon (2 B - d). The insider guesses the record with more agreeing
+    bits, so its advantage (the total variation) is P(B > d/2) - P(B < d/2). For d = 1 and d = 2 it is tanh(epsilon/2).
 
     Parameters
     ----------
@@ -225,25 +224,25 @@ def response_advantage(epsilon: float, differing: int) -> float:
     """
     require_whole(differing=differing)
     truth = truth_probability(epsilon)
-    # Even where half of the bits agree: that outcome is as probable under both records, and tells nothing.
+    # For even d, the outcome that half of the bits agree is equally probable under both records and cancels.
     return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity) -> float:
-    """Return the log-odds of the true data set that the insider exceeds with probability at most delta.
+    """Return the log-odds of the true training set that the insider exceeds with probability at most delta, in nats.
 
-    FIXED: mu^2/2 + mu Phi^-1(1 - delta), which is passed with probability exactly delta. ADAPTIVE:
-    ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large. In nats; the
-    prior log-odds are not included.
+    For FIXED sensitivities it is mu^2/2 + mu Phi^-1(1 - delta), which is exceeded with probability exactly delta. For
+    ADAPTIVE sensitivities it is ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), which is at least as large and follows from
+    the trade-off function (see the module). The prior log-odds are not included.
 
     Parameters
     ----------
     mu
         Gaussian-DP parameter of all rounds, at least 0 and finite.
     delta
-        Probability of passing the bound, above 0 and below 1.
+        Probability of exceeding the bound, above 0 and below 1.
     sensitivities
-        Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
+        Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
 
     Examples
     --------
@@ -265,7 +264,7 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityA
 
 
 def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
-    """Return the belief in the true data set that the insider exceeds with probability at most delta.
+    """Return the belief in the true training set that the insider exceeds with probability at most delta.
 
     It is the sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
 
@@ -276,20 +275,20 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAda
     delta
         Probability of exceeding the bound, above 0 and below 1.
     sensitivities
-        Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
+        Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
     prior
-        Prior belief in the true data set, above 0 and below 1.
+        Prior belief in the true training set, above 0 and below 1.
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
 
 
 def mu_from_belief(belief: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
-    """Return the largest mu whose `gaussian_belief_bound` is at most the belief.
+    """Return the largest mu for which `gaussian_belief_bound` is at most a given belief.
 
-    With l = logit(belief) - logit(prior): FIXED is the positive root of mu^2/2 + mu Phi^-1(1 - delta) = l; ADAPTIVE is
-    Phi^-1(1 - delta e^-l) - Phi^-1(1 - delta). (epsilon, delta)-DP with epsilon = l does not suffice: by `gdp` at delta
-    .001 it leaves P(belief > .9) = .0052.
+    Let l = logit(belief) - logit(prior). For FIXED sensitivities, mu is the positive root of
+    mu^2/2 + mu Phi^-1(1 - delta) = l. For ADAPTIVE, it is Phi^-1(1 - delta e^-l) - Phi^-1(1 - delta). Note that
+    (epsilon, delta)-DP with epsilon = l does not suffice: by `gdp` at delta .001, P(belief > .9) is still .0052.
 
     Parameters
     ----------
@@ -298,9 +297,9 @@ def mu_from_belief(belief: float, delta: float, sensitivities: SensitivityAdapti
     delta
         Probability of exceeding the belief, above 0 and below 1.
     sensitivities
-        Whether the sensitivities of the rounds are fixed or chosen from earlier releases.
+        Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
     prior
-        Prior belief in the true data set, above 0 and below 1.
+        Prior belief in the true training set, above 0 and below 1.
 
     Examples
     --------

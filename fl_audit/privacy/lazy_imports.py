@@ -1,4 +1,4 @@
-"""The accountants and their imports, scipy among them, imported at first use for modules that clients load."""
+"""Lazy imports of the accounting modules, which load scipy only at first use; clients import this module instead."""
 
 from typing import TYPE_CHECKING
 

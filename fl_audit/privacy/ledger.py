@@ -1,8 +1,8 @@
-"""The ledger of a site: one line for every training with its data, and the privacy that all of them spend together.
+"""The privacy ledger of a site: one entry per training on its data, and the epsilon of all these trainings together.
 
-Each line holds a digest over itself and the digest before it (SHA-256), so that a line that is changed, taken out or
-put in between is found; lines cut off at the end are found by who has noted the last digest. Reading needs no scipy, so
-that a client can carry it; what was spent is computed where somebody asks.
+The entries form a hash chain: each has a SHA-256 digest of its content and of the previous digest, so changed, removed
+and inserted entries are detected. Removed entries at the end are detected only by someone who noted the last digest.
+Reading a ledger needs no scipy, so that clients can import this module; scipy is imported to compute epsilon.
 """
 
 import hashlib
@@ -28,18 +28,18 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class LedgerTraining:
-    """One training in a ledger.
+    """An entry of a ledger, which describes one training.
 
-    Raises `InputError` if a number is not positive and finite, or one is given without the other.
+    Raises `InputError` if sensitivity or clipping norm is not positive and finite, or given without the other.
     """
 
-    name: str  # of the training, such as the number of its run
-    terms: StatedReleases  # its releases, by its own account
-    # The sensitivity to which the noise multiplier refers, and the norm to which contributions are clipped; None where
-    # they agree.
+    name: str  # name of the training, such as the number of its run
+    terms: StatedReleases  # releases of the training, as stated by its operator
+    # The stated sensitivity of the sum, to which the noise multiplier refers, and the clipping norm of contributions;
+    # both None if the stated sensitivity is right.
     sensitivity: float | None = None
     clipping_norm: float | None = None
-    digest: str = ""  # over the line and the digest before it; empty before it is written
+    digest: str = ""  # digest of this entry and the previous digest; empty before the entry is written
 
     def __post_init__(self) -> None:
         both = (self.sensitivity is None) == (self.clipping_norm is None)
@@ -50,18 +50,18 @@ class LedgerTraining:
 
     @property
     def shortfall(self) -> float:
-        """Factor by which a contribution can exceed the stated sensitivity of the sum; 1 where that is right."""
+        """Ratio of the real sensitivity of the sum, by the clipping norm, to the stated one; at least 1."""
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0
         return max(1.0, self.terms.adjacency.sensitivity_of_sum(self.clipping_norm) / self.sensitivity)
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise over the largest real effect of a contribution on the sum."""
+        """Noise multiplier relative to the real sensitivity of the sum."""
         return self.terms.noise_multiplier / self.shortfall
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line without its digest."""
+        """Return the entry as JSON values, without its digest."""
         sizes = {"sensitivity": self.sensitivity, "clipping_norm": self.clipping_norm}
         given = {name: one for name, one in sizes.items() if one is not None}
         return {"name": self.name} | self.terms.to_json() | given
@@ -69,20 +69,21 @@ class LedgerTraining:
 
 @dataclass(frozen=True)
 class SpentPrivacy:
-    """The privacy that the trainings of a ledger spend together."""
+    """Epsilon and delta of all trainings of a ledger together."""
 
-    epsilon: float  # at `delta`, by `accountant`; 0 for no training
+    epsilon: float  # epsilon at `delta`, by `accountant`; 0 without a training
     delta: float  # above 0, below 1
-    accountant: "Accountant | None"  # the exact one for these trainings; None for no training
+    accountant: "Accountant | None"  # the exact accountant for these trainings; None without a training
 
 
 def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
-    """Return the entries of a ledger, a file with one JSON object per line; empty if there is no file yet.
+    """Return the entries of a ledger, a file with one JSON object per line; empty if the file does not exist.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or a line was changed after it was written, so that its digest does not fit.
+        If the file cannot be read, an entry was changed after it was written (its digest is wrong), or adjacencies
+        differ between entries.
     """
     if not path.exists():
         return ()
@@ -107,9 +108,10 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
 
 
 def ledger_lock(path: Path) -> "FileLock":
-    """Return the lock for writing a ledger and the counters next to it; its holder may acquire it again.
+    """Return a reentrant file lock for writing a ledger and the counters next to it.
 
-    The directory of the ledger is made where it is missing. `InputError` if the ledger is a directory itself.
+    The directory of the ledger is created if it is missing. Raises `InputError` if the path of the ledger is a
+    directory.
     """
     # Clients import this module, and few of them keep a ledger.
     from filelock import FileLock
@@ -117,25 +119,25 @@ def ledger_lock(path: Path) -> "FileLock":
     require(bool(path.name) and not path.is_dir(), f"ledger {path} is a directory: accepted is a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f"{path.name}.lock")
-    lock.touch()  # an unwritable directory is reported by the system, while the lock would wait without end
+    lock.touch()  # raises an error if the directory is not writable; the lock would wait forever
     return FileLock(lock, is_singleton=True)
 
 
 def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None, delta: float | None = None) -> bool:
-    """Add a training, unless it would exceed the budget; return whether it was added.
+    """Append an entry to a ledger unless the budget would be exceeded; return whether it was appended.
 
-    Raises `InputError` if the ledger is damaged or has other neighbours, or a number is out of its range.
+    Raises `InputError` if the ledger is damaged or has another adjacency, or a number is out of range.
 
     Parameters
     ----------
     path
-        Path of the ledger file, which is made where it is missing. Concurrent writers wait for each other.
+        Path of the ledger file, which is created if it is missing. Concurrent writers wait for each other.
     line
-        The line of the training that is added.
+        The entry of the new training.
     budget
-        Largest epsilon of all trainings together, above 0; None for no budget.
+        Largest allowed epsilon of all trainings together, above 0; None for no budget.
     delta
-        Delta at which the budget holds, above 0 and below 1; None without a budget.
+        Delta of this epsilon, above 0 and below 1; None without a budget.
     """
     if budget is not None:
         require_number("budget is", budget, "positive numbers")
@@ -152,14 +154,14 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
 
 
 def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
-    """Return the privacy that trainings spend together, each with its noise over the real effect of a contribution.
+    """Return the epsilon of all trainings together; each counts with its noise relative to the real sensitivity.
 
-    Raises `InputError` if delta is out of its range, or the noise is too small for a finite result.
+    Raises `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
 
     Parameters
     ----------
     lines
-        Lines of one ledger.
+        Entries of one ledger.
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     """
@@ -180,7 +182,7 @@ def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
 
 
 def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:
-    """Refuse sums over different units."""
+    """Raise `InputError` if entries have different adjacencies, whose privacy losses cannot be added."""
     found = sorted({line.terms.adjacency for line in lines})
     trainings = f"the ledger has trainings between neighbours by {' and '.join(found)}"
     require(len(found) < 2, f"{trainings}: accepted is one ledger for each")

@@ -1,14 +1,14 @@
 """The exact distribution of the insider's log-odds L = log P(releases | D) / P(releases | D'), under D and under D'.
 
-It is the distribution of the privacy loss: under D that of the loss of D against D', under D' minus the loss of D'
-against D. Simulated log-odds are tested against it (`uniforms`, then Kolmogorov-Smirnov against the uniform
-distribution). It holds where the sensitivities of all rounds are those of the events; sensitivities that depend on
-earlier releases give other distributions.
+Under D, L is the privacy loss of D against D'; under D', it is minus the privacy loss of D' against D. Observed
+log-odds are tested against this distribution: `uniforms` transforms them to uniform numbers, on which a
+Kolmogorov-Smirnov test is made. The distribution holds if the sensitivities of all rounds equal those of the events;
+sensitivities that depend on earlier releases give other distributions.
 
-D is the data set with the unit, and D' the one without it (add-remove) or with its replacement. Under secret sampling
-of a unit that comes or goes the two distributions are no mirror images: releases under D are the mixture (1-q) N(0) + q
-N(mu), those under D' are N(0), and L is at least k log(1-q) under both. In all other cases L under D' has the
-distribution of -L under D.
+D is the training set with the unit, and D' is without it (add-remove) or with its replacement. With secret sampling and
+add-remove, the two distributions are no mirror images: releases follow the mixture (1-q) N(0) + q N(mu) under D and
+N(0) under D', and L is at least k log(1-q) under both. In all other cases, L under D' has the distribution of -L under
+D.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent
 
-# Length of the grid that a distribution is put on, if that takes no more than so many times the usual number of points.
+# Target length of a fine grid, and the largest factor by which a fine grid has more points than the usual one.
 _GRID, _FINER = 500_000, 32
 
 
 class TrueHypothesis(StrEnum):
-    """The neighbour that was used. PRESENT: D, with the unit. ABSENT: D', without it or with another."""
+    """The training set that was used: PRESENT is D, with the unit; ABSENT is D', without it or with another."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -40,68 +40,67 @@ class TrueHypothesis(StrEnum):
 
 @dataclass(frozen=True)
 class NormalLogOdds:
-    """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form."""
+    """Distribution of L for Gaussian releases without sampling: N(mu^2/2, mu^2) under D, N(-mu^2/2, mu^2) under D'."""
 
     mu: float  # Gaussian-DP parameter of all rounds, positive
-    truth: TrueHypothesis  # the neighbour that was used
+    truth: TrueHypothesis  # the training set that was used
     error: ClassVar[float] = 0.0
 
     @property
     def mean(self) -> float:
-        """mu^2/2 under D, -mu^2/2 under D'."""
+        """Mean of L: mu^2/2 under D, -mu^2/2 under D'."""
         return (1 if self.truth is TrueHypothesis.PRESENT else -1) * self.mu**2 / 2
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
-        """Return P(L <= log_odds)."""
+        """Return the distribution function P(L <= log_odds), in the shape of `log_odds`."""
         return np.asarray(ndtr((np.asarray(log_odds, dtype=np.float64) - self.mean) / self.mu), dtype=np.float64)
 
     def quantile(self, probability: ArrayLike) -> Floats:
-        """Return the log-odds with the probability (0 to 1) at or under them."""
+        """Return the quantiles of L at probabilities from 0 to 1, in the shape of `probability`."""
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, _: np.random.Generator) -> Floats:
-        """Return the distribution function at the log-odds, which needs no random draws."""
+        """Return the distribution function at the log-odds; a continuous L needs no random draws to be uniform."""
         return self.cdf(log_odds)
 
 
 @dataclass(frozen=True, eq=False)
 class GriddedLogOdds:
-    """The distribution from a privacy loss distribution, on a grid."""
+    """Distribution of L on a grid, computed from a privacy loss distribution."""
 
-    values: Floats  # grid of log-odds, rising evenly
-    cumulative: Floats  # P(L <= value) for each
-    # The grid has moved L by at most this much, but for a probability of 1e-11 (module `pld`, tau):
+    values: Floats  # grid of log-odds, ascending and evenly spaced
+    cumulative: Floats  # P(L <= value) at each grid point
+    # Largest error of L on the grid, except with probability 1e-11 (tau in module `pld`):
     # P(L <= x - error) - 1e-11 <= cdf(x) <= P(L <= x + error) + 1e-11.
     error: float
-    # Mean of L, at most K h^2 / 8 from the truth for K releases on a grid of width h, which is under error^2.
+    # Mean of L, with an error of at most K h^2 / 8 < error^2 for K releases on a grid of width h.
     mean: float
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
-        """Return P(L <= log_odds), a step function on the grid."""
+        """Return the distribution function P(L <= log_odds), a step function with steps at the grid points."""
         index = np.searchsorted(self.values, np.asarray(log_odds, dtype=np.float64), side="right")
         return np.asarray(np.append(0.0, self.cumulative)[index], dtype=np.float64)
 
     def quantile(self, probability: ArrayLike) -> Floats:
-        """Return the smallest value of the grid with at least the probability (0 to 1) at or under it."""
+        """Return the smallest grid points at which the distribution function reaches probabilities from 0 to 1."""
         index = np.searchsorted(self.cumulative, _probabilities(probability), side="left")
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return one number from 0 to 1 for each of the log-odds: independent and uniform if they follow the
-        distribution.
+        """Return a number from 0 to 1 for each log-odds; they are i.i.d. uniform if L follows this distribution.
 
-        Several outcomes may share one value (a unit that was seen to take part in no round has L = 0), so each number
-        is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what the
-        grid has made of an atom lies within, and elsewhere the distribution hardly changes over so little. Near k
-        log(1-q), where log-odds pile up under weak noise and secret sampling, it does: at z = 0.2 the numbers differ
-        from uniform ones by up to 0.008, which tests of 10,000 log-odds do not notice.
+        L may have atoms: for example, L = 0 for a unit that was seen to participate in no round. So each number is
+        drawn uniformly between the distribution function at the log-odds minus `error` and plus `error`. This interval
+        includes the whole atom on the grid, and elsewhere the distribution function changes little over it. An
+        exception is the region near k log(1-q), where log-odds concentrate under weak noise and secret sampling: at z =
+        0.2 the distribution deviates from the uniform one by up to 0.008, which tests of 10,000 log-odds do not detect.
 
         Parameters
         ----------
         log_odds
-            Log-odds that may follow this distribution, of any shape.
+            Log-odds to transform, of any shape.
         generator
-            Generator for draws among outcomes that share one value.
+            Generator of the uniform draws.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
@@ -123,21 +122,22 @@ def log_odds_distribution(
 ) -> LogOddsDistribution:
     """Return the distribution of the insider's log-odds of D against D' after all releases.
 
-    It is in closed form for Gaussian releases without sampling, otherwise from the privacy loss distribution. For up to
-    about 100 releases its `error` is about a thousandth of the standard deviation of L, on the coarser grid a fiftieth.
-    Raises `InputError` if there is no event, or so little noise that a grid cannot hold the losses.
+    It has a closed form for Gaussian releases without sampling, and is otherwise computed from the privacy loss
+    distribution. For up to about 100 releases its `error` is about a thousandth of the standard deviation of L, and a
+    fiftieth on the coarser grid. Raises `InputError` if there is no event, or the noise is so small that the losses
+    exceed the grid.
 
     Parameters
     ----------
     events
         The releases, at least one, with their sensitivities.
     adjacency
-        The relation between neighbours, which matters under secret sampling only.
+        The adjacency, which affects only releases with secret sampling.
     under
-        The neighbour that was used.
+        The training set that was used.
     fine
-        Whether a distribution on a grid is to be as near as tests need; a coarser grid, which serves drawings, takes
-        less time.
+        Whether to use a grid that is fine enough for statistical tests; a coarser grid is faster and fine enough for
+        figures.
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
@@ -153,21 +153,23 @@ def log_odds_distribution(
 
 
 def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
-    """Return the curves of the releases on a grid up to 32 times as fine, with at most about half a million points."""
+    """Return loss curves on a grid that is up to 32 times as fine as usual, with at most about 500,000 points."""
     finer = min(_FINER, _GRID // pld.loss_curves(profile.events, profile.adjacency).size)
     return pld.loss_curves(profile.events, profile.adjacency, pld.FINE * max(1, finer))
 
 
 def increments_of(log_odds: Floats) -> Floats:
-    """Return the increments of cumulative log-odds (trials, rounds), for tables that kept nothing else.
+    """Return the increments per round of cumulative log-odds, shape (trials, rounds).
 
-    Increments that are tiny relative to the log-odds themselves are lost to rounding.
+    This is for tables that store only cumulative log-odds; increments much smaller than these are lost to rounding.
     """
     return np.diff(log_odds, axis=1, prepend=0.0)
 
 
 def bound_in_other(bound: float, prior: float) -> float:
-    """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2.
+    """Return the bound on the belief in D' that corresponds to the same log-likelihood ratio as a bound for D.
+
+    Both bounds are equal if the prior is 1/2.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
-"""The distribution of the privacy loss of one release, its masses on a grid, and sums of independent losses.
+"""Privacy loss distributions of single releases, discretised on a grid, and their convolution.
 
-For each kind of release the loss L = log P(o)/Q(o) increases with the outcome, so the P- and Q-masses of a grid cell
-are differences of distribution functions, which are then split between the ends of the cell (see `pld`).
+For each kind of release, the loss L = log P(o)/Q(o) increases with the outcome o. So the P- and Q-mass of a grid cell
+are differences of distribution functions, and are then split between the ends of the cell (see `pld`).
 
-Losses are added up by the fast Fourier transform. What it may lose is added to the mass at infinity, so that no
-guarantee is too small. The bounds on the support of a sum follow from Chernoff's inequality at 40 exponents, as in
-dp-accounting, which these distributions are tested against: its import takes longer than most answers.
+Losses are convolved by the fast Fourier transform. A bound on the mass that truncation may lose is added to the mass at
+infinity, so that no guarantee is too small. The support of a sum is bounded by Chernoff's inequality at 40 exponents,
+as in dp-accounting. Tests compare the distributions with dp-accounting, which is not used here because its import takes
+longer than most computations.
 """
 
 import math
@@ -30,27 +31,27 @@ from fl_audit.privacy.events import (
 )
 from fl_audit.privacy.renyi import _log_mixture
 
-_REACH = 9.5  # standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21
-_TRUNCATED = 1e-15  # mass that a sum may lose in each composition; it counts as mass at infinity
+_REACH = 9.5  # standard deviations of Gaussian noise that the grid covers; the probability beyond them is 1e-21
+_TRUNCATED = 1e-15  # mass that may be truncated in each composition; it is added to the mass at infinity
 
-_EXPONENTS = range(1, 21)  # in units of one over the length of the grid, up and down: powers of e stay within e^20
+_EXPONENTS = range(1, 21)  # Chernoff exponents of both signs, times the grid length; powers of e are at most e^20
 
 
 @dataclass(frozen=True, eq=False)
 class LossGrid:
-    """A distribution of losses on multiples of an interval, with some mass at infinity."""
+    """A discrete distribution of losses at integer multiples of the grid width, with some mass at infinity."""
 
-    first: int  # number of the first grid point: its loss is so many intervals
-    probabilities: Floats  # mass at each grid point from there on
+    first: int  # index of the first grid point; its loss is `first` times the grid width
+    probabilities: Floats  # mass at each grid point from `first` on
     infinity: float  # mass at infinity
 
     def plus(self, other: "LossGrid") -> "LossGrid":
-        """Return the distribution of the sum of two independent losses, without tails of negligible mass."""
+        """Return the distribution of the sum of two independent losses, with tails of negligible mass truncated."""
         length = self.probabilities.size + other.probabilities.size - 1
         size = next_fast_len(length, real=True)
         product = rfft(self.probabilities, size) * rfft(other.probabilities, size)
         masses = np.asarray(irfft(product, size), dtype=np.float64)[:length]
-        # Losses that are cut from below are counted at the lowest one that is kept; those from above, at infinity.
+        # Mass truncated below moves to the lowest point that is kept, mass truncated above to infinity.
         start = _negligible(masses)
         stop = max(start + 1, length - _negligible(masses[::-1]))
         kept = masses[start:stop].copy()
@@ -59,16 +60,19 @@ class LossGrid:
         return LossGrid(self.first + other.first + start, kept, infinity)
 
     def times(self, count: int) -> "LossGrid":
-        """Return the distribution of the sum of `count` independent losses of this distribution, at least 1."""
+        """Return the distribution of the sum of `count` independent losses of this distribution; `count` is from 1."""
         low, high = self._support(count)
         size = next_fast_len(max(high - low + 1, self.probabilities.size), real=True)
-        # The transform wraps round; what lies outside the support holds next to nothing, so each place has one loss.
+        # The transform is circular; the mass outside the support is negligible, so wrapping does not mix losses.
         wrapped = np.asarray(irfft(rfft(self.probabilities, size) ** count, size), dtype=np.float64)
         infinity = _TRUNCATED - math.expm1(count * math.log1p(-self.infinity))
         return LossGrid(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
 
     def _support(self, count: int) -> tuple[int, int]:
-        """Return bounds on the sum, counted from the first grid point, that it exceeds with negligible probability."""
+        """Return the range of grid indices outside which the sum lies with negligible probability.
+
+        Index 0 is the smallest possible sum.
+        """
         size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
         low, high = 0, (size - 1) * count
         growth = np.exp(np.arange(size) / size)
@@ -83,16 +87,16 @@ class LossGrid:
 
 
 def _negligible(masses: Floats) -> int:
-    """Return the number of leading masses whose sum is negligible."""
+    """Return the number of leading masses whose sum is at most half of `_TRUNCATED`."""
     counted = np.cumsum(masses) > _TRUNCATED / 2
     return int(counted.argmax()) if counted.any() else masses.size - 1
 
 
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
-    """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, preserving both.
+    """Return P-masses at grid points, from the masses of the cells [(first + i) h, (first + i + 1) h].
 
-    The upper end takes u = (p - q e^a) / (1 - e^-h), where a is the lower end; p - q e^a lies between 0 and p (1 -
-    e^-h).
+    The P-mass p (`upper`) of a cell is split between its ends such that its Q-mass q (`lower`) is preserved too: the
+    upper end gets (p - q e^a) / (1 - e^-h), where a is the lower end, and p - q e^a lies between 0 and p (1 - e^-h).
     """
     ends = (first + np.arange(upper.size)) * interval
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -105,7 +109,7 @@ def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> F
 
 
 def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
-    """Add a point mass at a loss within the grid, split between its neighbours so that P- and Q-mass are preserved."""
+    """Add a point mass at a loss to the grid, split between two grid points so that P- and Q-mass are preserved."""
     index = min(math.floor(loss / interval) - first, points.size - 2)
     above = loss - (first + index) * interval
     share = min(1.0, max(0.0, math.expm1(-above) / math.expm1(-interval)))
@@ -114,12 +118,12 @@ def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: fl
 
 
 def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
-    """Return the indices of the first and the last grid point of losses in a span."""
+    """Return the indices of the first and the last point of the grid that covers a range of losses."""
     return math.floor(span[0] / interval), math.ceil(span[1] / interval)
 
 
 def _differences(edges: Floats, mean: float) -> Floats:
-    """Return the mass of N(mean, 1) between successive edges, from the nearer tail."""
+    """Return the mass of N(mean, 1) between successive edges, computed in the nearer tail for accuracy."""
     shifted = edges - mean
     rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
     return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
@@ -127,9 +131,9 @@ def _differences(edges: Floats, mean: float) -> Floats:
 
 @dataclass(frozen=True)
 class _GaussianLoss:
-    """P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 is no sampling.
+    """Loss of a Gaussian release: P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 means no sampling.
 
-    With `replaced`, Q = (1-q) N(0) + q N(-mu/2) and P = (1-q) N(0) + q N(mu/2).
+    With `replaced`, P = (1-q) N(0) + q N(mu/2) and Q = (1-q) N(0) + q N(-mu/2).
     """
 
     mu: float
@@ -139,11 +143,11 @@ class _GaussianLoss:
 
     @property
     def _means(self) -> tuple[float, float]:
-        """Means of the sampled parts of P and of Q (Q: its only part)."""
+        """Means of the sampled components of P and of Q; without `replaced`, of the only component of Q."""
         return (self.mu / 2, -self.mu / 2) if self.replaced else (self.mu, 0.0)
 
     def loss(self, x: Floats) -> Floats:
-        """Return log(P(x) / Q(x))."""
+        """Return the loss log(P(x) / Q(x)) of each outcome x."""
         up, down = self._means
         upper = self._log_ratio(up * x - up * up / 2)
         return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
@@ -152,7 +156,7 @@ class _GaussianLoss:
         return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Return the outcome x of a loss, -infinity where no x has so small a loss."""
+        """Return the outcome x with a given loss; -infinity if the loss is below the loss of every x."""
         q, mu = self.sampling_rate, self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)
@@ -181,7 +185,7 @@ class _GaussianLoss:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss under P, by a sum over the two parts of P."""
+        """Standard deviation of the loss under P, by numerical integration over the two components of P."""
         if self.sampling_rate == 1:
             return self.mu
         u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
@@ -191,7 +195,7 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> LossGrid:
-        """Return the distribution on the grid; mass below moves to its first point, mass above counts as infinite."""
+        """Return the distribution on the grid; mass below it moves to the first point, mass above it to infinity."""
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
         bounded = math.isinf(float(edges[0]))
@@ -203,7 +207,7 @@ class _GaussianLoss:
         beyond_upper = (1 - q) * float(ndtr(-edges[-1])) + q * float(ndtr(up - edges[-1]))
         if not reverse:
             points = _split_cells(first, interval, upper, lower)
-            if not bounded:  # the lowest cell holds the whole lower tail: all of it moves to the cell's upper end
+            if not bounded:  # the lowest cell includes the whole lower tail, so its mass moves to its upper end
                 points[0], points[1] = 0.0, points[1] + points[0]
             return LossGrid(first, points, beyond_upper)
         upper, lower = lower[::-1].copy(), upper[::-1].copy()
@@ -214,18 +218,18 @@ class _GaussianLoss:
 
 @dataclass(frozen=True)
 class _KnownSamplingGaussianLoss(_GaussianLoss):
-    """The pair N(mu) against N(0), unit variance, with probability `share`, otherwise equal distributions; the case is
-    seen.
+    """Loss of a Poisson-sampled Gaussian release if the insider sees the differing unit's participation.
 
-    The loss is 0 with probability 1 - `share` (an atom on the grid) and normal otherwise. Both relations give this
-    distribution: mu is the sensitivity over sigma under the relation of the guarantee.
+    With probability 1 - `share` the unit is absent and the loss is 0 (an atom on the grid). Otherwise the pair is N(mu)
+    against N(0) with unit variance, and the loss is normal. Here mu is the sensitivity over sigma under the adjacency
+    of the guarantee, so the distribution is the same for add-remove and replace.
     """
 
     share: float = 1.0
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss, from the variance q mu^2 + q (1 - q) (mu^2 / 2)^2."""
+        """Standard deviation of the loss; its variance is q mu^2 + q (1 - q) (mu^2 / 2)^2."""
         q, mu = self.share, self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
@@ -249,11 +253,11 @@ class _AtomsAtBothEnds:
 
 @dataclass(frozen=True)
 class _LaplaceLoss(_AtomsAtBothEnds):
-    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
+    """Loss of a release with Laplace noise, which lies in [-epsilon, epsilon] and has atoms at both ends."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss under P, whose density between the atoms is exp(-(epsilon - L)/2) / 4."""
+        """Standard deviation of the loss L under P, whose density between the atoms is exp(-(epsilon - L)/2) / 4."""
         e = self.epsilon
         loss = np.linspace(-e, e, 2001)
         weight = np.full(loss.size, e / 1000) * np.exp(-(e - loss) / 2) / 4
@@ -274,13 +278,11 @@ class _LaplaceLoss(_AtomsAtBothEnds):
 
 @dataclass(frozen=True)
 class _ResponseLoss(_AtomsAtBothEnds):
-    """Randomized response: the loss is epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
+    """Loss of randomised response: epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss; of the uniform distribution on the range where one answer is nearly
-        certain.
-        """
+        """Standard deviation of the loss, but at least epsilon / 1000, for epsilon so large that it is nearly 0."""
         truth = float(expit(self.epsilon))
         return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
 
@@ -293,16 +295,20 @@ class _ResponseLoss(_AtomsAtBothEnds):
 
 
 LossDistribution = _GaussianLoss | _KnownSamplingGaussianLoss | _LaplaceLoss | _ResponseLoss
-"""The distribution of one release's loss.
+"""The privacy loss distribution of one release.
 
-`span`: smallest and largest loss on the grid. `deviation`: standard deviation of the loss under P. `symmetric`: whether
-the loss of P against Q has the distribution of the loss of Q against P. `is_pure`: whether no loss is outside the span.
-`masses`: the distribution on a grid with so much between two points, of P against Q or, in reverse, of Q against P.
+`span` is the smallest and the largest loss on the grid, and `deviation` the standard deviation of the loss under P.
+`symmetric` says whether the losses of P against Q and of Q against P have the same distribution, and `is_pure` whether
+no loss lies outside `span`. `masses` returns the distribution on a grid of width `interval`, of P against Q or, with
+`reverse`, of Q against P.
 """
 
 
 def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
-    """Return the distinct distributions of a composition with their counts; Gaussian noise is composed into one."""
+    """Return the distinct loss distributions of a composition with their counts.
+
+    All Gaussian releases without sampling are composed into one.
+    """
     exact, distributions = [], Counter[LossDistribution]()
     for event in events:
         mu = exact_gaussian_mu(event)

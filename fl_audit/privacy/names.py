@@ -1,4 +1,4 @@
-"""Names of accountants, of noise scalings and of similar choices, for modules that need only the names."""
+"""Enumerations of accountants, noise scalings and similar choices, in a module with no heavy imports."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -7,12 +7,12 @@ from fl_audit.adjacency import Adjacency
 
 
 class Accountant(StrEnum):
-    """The accountant, which computes a guarantee from the noise.
+    """The accountant, which computes epsilon and delta of a composition of releases.
 
-    RDP_CLASSIC is the accountant of Bernau et al. 2021: Renyi DP at a fixed list of orders, with Mironov's first
-    conversion to (epsilon, delta). RDP is that of opacus: the same orders, the tighter conversion of Balle et al. 2020.
-    PLD composes pessimistic privacy loss distributions and handles every event. GDP is exact for Gaussian noise without
-    sampling and handles nothing else.
+    RDP_CLASSIC is the accountant of Bernau et al. 2021: Renyi DP at a fixed list of orders, with the conversion of
+    Mironov 2017 to (epsilon, delta). RDP is Opacus's accountant: the same orders with the tighter conversion of Balle
+    et al. 2020. PLD composes pessimistic privacy loss distributions and supports every event. GDP is exact for Gaussian
+    noise without sampling and supports no other event.
     """
 
     RDP_CLASSIC = "rdp-classic"
@@ -22,11 +22,11 @@ class Accountant(StrEnum):
 
 
 class SensitivityAdaptivity(StrEnum):
-    """The party that chooses the sensitivity of a unit in a round.
+    """Whether the signal-to-noise ratio of a unit in a round depends on earlier releases.
 
-    FIXED: every round has the same signal-to-noise ratio whatever was released before, as under noise that is scaled
-    to the local sensitivity. ADAPTIVE: it may follow from earlier releases and is only bounded, as under noise that is
-    scaled to the global sensitivity. What holds for ADAPTIVE holds for FIXED too.
+    FIXED: the ratio of every round is fixed in advance, as with noise that is scaled to the local sensitivity.
+    ADAPTIVE: the ratio is bounded and may depend on earlier releases, as with noise that is scaled to the global
+    sensitivity. Every bound for ADAPTIVE also holds for FIXED.
     """
 
     FIXED = "fixed"
@@ -34,10 +34,11 @@ class SensitivityAdaptivity(StrEnum):
 
 
 class NoiseScaling(StrEnum):
-    """The quantity to which the noise is scaled.
+    """The sensitivity to which the noise is scaled.
 
-    LOCAL follows the difference that the two training sets make at the current weights; it depends on the data, so it
-    is an audit device and no private release (Bernau et al. 2021, section 5.1). GLOBAL is the worst case.
+    LOCAL is the local sensitivity: the difference between the sums of D and D' at the current model parameters. It
+    depends on the data, so such noise serves audits and is no private release (Bernau et al. 2021, section 5.1). GLOBAL
+    is the global sensitivity, the worst case over all neighbours.
     """
 
     LOCAL = "local"
@@ -45,32 +46,31 @@ class NoiseScaling(StrEnum):
 
 
 class StrategyMatrixKind(StrEnum):
-    """Strategy matrix that correlates noise over rounds; `fl_audit.privacy.strategy_matrices` has the matrices."""
+    """Kind of strategy matrix of noise that is correlated over rounds (`fl_audit.privacy.strategy_matrices`)."""
 
     TREE = "tree"
     BANDED = "banded"
 
 
 class MultiplierReference(StrEnum):
-    """The quantity that a noise multiplier multiplies.
+    """The quantity by which a noise multiplier is multiplied to give the standard deviation of the noise.
 
-    SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm where a unit is
-    replaced. CLIPPING_NORM is what Opacus, TensorFlow Privacy and dp-accounting quote noise over, whoever neighbours
-    are.
+    SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm for replace.
+    CLIPPING_NORM is the convention of Opacus, TensorFlow Privacy and dp-accounting for every adjacency.
     """
 
     SENSITIVITY = "sensitivity"
     CLIPPING_NORM = "clipping-norm"
 
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
-        """Return the noise multiplier over the sensitivity that equals a noise multiplier over this quantity.
+        """Return a noise multiplier relative to this quantity, converted to be relative to the sensitivity.
 
         Parameters
         ----------
         multiplier
-            The quoted noise multiplier, over this quantity.
+            Noise multiplier relative to this quantity.
         adjacency
-            The relation between neighbours.
+            The adjacency, which determines the sensitivity at a given clipping norm.
 
         Examples
         --------

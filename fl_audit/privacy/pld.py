@@ -1,19 +1,20 @@
-"""Pessimistic privacy loss distributions: the guarantee of any composition of releases, on a grid, with a stated error.
+"""Pessimistic privacy loss distributions (PLD) for any composition of releases, with a bound on their error.
 
-The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's distribution of L is put on a
-grid of width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid
-points is split so that its P-mass and its Q-mass are both kept. That is a spread of the likelihood ratio which keeps
-its mean, so the gridded pair is never less distinguishable than the true one; `loss_distributions` composes them.
-(Constructors of dp-accounting take second differences of delta(epsilon); their cancellation creates mass of about 1e-16
-/ h at every grid point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
+The privacy loss L = log P(o)/Q(o), with o drawn from P, adds up over releases. The distribution of each release's L is
+discretised on a grid of width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss
+between two grid points is split between them so that both its P-mass and its Q-mass are preserved. This is a
+mean-preserving spread of the likelihood ratio, so the discretised pair dominates the exact pair. The module
+`loss_distributions` computes and convolves the distributions. (Constructors of dp-accounting take second differences of
+delta(epsilon); their cancellation creates mass of about 1e-16 / h at every grid point, which thousands of weak releases
+multiply. Masses of grid cells have no such cancellation.)
 
-How large the error can be: the grid moves each of the K composed losses by less than h, and keeps the mean of e^L under
-Q, so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than tau = K h^2 / 8 + h
-sqrt(K ln(1/theta) / 2) with probability theta at most (nor ever by more than K h). Hence true epsilon(delta) <=
-`epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`. Under `LossCurves.smallest_delta`
-rounding hides the tails: there the answers are the smaller of two upper bounds, by Renyi divergences where all releases
-are Gaussian, and by the closed form of the Gaussian releases as if the unit took part every time, to which releases of
-pure epsilon add theirs.
+Error bound: discretisation moves each of the K losses by less than h and preserves the mean of e^L under Q, so under P
+it moves each loss by at most h^2 / 8 on average. By Hoeffding's inequality it moves the sum by more than tau = K h^2 /
+8 + h sqrt(K ln(1/theta) / 2) with probability at most theta, and never by more than K h. Hence true epsilon(delta) <=
+`epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`. Below `LossCurves.smallest_delta`
+the tails are lost to rounding, and the result is the smaller of two upper bounds. One is by Renyi divergences, if all
+releases are Gaussian. The other is the closed form of the Gaussian releases with full participation, plus the epsilons
+of releases with pure DP.
 """
 
 import math
@@ -34,34 +35,34 @@ from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 
 MISPLACED_MASS = 1e-12
-"""theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
+"""theta, the largest mass that is misplaced by truncation, FFT rounding and the tail of Hoeffding's inequality."""
 _MASS_PER_RELEASE = 2e-15
 FINE, COARSE, FINEST = 200, 40, 800
-"""Grid points per standard deviation of one release's loss: for answers, for the first steps of a search, and for
-quantiles of distributions that are cheap."""
-_SLACK_SHARE = 1e-3  # share of a probability that is left to sums of losses beyond the slack
+"""Grid points per standard deviation of one release's loss: FINE for results, COARSE for the first steps of a search,
+and FINEST for quantiles of distributions with few grid points."""
+_SLACK_SHARE = 1e-3  # share of a probability that is reserved for sums of losses beyond `LossCurves.slack`
 _LARGEST_LOSS = 1e20
-_MOST_RELEASES = 10**9  # with more, rounding alone misplaces as much mass as a delta of 1e-5 has, and none is read off
+_MOST_RELEASES = 10**9  # for more releases, rounding alone misplaces mass of the size of a delta of 1e-5
 _STAGED = 1000
 _LARGEST_GRID = 2**22
-_WIDEST_INTERVAL = 4e-3  # of answers: with it an epsilon in the hundreds is right to a thousandth too
+_WIDEST_INTERVAL = 4e-3  # largest grid width of results, so that an epsilon in the hundreds is right to 0.1 % too
 _Tail = Callable[[float, float], float]  # bound under Gaussian noise without sampling, from a probability and mu
 _LARGEST_STEP_GRID = 2**19
 
 
 @dataclass(frozen=True, eq=False)
 class LossCurve:
-    """delta(epsilon) of one direction, from a distribution of the loss on a grid."""
+    """The curve delta(epsilon) of one direction (P against Q), from a loss distribution on a grid."""
 
     losses: Floats  # grid of losses, evenly spaced
     interval: float  # h, the width of the grid
-    probabilities: Floats  # p-mass at each loss
-    infinity: float  # p-mass beyond the grid
-    deltas: Floats  # delta at each loss of the grid; between them it is linear in e^epsilon
-    lower_masses: Floats  # at each loss a, the sum of the masses above it, each times e^-(its loss - a)
+    probabilities: Floats  # P-mass at each loss
+    infinity: float  # P-mass beyond the grid
+    deltas: Floats  # delta at each loss of the grid; between grid points delta is linear in e^epsilon
+    lower_masses: Floats  # at each loss a, the sum over losses b > a of the mass at b times e^-(b - a)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that the curve allows at an epsilon."""
+        """Return delta at an epsilon."""
         index = int(np.searchsorted(self.losses, epsilon, side="right")) - 1
         if index < 0:
             above = self.losses - epsilon
@@ -70,7 +71,7 @@ class LossCurve:
         return min(1.0, max(float(self.deltas[index]) - fall, self.infinity))
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon, at least 0, with delta(epsilon) <= delta; delta is above `infinity`."""
+        """Return the smallest epsilon, at least 0, with delta(epsilon) <= delta; `delta` must exceed `infinity`."""
         if self.delta(0.0) <= delta:
             return 0.0
         index = int(np.searchsorted(-self.deltas, -delta, side="left")) - 1
@@ -82,30 +83,31 @@ class LossCurve:
         return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return the smallest loss exceeded with at most the probability, above `infinity`, by these deltas alone.
+        """Return the smallest loss that is provably exceeded with at most a probability, derived from delta(eps) alone.
 
-        P(L > loss) is at most delta(eps) / (1 - e^(eps - loss)) at every eps below the loss, under every composition
-        that these deltas dominate, because delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is linear in
-        e^eps, so the quotient is monotone there and the grid has its minimum.
+        For every composition whose privacy profile is at most delta(eps), P(L > loss) <= delta(eps) / (1 - e^(eps -
+        loss)) at every eps below the loss, because delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is
+        linear in e^eps, so this quotient is monotone there and its minimum is at a grid point. The probability must
+        exceed `infinity`.
         """
         kept = self.deltas < probability
         return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
 
     def quantile(self, probability: float) -> float:
-        """Return the smallest grid loss exceeded with at most the probability, which is above `infinity`."""
+        """Return the smallest grid point that L exceeds with at most a probability, which must exceed `infinity`."""
         above = np.append(np.cumsum(self.probabilities[::-1])[::-1][1:], 0.0) + self.infinity
         return float(self.losses[int(np.argmax(np.maximum.accumulate(above[::-1])[::-1] <= probability))])
 
 
 @dataclass(frozen=True, eq=False)
 class LossCurves:
-    """The curves of a composition in both directions (D against D' and D' against D), of which the worse one counts."""
+    """The loss curves of a composition, D against D' and D' against D; results are the worse of the two."""
 
-    curves: tuple[LossCurve, ...]  # one curve, or two where the directions differ
-    interval: float  # h
-    error: float  # tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`
-    count: int  # K, the number of losses that were put on the grid and added up
-    events: tuple[ReleaseEvent, ...]  # the releases whose losses the curves describe
+    curves: tuple[LossCurve, ...]  # one curve, or two if the directions differ
+    interval: float  # h, the width of the grid
+    error: float  # tau: largest excess of `epsilon(delta)` over the true epsilon at delta - `MISPLACED_MASS`
+    count: int  # K, the number of composed losses
+    events: tuple[ReleaseEvent, ...]  # the composed releases
     adjacency: Adjacency
 
     @property
@@ -114,33 +116,32 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return an amount by which the grid lowers a sum of losses at most, but for the probability (Hoeffding)."""
+        """Return a bound on how much the grid lowers a sum of losses, exceeded with at most a probability."""
         return _spread(self.count, self.interval, probability)
 
     @property
     def smallest_delta(self) -> float:
-        """Smallest delta that is read off the curves: twice the mass beyond the grid."""
+        """Smallest delta at which the curves are used, twice the mass beyond the grid."""
         return 2 * max(curve.infinity for curve in self.curves)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon, never too small."""
+        """Return an upper bound of delta at an epsilon, the larger of both directions."""
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at delta, never too small; an upper bound where delta is under `smallest_delta`."""
+        """Return an upper bound of epsilon at a delta, within `error` unless delta is below `smallest_delta`."""
         if delta < self.smallest_delta:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def _log_odds_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
-        """Return log-odds of the truth that are exceeded with probability at most delta."""
+        """Return the log-odds of the true training set that are exceeded with probability at most delta."""
         return self.quantile(delta) if sensitivities is SensitivityAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss, never too small, that is exceeded with at most the probability if all loss distributions are
-        fixed.
+        """Return an upper bound of the loss that is exceeded with at most a probability, for fixed sensitivities.
 
-        A thousandth of the probability is left for sums that the grid lowers by more than the added slack.
+        A thousandth of the probability is reserved for sums that the grid lowers by more than the added slack.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -149,16 +150,16 @@ class LossCurves:
         return min(fixed, self.composed_quantile(probability))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return a loss, at least 0, never too small, that adaptive releases exceed with at most the probability."""
+        """Return an upper bound, at least 0, of the loss exceeded with at most a probability, for adaptive releases."""
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
         return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
 
     def tradeoff(self, alpha: float) -> float:
-        """Return the type II error at type I error alpha, never too large.
+        """Return a lower bound of the type II error of tests with type I error alpha.
 
-        sup over epsilon of 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha) (Dong, Roth & Su 2022,
-        proposition 2.12); delta is linear in e^epsilon between grid points, so the grid suffices.
+        It is the supremum over epsilon of 1 - delta - e^epsilon alpha and of e^-epsilon (1 - delta - alpha) (Dong, Roth
+        & Su 2022, proposition 2.12). Delta is linear in e^epsilon between grid points, so grid points suffice.
         """
         best = 0.0
         for curve in self.curves:
@@ -173,7 +174,7 @@ class LossCurves:
 
 
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
-    """Return h: `points` to the standard deviation of one loss, fewer where the grid would grow too long."""
+    """Return the grid width h: `points` per standard deviation of a loss, or fewer if the grid would be too long."""
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
     if points >= FINE:
@@ -186,10 +187,10 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
 
 
 def _self_compose(distribution: LossGrid, count: int) -> LossGrid:
-    """Return the distribution of `count` releases.
+    """Return the distribution of the sum of `count` independent losses.
 
-    Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at exponents down to
-    one over the length of the grid, which are far from the best for a short grid and many releases.
+    Many losses are composed in two stages. The support is bounded by Chernoff's inequality at exponents of at least 1 /
+    grid length, and for a short grid and many losses these are far from the best exponent.
     """
     if count < _STAGED:
         return distribution if count == 1 else distribution.times(count)
@@ -200,9 +201,10 @@ def _self_compose(distribution: LossGrid, count: int) -> LossGrid:
 
 
 def _curve(distribution: LossGrid, interval: float, misplaced: float) -> LossCurve:
-    """Compute the curve from the grid of a composed distribution; delta at grid point j is T_j - S_j + infinity.
+    """Return the curve of a composed distribution; delta at grid point j is T_j - S_j + infinity.
 
-    T_j is the mass above j and S_j the same mass, each part times e^-(a_i - a_j): S_j = e^-h (S_{j+1} + p_{j+1}).
+    T_j is the sum of the masses p_i above j, and S_j the sum of p_i e^-(a_i - a_j), computed by the recursion S_j =
+    e^-h (S_{j+1} + p_{j+1}).
     """
     probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
@@ -217,7 +219,7 @@ def _curve(distribution: LossGrid, interval: float, misplaced: float) -> LossCur
 
 
 def _decaying_sums(values: Floats, decay: float) -> Floats:
-    """Return y with y_i = decay (values_i + y_{i-1}), in steps that each double the number of values in a sum."""
+    """Return y with y_i = decay (values_i + y_{i-1}), by recursive doubling."""
     sums, reach = decay * values, 1
     while reach < sums.size and (weight := decay**reach) > 0:
         sums[reach:] = sums[reach:] + weight * sums[:-reach]
@@ -226,21 +228,21 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return the largest distance of a sum of losses on the grid from its mean, up to the probability."""
+    """Return a deviation of the sum of `count` grid shifts from its mean, exceeded with at most the probability."""
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
-    """Return the curves of a composition; `InputError` if there is so little noise that a grid cannot hold the losses.
+    """Return the loss curves of a composition; raises `InputError` if losses are too large or releases too many.
 
     Parameters
     ----------
     events
         The releases, at least one. All Gaussian releases without sampling are composed exactly into one.
     adjacency
-        The relation between neighbours, on which only secretly sampled releases depend: where a unit is replaced, the
-        pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
+        The adjacency, which affects only releases with secret sampling. For replace, the pair is (1-q) N(0) +
+        q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
     """
@@ -258,7 +260,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
     curves = []
     for reverse in directions:
-        with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
+        with np.errstate(over="ignore"):  # Chernoff bounds that overflow are never the smallest
             each = [
                 _self_compose(distribution.masses(interval, reverse), times) for distribution, times in distributions
             ]
@@ -273,10 +275,10 @@ def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
-    """Return log-odds, at least 0, exceeded with at most the probability, under adaptive sensitivities too.
+    """Return log-odds, at least 0, exceeded with at most a probability, for fixed and adaptive sensitivities.
 
-    It uses Mironov's conversion (2017, proposition 3) of Renyi divergences: by Markov's inequality for e^((alpha - 1)
-    L) it bounds the tail of the log-odds L itself.
+    It uses Mironov's conversion (2017, proposition 3) of Renyi divergences, which bounds the tail of the log-odds L by
+    Markov's inequality for e^((alpha - 1) L).
     """
 
     def unsampled(probability: float, mu: float) -> float:

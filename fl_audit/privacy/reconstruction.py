@@ -1,12 +1,12 @@
-"""Guarantees against reconstruction: how often an attacker can identify what it could only guess before.
+"""Upper bounds on the success probability of reconstruction and singling-out attacks.
 
-The attacker knows every record but one, sees every release, and names the missing record, or says something about it,
-that it would hit with probability `chance` if the record had never been used. Where f is the trade-off curve between
-the releases without the record and with it, it hits with probability at most 1 - f(chance) (Balle, Cherubin & Hayes
-2022, section 5; Hayes, Mahloujifar & Balle 2023, theorem 2).
+The attacker knows every record but one and sees every release. It guesses the missing record, or a property of it. The
+baseline success `chance` is its probability of a right guess if the record had not been used. Let f be the trade-off
+function between the releases without and with the record. Then the attack succeeds with probability at most
+1 - f(chance) (Balle, Cherubin & Hayes 2022, section 5; Hayes, Mahloujifar & Balle 2023, theorem 2).
 
-The reference is the sum of all other contributions, whether neighbours differ by a record more or by another record
-in its place: one contribution counts, C, and not the distance of two, 2C.
+The releases with the record are compared with the releases without it, also for the replace adjacency. So the relevant
+distance is one contribution, C, and not the distance between two contributions, 2C.
 """
 
 import math
@@ -30,12 +30,12 @@ _LEFT_OUT = {
 
 
 def against_its_absence(claim: Claim) -> Claim:
-    """Return the claim that compares the releases with the same releases without the contribution to reconstruct.
+    """Return the add-remove form of a claim: the releases with a contribution against the releases without it.
 
-    Where units are replaced the sum of all others is half as far away as another sum with one further contribution. A
-    randomized response has no release without its record: another record of the same owner replaces it, which is never
-    better than the truth for the guarantee. Raises `InputError` if the noise follows the pair D and D' (`fixed`
-    sensitivities): such noise guarantees nothing for other records.
+    For replace, the sum without the contribution is half as far away as the sum with another contribution, so
+    sensitivities are halved. A randomised response cannot be made without its record, so its event, in which another
+    record takes its place, stays; the resulting bound is valid. Raises `InputError` if the noise is scaled to the pair
+    D, D' (fixed sensitivities), because such noise gives no guarantee for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"
@@ -53,17 +53,17 @@ def against_its_absence(claim: Claim) -> Claim:
 
 
 def reconstruction_bound(claim: Claim, chance: float) -> float:
-    """Return the largest probability of identifying what would be a hit with probability `chance` by itself.
+    """Return the largest success probability of a reconstruction or singling-out attack with baseline success `chance`.
 
-    Raises `InputError` if the chance is out of its range, or the noise follows the pair.
+    Raises `InputError` if the chance is out of range, or the noise is scaled to the pair D, D'.
 
     Parameters
     ----------
     claim
         The claim on the releases.
     chance
-        Largest probability of a hit before the releases, from 0 to 1: 1 / m among m equally likely candidates, or the
-        share of the population that a description fits.
+        Largest success probability without the releases, from 0 to 1: 1 / m for m equally likely candidates, or the
+        share of the population that fits a description.
 
     Examples
     --------
@@ -77,18 +77,19 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
 
 def simplex_success(mu: float, candidates: int) -> float:
-    """Return the success of the best attack on Gaussian noise among candidates at the largest equal distances.
+    """Return the success probability of the optimal attack on Gaussian noise with candidates at equal distances.
 
-    It is the integral of phi(x - mu') Phi(x)^(m - 1), mu' = mu sqrt(m / (m - 1)). At m = 2 it is
-    `reconstruction_bound`; for larger m it is less, because no attack distinguishes so many directions: of Phi(mu -
-    3.09) 87 % among a thousand at mu = 2.
+    The contributions of the m candidates are the corners of a regular simplex. The result is the integral of phi(x -
+    mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)). For m = 2 it equals `reconstruction_bound`. For larger m it is
+    smaller, since the candidates' contributions differ in direction: for m = 1000 and mu = 2 it is 87 % of the bound
+    Phi(mu - 3.09).
 
     Parameters
     ----------
     mu
-        Distance of each candidate's contribution from their mean, over the noise, from 0.
+        Distance of each candidate's contribution from the mean of all, over the noise standard deviation, from 0.
     candidates
-        Number m of equally likely candidates, at least 2: the corners of a simplex.
+        Number m of equally likely candidates, at least 2.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Renyi accounting of Gaussian and Poisson-sampled Gaussian releases: the accountants `rdp-classic` and `rdp`.
 
-Both add the Renyi divergences of all releases order by order and differ in how the sum becomes (epsilon, delta):
-`rdp-classic` by Mironov 2017 (proposition 3), `rdp` by Balle et al. 2020 (theorem 21) as opacus does. Numbers out of
-their range raise `InputError`.
+Both add the Renyi divergences of all releases at each order. They convert the sum to (epsilon, delta) differently:
+`rdp-classic` by Mironov 2017 (proposition 3), and `rdp` by Balle et al. 2020 (theorem 21), as Opacus does. Functions
+raise `InputError` for numbers out of range.
 """
 
 import math
@@ -19,30 +19,31 @@ from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.names import Accountant
 
 RDP_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(12, 64)), dtype=np.float64)
-"""Renyi orders of both, the defaults of opacus' `RDPAccountant`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63.
+"""Renyi orders of both accountants, the defaults of Opacus's `RDPAccountant`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63.
 
-The largest one sets the smallest epsilon of `rdp-classic`.
+The largest order determines the smallest epsilon of `rdp-classic`.
 """
 
-_WEAK_NOISE = 0.03  # noise multiplier under which sampled releases take the bound that becomes exact as noise vanishes
+_WEAK_NOISE = 0.03  # noise multiplier below which sampled releases use a bound that is exact in the limit of no noise
 
 
 @lru_cache(maxsize=4096)
 def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> Floats:
     """Return the Renyi divergences of one Poisson-sampled Gaussian release at `RDP_ORDERS`.
 
-    Mironov, Talwar & Zhang 2019, section 3.3: D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with
-    ell = (2x - 1) / (2 z^2), x ~ N(0, z^2); the other direction is smaller (theorem 5). The expectation is an integral
-    of an analytic function against a normal density, for which the trapezoidal rule converges geometrically: the
-    nearest zero of 1 - q + q e^ell lies pi z off the real axis in units of z. Opacus sums a series instead, which
-    loses its digits or hardly ends for weak noise; the moments agree to the 1e-13 at which that series is cut.
+    They are D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2)
+    (Mironov, Talwar & Zhang 2019, section 3.3); the other direction is smaller (theorem 5). The expectation is an
+    integral of an analytic function against a normal density, for which the trapezoidal rule converges geometrically:
+    the nearest zero of 1 - q + q e^ell lies pi z off the real axis in units of z. Opacus sums a series instead, which
+    loses precision or converges slowly for weak noise; its moments agree to 1e-13, where it truncates the series.
 
-    Below a noise multiplier of 0.03, where the rule would need millions of points, Minkowski's inequality for the norm
-    of order alpha gives D_alpha <= alpha log(1 - q + q e^((alpha - 1) / (2 z^2))) / (alpha - 1), which differs from the
-    truth by rounding there unless q is under e^-50.
+    Below a noise multiplier of 0.03, the trapezoidal rule would need millions of points. There Minkowski's inequality
+    for the norm of order alpha gives D_alpha <= alpha log(1 - q + q e^((alpha - 1) / (2 z^2))) / (alpha - 1), which
+    equals the exact value up to rounding, unless q is below e^-50.
 
-    Where a unit is replaced, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`:
-    the noise multiplier is twice as large, and the divisor is the second mixture, at least (1-q) N(0).
+    If a unit is replaced, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`. In
+    terms of Delta/2 the noise multiplier is twice as large, and the denominator is the second mixture, which is at
+    least (1-q) N(0).
     """
     z, q = noise_multiplier * (2 if replaced else 1), sampling_rate
     if z < _WEAK_NOISE:
@@ -70,7 +71,7 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced
 
 
 def _log_mixture(q: float, ell: Floats) -> Floats:
-    """Return ln(1 - q + q e^ell), with all digits where ell is small."""
+    """Return ln(1 - q + q e^ell), without loss of precision for small ell."""
     mixture = np.asarray(np.logaddexp(math.log1p(-q), math.log(q) + ell), dtype=np.float64)
     small = np.abs(ell) < 1
     mixture[small] = np.log1p(q * np.expm1(ell[small]))
@@ -78,10 +79,10 @@ def _log_mixture(q: float, ell: Floats) -> Floats:
 
 
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
-    """Return the Renyi divergences of one Gaussian release whose participation is seen, at `RDP_ORDERS`.
+    """Return the Renyi divergences of one Poisson-sampled Gaussian release with visible participation, at `RDP_ORDERS`.
 
-    The coin has the same distribution between neighbours, so e^((alpha - 1) D_alpha) is its mean over the coin:
-    D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1).
+    Participation has the same distribution for both neighbours, so e^((alpha - 1) D_alpha) is the average over
+    participating or not: D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1).
     """
     exponents = (RDP_ORDERS - 1) * RDP_ORDERS / (2 * noise_multiplier**2)
     large = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)
@@ -97,15 +98,15 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
     events
         The releases.
     adjacency
-        The relation between neighbours, on which only a secretly sampled release depends.
+        The adjacency, which affects only releases with secret sampling.
     accountant
-        Name of the accountant for an error message. The published accountants know no release that is sampled in secret
-        where a unit is replaced; None accepts such a release.
+        Name of the accountant for error messages. The published accountants do not support secret sampling under
+        replace; None supports it.
 
     Raises
     ------
     InputError
-        If an event is neither Gaussian nor Poisson-sampled Gaussian, or sampled in secret where a unit is replaced.
+        If an event is neither Gaussian nor Poisson-sampled Gaussian, or `accountant` does not support it.
     """
     total = np.zeros_like(RDP_ORDERS)
     for event in events:
@@ -126,7 +127,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
 
 def _overhead(accountant: Accountant, delta: float) -> Floats:
-    """Return the addition of a conversion to (epsilon, delta) at each order."""
+    """Return the term that an accountant's conversion adds to the Renyi divergence at each order to get epsilon."""
     orders = RDP_ORDERS
     if accountant is Accountant.RDP_CLASSIC:
         return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)
@@ -134,11 +135,11 @@ def _overhead(accountant: Accountant, delta: float) -> Floats:
 
 
 def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> float:
-    """Return the epsilon to which Renyi divergences convert, at least 0: the smallest over the orders.
+    """Return epsilon from Renyi divergences: the smallest value of the conversion over all orders, at least 0.
 
-    `rdp-classic`: eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau et al. 2021, Eq.
-    (3)), never under ln(1/delta) / 62. `rdp`: eps_RDP(alpha) + ln((alpha - 1) / alpha) - (ln delta + ln alpha) /
-    (alpha - 1) (Balle et al. 2020, theorem 21), what opacus reports.
+    For `rdp-classic` the conversion is eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau
+    et al. 2021, Eq. (3)), which is at least ln(1/delta) / 62. For `rdp` it is eps_RDP(alpha) + ln((alpha - 1) / alpha)
+    - (ln delta + ln alpha) / (alpha - 1) (Balle et al. 2020, theorem 21), as in Opacus.
 
     Parameters
     ----------
@@ -154,9 +155,9 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 
 
 def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
-    """Return the largest mu whose Gaussian composition converts to at most epsilon; closed form over the orders.
+    """Return the largest mu for which a Gaussian composition has at most a given epsilon, in closed form.
 
-    Epsilon is at least 0, and above the result without any release: ln(1/delta) / 62 by `rdp-classic`.
+    Epsilon must exceed the accountant's epsilon without any release, e.g. ln(1/delta) / 62 by `rdp-classic`.
     """
     require_epsilon(epsilon)
     require_delta(delta)

@@ -1,4 +1,4 @@
-"""The releases of one training as its operator states them, in a light module that clients and servers can carry."""
+"""The releases of one training as stated by its operator; clients and servers import this module without scipy."""
 
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, fields
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StatedReleases:
-    """Rounds of Gaussian noise, and the relation between the neighbours that it hides.
+    """The releases of a training with Gaussian noise, as stated by its operator, and the adjacency.
 
     Raises `InputError` if a number is out of its range or the adjacency is unknown.
     """
 
-    adjacency: Adjacency  # the relation between neighbours, or its name
+    adjacency: Adjacency  # the adjacency, or its name
     noise_multiplier: float  # standard deviation of the noise over the sensitivity of the sum, above 0
     rounds: int  # at least 1
-    # Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
+    # Probability with which a unit participates in a round, above 0 and up to 1, e.g. cohort size over all units.
     sampling_rate: float = defaults.SAMPLING_RATE
     # The quantity that the given noise multiplier multiplies; `noise_multiplier` is always over the sensitivity.
     noise_over: InitVar[MultiplierReference] = MultiplierReference.SENSITIVITY
@@ -54,23 +54,23 @@ class StatedReleases:
         return lazy_imports.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
 
     def claim(self, delta: float) -> "Claim":
-        """Return the claim at delta, by the exact accountant."""
+        """Return the claim for these releases at delta, with the exact accountant."""
         return lazy_imports.claim.Claim(self.adjacency, self.events, delta)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
+        """Return the fields as JSON values."""
         return asdict(self) | {"adjacency": str(self.adjacency)}
 
 
 def terms_of_json(values: Mapping[str, Any], where: str) -> StatedReleases:
-    """Return terms from JSON values; other keys are ignored.
+    """Return `StatedReleases` from JSON values; other keys are ignored.
 
     Parameters
     ----------
     values
-        JSON values as `StatedReleases.to_json` makes them.
+        JSON values, as returned by `StatedReleases.to_json`.
     where
-        Source of the values, for messages.
+        Source of the values, such as file and line, for error messages.
 
     Raises
     ------

@@ -1,21 +1,21 @@
-"""Noise that is correlated over rounds: strategy matrices of DP-FTRL and their sensitivities.
+"""Strategy matrices of noise that is correlated over rounds (DP-FTRL), and their sensitivities.
 
-A strategy C is lower triangular (rounds x rounds) with ones on its diagonal. Round t releases r_t = g_t + (C^-1 z)_t,
-g_t the sum of clipped contributions and z independent noise N(0, sigma^2 I) of every round. C r = C g + z is as
-informative, so that all rounds together are one Gaussian release of C g, of sensitivity sens(C) times that of one
-contribution (`sensitivity`); it holds for contributions that are chosen adaptively (Denisov et al. 2022,
-arXiv:2202.08312, theorem 2.1). The identity is independent noise. What C gains is the error of the prefix sums
-g_1 + ... + g_t, on which the model of round t rests.
+A strategy matrix C is lower triangular (rounds x rounds) with ones on its diagonal. Round t releases r_t = g_t +
+(C^-1 z)_t, where g_t is the sum of clipped contributions and z has independent rows N(0, sigma^2 I). C r = C g + z has
+the same information. So all rounds together are one Gaussian release of C g, whose sensitivity is sens(C)
+(`sensitivity`) times the sensitivity of one contribution. This also holds for adaptively chosen contributions (Denisov
+et al. 2022, arXiv:2202.08312, theorem 2.1). The identity matrix gives independent noise. Other matrices reduce the
+error of the prefix sums g_1 + ... + g_t, from which the model after round t is computed.
 
-`tree` is the plain binary tree (Chan, Shi & Song 2011; Kairouz et al. 2021, arXiv:2103.00039, without Honaker's
-estimate, which averages over more nodes). A prefix sum adds the noised nodes of its binary digits. The nodes that are
-ever used are (t - l(t), t], l(t) the lowest set bit of t, one for each round: row t of C is 1 on that node, C r are the
-noised nodes themselves.
+`tree` is the binary tree (Chan, Shi & Song 2011; Kairouz et al. 2021, arXiv:2103.00039) without Honaker's estimator,
+which averages over more nodes. A prefix sum is the sum of the noised nodes given by its binary digits. Round t uses one
+new node, (t - l(t), t], where l(t) is the lowest set bit of t. Row t of C is 1 on the rounds of this node, so C r
+consists of the noised nodes.
 
-`banded` is a Toeplitz strategy with a few bands (Choquette-Choo et al. 2023, arXiv:2306.08153): rounds that are as far
-apart as there are bands do not overlap. Its coefficients are optimised ones where the file `banded_coefficients.json`
-has them (tests/validation/banded_matrices.py wrote it with jax-privacy), otherwise those of the banded square root.
-Numbers out of their range raise `InputError`.
+`banded` is a Toeplitz matrix with a few bands (Choquette-Choo et al. 2023, arXiv:2306.08153), for which columns of
+rounds at least `bands` apart are orthogonal. Its coefficients are read from `banded_coefficients.json`, where
+tests/validation/banded_matrices.py wrote coefficients optimised with jax-privacy, and are otherwise those of the banded
+square root. Functions raise `InputError` for numbers out of range.
 """
 
 import json
@@ -34,22 +34,21 @@ from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import require_noise_multiplier, require_whole
 from fl_audit.privacy.names import StrategyMatrixKind as StrategyMatrixKind
 
-_LARGEST_ENUMERATION = 100_000  # sets of rounds up to which a sensitivity is found by trying all of them
+_LARGEST_ENUMERATION = 100_000  # largest number of sets of rounds that `sensitivity` enumerates
 _CHUNK = 4096
 
 
 def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Floats:
-    """Return the strategy C: lower triangular, rounds x rounds, with ones on the diagonal and no entry negative.
+    """Return the strategy matrix C, float64 (rounds, rounds): lower triangular, non-negative, ones on the diagonal.
 
     Parameters
     ----------
     kind
-        Kind of the strategy, `tree` or `banded`.
+        Kind of the matrix, `tree` or `banded`.
     rounds
         Number of rounds k, from 1.
     bands
-        Number of diagonals of `banded` that are not 0, from 1 (independent noise) to the number of rounds; `tree` does
-        not depend on it.
+        Number of non-zero diagonals of `banded`, from 1 (independent noise) to the number of rounds; ignored by `tree`.
     """
     require_whole(rounds=rounds)
     match kind:
@@ -65,21 +64,21 @@ def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Fl
 
 
 def _square_root_coefficients(bands: int) -> Floats:
-    """Return the first coefficients of the square root of the matrix of ones on and under the diagonal.
+    """Return the first `bands` Toeplitz coefficients of the square root of the lower-triangular matrix of ones.
 
-    c_j = binom(2j, j) / 4^j, cut after `bands` of them: the banded square root (Kalinin & Lampert 2024,
-    arXiv:2405.13763). They fall from 1 and are positive.
+    They are c_j = binom(2j, j) / 4^j, positive and decreasing from 1. Truncated to `bands`, they define the banded
+    square root (Kalinin & Lampert 2024, arXiv:2405.13763).
     """
     j = np.arange(1, bands)
     return np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))
 
 
 def banded_coefficients(rounds: int, bands: int) -> Floats:
-    """Return the coefficients of the banded Toeplitz strategy, the first one being 1.
+    """Return the coefficients of the banded Toeplitz matrix, shape (bands,); the first one is 1.
 
-    Optimised for the mean squared error of prefix sums, where so many bands are in the file: for the smallest number of
-    rounds there that is at least the asked one, or the largest; they may be used over any number of rounds. Otherwise
-    those of the banded square root.
+    If `banded_coefficients.json` has this number of bands, the coefficients are optimised for the mean squared error of
+    prefix sums. The file has them for several numbers of rounds; the result is for the smallest one that is at least
+    `rounds`, or else for the largest. Otherwise the coefficients are those of the banded square root.
 
     Parameters
     ----------
@@ -103,34 +102,34 @@ def _optimised() -> dict[tuple[int, int], list[float]]:
 
 
 def inverse(strategy: Floats) -> Floats:
-    """Return C^-1: the noise of the releases is C^-1 z, so row t weights the draws in the noise of round t."""
+    """Return C^-1; the noise of round t is row t of C^-1 times the independent draws z of all rounds."""
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 
 
 def correlated_event(
     noise_multiplier: float, kind: StrategyMatrixKind, rounds: int, bands: int, separation: int, participations: int
 ) -> GaussianRelease:
-    """Return all rounds under correlated noise as the one release that an accountant needs.
+    """Return the single Gaussian release event that represents all rounds with correlated noise.
 
-    Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.
+    Its sensitivity, sens(C), is exact or, for a tree with very many possible sets of rounds, an upper bound.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the draws z over the sensitivity of one contribution (C or 2C of the clipping, by the
-        relation); positive. The event's own noise multiplier is this one over sens(C).
+        Standard deviation of the draws z over the sensitivity of one contribution (once or twice the clipping norm,
+        depending on the adjacency); positive. The noise multiplier of the event is this one divided by sens(C).
     kind
-        Kind of the strategy, as for `strategy_matrix`.
+        Kind of the matrix, as for `strategy_matrix`.
     rounds
         Number of rounds, from 1.
     bands
         Number of bands, as for `strategy_matrix`.
     separation
-        Smallest distance between two rounds in which the same unit takes part, as for `sensitivity`; 1 where everybody
-        takes part in every round.
+        Smallest distance between two rounds with the same unit, as for `sensitivity`; 1 if every unit participates in
+        every round.
     participations
-        Largest number of rounds in which a unit takes part, as for `sensitivity`; the number of rounds where everybody
-        takes part in every round.
+        Largest number of rounds in which a unit participates, as for `sensitivity`; the number of rounds if every unit
+        participates in every round.
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)
@@ -138,30 +137,31 @@ def correlated_event(
 
 
 def sensitivity(strategy: Floats, separation: int, participations: int) -> float:
-    """Return the L2 sensitivity of a strategy to a unit whose contribution to a round has norm at most 1.
+    """Return sens(C), the L2 sensitivity of C g to a unit whose contribution to each round has a norm of at most 1.
 
-    A unit that takes part in the rounds of a set S moves C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2), which
-    is attained where no entry of C'C is negative, by equal contributions in all rounds. The sensitivity is the largest
-    such value over all sets S that the participation allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
+    A unit that participates in the rounds of a set S changes C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2).
+    If C'C has no negative entry, equal contributions in all rounds attain this. The sensitivity is the maximum over all
+    sets S that the participation pattern allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
 
-    It is exact where no entry of C'C is negative, as for all matrices here, and where rounds that are `separation`
-    apart do not overlap; otherwise it is an upper bound, never too small. It is found, in this order, by
+    The result is exact if C'C has no negative entry, as for all matrices here, or if the columns of rounds at least
+    `separation` apart are orthogonal; otherwise it is an upper bound. The first of these methods that applies is used:
 
-    * the sum over all rounds, where a unit may take part in every one;
-    * a dynamic programme over squared column norms, where the columns of rounds that are `separation` apart are
-      orthogonal: above all for a banded strategy with at most `separation` bands;
-    * the set {1, 1 + separation, 1 + 2 separation, ...}, which is the worst where C is Toeplitz and its coefficients
-      are not negative and never increase (Kalinin & Lampert 2024, arXiv:2405.13763, theorem 2);
-    * trying all sets, up to 100,000 of them; of more, by two dynamic programmes, an upper bound.
+    * the sum over all rounds, if a unit may participate in every round;
+    * a dynamic programme over squared column norms, if the columns of rounds at least `separation` apart are
+      orthogonal, as for a banded matrix with at most `separation` bands;
+    * the set {1, 1 + separation, 1 + 2 separation, ...}, which is the worst case if C is Toeplitz with non-negative and
+      non-increasing coefficients (Kalinin & Lampert 2024, arXiv:2405.13763, theorem 2);
+    * enumeration of all sets, if they are at most 100,000, and otherwise an upper bound by two dynamic programmes.
 
     Parameters
     ----------
     strategy
-        The strategy C, a square matrix.
+        The strategy matrix C, square.
     separation
-        Smallest distance between two rounds in which the same unit takes part, from 1.
+        Smallest distance between two rounds with the same unit, from 1.
     participations
-        Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
+        Largest number of rounds in which a unit participates, from 1. If `separation` allows fewer, that number is
+        used.
     """
     most = _require_pattern(strategy, separation, participations)
     gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]
@@ -178,11 +178,11 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 
 
 def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
-    """Return an upper bound on `sensitivity` for any strategy and participation.
+    """Return an upper bound on `sensitivity` for any matrix and participation pattern.
 
-    It takes for every round s the largest sum of |(C'C)_st| over an allowed set of rounds t, then the largest sum of
-    these over an allowed set of rounds s: two dynamic programmes that need not agree on the set (Choquette-Choo et al.
-    2023, arXiv:2306.08153, algorithm 4).
+    For every round s, a dynamic programme finds the largest sum of |(C'C)_st| over an allowed set of rounds t. A second
+    one finds the largest sum of these values over an allowed set of rounds s. The result is an upper bound because the
+    sets may differ (Choquette-Choo et al. 2023, arXiv:2306.08153, algorithm 4).
     """
     most = _require_pattern(strategy, separation, participations)
     rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
@@ -190,7 +190,7 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
 
 
 def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
-    """Return the largest number of rounds of a unit; raise `InputError` for arguments out of their range."""
+    """Return the largest possible number of participations of a unit; raise `InputError` for invalid arguments."""
     square = strategy.ndim == 2 and strategy.shape[0] == strategy.shape[1] > 0
     require(square, f"strategy has shape {strategy.shape}: accepted are square matrices of at least one round")
     require(bool(np.all(np.isfinite(strategy))), "strategy has entries that are no finite numbers: accepted are none")
@@ -199,10 +199,10 @@ def _require_pattern(strategy: Floats, separation: int, participations: int) -> 
 
 
 def _largest_sum(weights: Floats, separation: int, most: int) -> Floats:
-    """Return the largest sum of weights, none negative, over allowed sets of positions along the last axis.
+    """Return the largest sum of non-negative weights over sets of at most `most` positions along the last axis.
 
-    After j steps best[i] is the largest sum from position i on with at most j positions: either i counts and the next
-    is `separation` later, or the answer is that of a later i.
+    Positions in a set are at least `separation` apart. This is a dynamic programme: after j steps, best[i] is the
+    largest sum of at most j positions from i on, either with i and later ones from i + separation, or without i.
     """
     best = np.zeros((*weights.shape[:-1], weights.shape[-1] + separation))
     for _ in range(most):
@@ -218,7 +218,7 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
 
 
 def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
-    """Return the largest sum of the Gram matrix over sets of exactly the given number of rounds."""
+    """Return the largest sum of Gram matrix entries over all allowed sets of exactly `taken` rounds."""
     free = gram.shape[0] - (taken - 1) * (separation - 1)
     sets, largest = combinations(range(free), taken), 0.0
     while chunk := list(islice(sets, _CHUNK)):

@@ -1,4 +1,4 @@
-"""Targets of calibration: a belief, an advantage, an epsilon, reconstruction or singling out, or the noise itself."""
+"""Privacy targets of calibration: belief, advantage, epsilon, reconstruction, singling out, or the noise multiplier."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from fl_audit.privacy.identifiability_bounds import require_advantage
 
 @dataclass(frozen=True)
 class BeliefTarget:
-    """The insider's belief in the true D stays at or under `belief` with probability 1 - delta (prior < belief < 1)."""
+    """Target: the insider's belief in the true training set exceeds `belief` with probability at most delta."""
 
-    belief: float
+    belief: float  # above the prior and below 1
 
 
 @dataclass(frozen=True)
 class AdvantageTarget:
-    """The insider's advantage, 2 P(right guess) - 1 under equal priors, stays at or under `advantage` (0 to 1)."""
+    """Target: the insider's advantage, 2 P(right guess) - 1 with equal priors, is at most `advantage`."""
 
     advantage: float
 
@@ -29,7 +29,7 @@ class AdvantageTarget:
 
 @dataclass(frozen=True)
 class EpsilonTarget:
-    """The accountant reports at most `epsilon`, positive and up to 1e100, the largest number with noise to match."""
+    """Target: the accountant's epsilon is at most `epsilon`, which is positive and at most 1e100."""
 
     epsilon: float
 
@@ -39,7 +39,7 @@ class EpsilonTarget:
 
 @dataclass(frozen=True)
 class ReconstructionTarget:
-    """An attacker identifies the right one of equally likely records with at most a given probability."""
+    """Target: an attacker picks the right one of equally likely records with a probability of at most `probability`."""
 
     probability: float  # above `chance` and below 1
     candidates: int = defaults.CANDIDATES  # number of equally likely records, a whole number from 2
@@ -50,16 +50,16 @@ class ReconstructionTarget:
 
     @property
     def chance(self) -> float:
-        """Probability of a hit without any release."""
+        """Baseline success probability of the attacker, without any release."""
         return 1 / self.candidates
 
 
 @dataclass(frozen=True)
 class SinglingOutTarget:
-    """An attacker's description, which fits few of the population, fits the target with at most a given probability."""
+    """Target: an attacker's description singles out the target with a probability of at most `probability`."""
 
     probability: float  # above `population_share` and below 1
-    population_share: float = defaults.POPULATION_SHARE  # share that the description fits, above 0 and below 1
+    population_share: float = defaults.POPULATION_SHARE  # share that fits the description, above 0 and below 1
 
     def __post_init__(self) -> None:
         require_number("population share is", self.population_share, "numbers above 0 and below 1")
@@ -67,7 +67,7 @@ class SinglingOutTarget:
 
     @property
     def chance(self) -> float:
-        """Probability of a hit without any release."""
+        """Baseline success probability of the attacker, without any release."""
         return self.population_share
 
 
@@ -78,7 +78,7 @@ def _require_above_chance(name: str, probability: float, chance: float) -> None:
 
 @dataclass(frozen=True)
 class NoiseMultiplierTarget:
-    """The noise multiplier itself, positive and finite: no calibration is needed."""
+    """Target: a given noise multiplier, positive and finite, which needs no calibration."""
 
     noise_multiplier: float
 
@@ -99,24 +99,24 @@ TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
     "singling-out": SinglingOutTarget,
     "noise-multiplier": NoiseMultiplierTarget,
 }
-"""The targets by their names on the command line, in Python and in a file."""
+"""Target classes, keyed by their names on the command line, in Python and in configuration files."""
 
 DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-out"}
-"""Settings that belong to a single target, with that target."""
+"""Additional settings that belong to a single target, with the name of that target."""
 
 
 def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
-    """Return the single target that is given.
+    """Return the target that was given, of which there must be exactly one.
 
-    Raises `InputError` if none or several are given, a detail belongs to no given target, or a value is out of its
-    range.
+    Raises `InputError` if no or several targets are given, an additional setting belongs to another target, or a value
+    is out of range.
 
     Parameters
     ----------
     given
         Values of `TARGETS` and of `DETAILS`, keyed by their names; exactly one target is not None.
     mark
-        Prefix of the names where they were typed, such as dashes, for the message.
+        Prefix of the names in error messages, such as "--" for command-line options.
 
     Examples
     --------

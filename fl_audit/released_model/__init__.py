@@ -1,1 +1,1 @@
-"""The risk of one released model: Epsilon*, from losses of members and of others."""
+"""Epsilon*, the privacy risk of one released model, estimated from losses on members and on a population sample."""

@@ -1,13 +1,13 @@
-"""Definition 2 of Epsilon* (Negoescu et al. 2023) from error rates, and from the empirical distributions of losses.
+"""Epsilon* by definition 2 (Negoescu et al. 2023), from error rates or from the empirical distributions of losses.
 
-A threshold on the loss calls a record a member where its loss is at most the threshold. FPR is the share of the
-population that is called a member, FNR the share of members that is not. The empirical form tries every threshold that
-the losses offer. The largest ratios are reached at rates near 0 and 1, where a single loss decides, so the paper leaves
-out rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
+An attack with a loss threshold classifies a record as a member if its loss is at most the threshold. FPR is the share
+of population records classified as members, and FNR the share of members that are not. The empirical Epsilon* uses
+every observed loss as a threshold. The largest ratios occur at error rates near 0 and 1, where a single loss decides,
+so the paper ignores error rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
 
-Epsilon* should be read together with the results of simple attacks with such thresholds: the area under the ROC, which
-covers all thresholds (AUC); the TPR at a small share of false alarms (Carlini et al. 2022); and the advantage, TPR -
-FPR, of the threshold at the mean loss of members (Yeom et al. 2018).
+Epsilon* should be read together with the results of simple threshold attacks: the area under the ROC curve (AUC), the
+TPR at a small FPR (Carlini et al. 2022), and the advantage TPR - FPR of the threshold at the mean loss of members (Yeom
+et al. 2018).
 """
 
 from collections.abc import Iterable
@@ -24,30 +24,30 @@ from fl_audit.released_model.methods import EMPIRICAL_CUT
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """Numbers of losses of each set at or below each threshold, which calls those members."""
+    """Number of losses of members and of the population at or below each threshold, i.e. classified as members."""
 
-    thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
+    thresholds: Floats  # all losses of both sets, ascending, shape (..., thresholds)
     members: Integers  # number of members' losses at or below each threshold, same shape
     population: Integers  # number of population losses at or below each threshold, shape (..., thresholds)
-    # Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
-    # value, so only there are they the counts of a rule that somebody could apply.
+    # Whether a threshold is the last of several equal ones. Only then do the counts include all losses of this value,
+    # as the classification with this threshold does.
     last: Flags
     member_total: int  # number of losses of members
-    population_total: int  # of the population
+    population_total: int  # number of losses of the population
 
     @property
     def fpr(self) -> Floats:
-        """Return false positive rates."""
+        """False-positive rate of each threshold, shape (..., thresholds)."""
         return np.asarray(self.population / self.population_total, dtype=np.float64)
 
     @property
     def fnr(self) -> Floats:
-        """Return false negative rates."""
+        """False-negative rate of each threshold, shape (..., thresholds)."""
         return np.asarray((self.member_total - self.members) / self.member_total, dtype=np.float64)
 
 
 def threshold_counts(member_losses: Floats, population_losses: Floats) -> ThresholdCounts:
-    """Return the counts at every threshold that the losses allow, by one sort.
+    """Return the counts of losses at or below every threshold; the thresholds are the losses of both sets.
 
     Parameters
     ----------
@@ -68,18 +68,18 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 
 
 def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta: float) -> Floats:
-    """Return the largest of the four ratios of definition 2 at each threshold, at least 0, before the logarithm.
+    """Return the largest of the four ratios of definition 2 at each threshold, at least 0, without the logarithm.
 
     Parameters
     ----------
     fpr
         False-positive rates, in [0, 1].
     tnr
-        True-negative rates, 1 - FPR. They are passed in, not computed, so that rates near 1 keep their digits.
+        True-negative rates, 1 - FPR, passed separately so that small ones have no rounding error.
     fnr
         False-negative rates, in [0, 1].
     tpr
-        True-positive rates, 1 - FNR. They are passed in, not computed, so that rates near 1 keep their digits.
+        True-positive rates, 1 - FNR, passed separately so that small ones have no rounding error.
     delta
         A number from 0 to below 1.
     """
@@ -87,12 +87,12 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
 
 
 def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Floats:
-    """Return the largest (over - delta) / under of some pairs, at least 0; 0 where `over` is not above delta.
+    """Return the elementwise largest (over - delta) / under of some pairs; a pair with `over` <= delta gives 0.
 
     Parameters
     ----------
     pairs
-        Pairs of `over` and `under`, error rates of one shape.
+        Pairs of `over` and `under`, numerator and denominator; all are arrays of error rates of the same shape.
     delta
         Delta of the guarantee, at least 0 and below 1.
     """
@@ -102,11 +102,11 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
 
 def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Floats:
-    """Return Epsilon* of pairs of error rates, over the last axis: definition 2.
+    """Return Epsilon* by definition 2 from the error rates of thresholds, which lie along the last axis; shape (...).
 
-    It is the largest over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
-    log (FNR-delta)/(1-FPR), and never below 0. A ratio whose numerator is not positive does not count; one with a
-    positive numerator and a denominator of 0 is infinite.
+    It is the maximum over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
+    log (FNR-delta)/(1-FPR), and at least 0. A ratio whose numerator is not positive is ignored; one with a positive
+    numerator and a denominator of 0 is infinite.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
 def empirical_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, cut: float = EMPIRICAL_CUT
 ) -> Floats:
-    """Return Epsilon* of every model, (...), from the empirical distributions of losses, over all their thresholds.
+    """Return the empirical Epsilon* of each model, shape (...); every observed loss is a threshold.
 
-    It is infinite where a threshold that counts separates a share above delta of one set from the whole other set.
+    It is infinite if a threshold within the cut separates a share above delta of one set from the whole other set.
 
     Parameters
     ----------
@@ -146,9 +146,9 @@ def empirical_epsilon_star(
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
-        Share from 0 to below 0.5: a threshold counts if its FPR and FNR both lie above `cut` and below 1 - `cut`; at 0
-        all count. Where the losses offer no such threshold (the two sets do not overlap, or are constant) all count as
-        well, because leaving all of them out would hide a perfect attack.
+        Stability cut, from 0 to below 0.5: only thresholds whose FPR and FNR both lie above `cut` and below 1 - `cut`
+        are admitted; 0 admits all. If no threshold lies within the cut (the two sets do not overlap, or are constant),
+        all are admitted, since Epsilon* would otherwise hide a perfect attack.
 
     Raises
     ------
@@ -162,7 +162,9 @@ def empirical_epsilon_star(
 
 
 def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) -> Floats:
-    """Return Epsilon* of every model, (...), from the counts at all thresholds, so that one sort serves several cuts.
+    """Return the empirical Epsilon* of each model, shape (...), from the counts at all thresholds.
+
+    Separate from `empirical_epsilon_star` so that the losses need sorting only once for several cuts.
 
     Parameters
     ----------
@@ -183,7 +185,7 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
 
 
 def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
-    """Return a mask of error rates that both lie above `cut` and below 1 - `cut`; all of them for a cut of 0.
+    """Return a mask, true where FPR and FNR both lie above `cut` and below 1 - `cut`; all true for a cut of 0.
 
     Parameters
     ----------
@@ -210,19 +212,19 @@ def _rates(rates: ArrayLike, name: str) -> Floats:
 
 @dataclass(frozen=True)
 class LossAttacks:
-    """Attacks on the losses of one model or many; every array has the shape of the leading axes."""
+    """Results of loss-threshold attacks on one model or many; every array has the shape of the models' axes."""
 
-    # Probability that a member's loss is below that of the population, ties counting half; from 0 to 1, 1/2 without a
-    # leak.
+    # Probability that a member's loss is smaller than the loss of a population record, where ties count half; from 0 to
+    # 1, and 1/2 without a leak.
     auc: Floats
     tpr_at_fpr_0001: Floats  # largest TPR of a threshold whose FPR is at most 0.1 %, from 0 to 1
     tpr_at_fpr_001: Floats  # largest TPR of a threshold whose FPR is at most 1 %, from 0 to 1
     yeom_advantage: Floats  # TPR - FPR at the mean loss of members, from -1 to 1
-    loss_gap: Floats  # mean loss of the population less that of members, in the unit of the losses
+    loss_gap: Floats  # mean loss of the population minus mean loss of members, in the unit of the losses
 
 
 def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:
-    """Return the results of simple attacks on the losses.
+    """Return AUC, TPR at small FPR, advantage and loss gap of simple loss-threshold attacks.
 
     Parameters
     ----------
@@ -257,17 +259,17 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
 
 
 def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
-    """Return the largest TPR of a threshold with at most this FPR, shape of the leading axes."""
-    # Rates between two thresholds are not interpolated: with p losses of others, below 1/p no false alarm is allowed.
-    # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
+    """Return the largest TPR among thresholds whose FPR is at most `fpr`, in the shape of the models' axes."""
+    # Rates between two thresholds are not interpolated: for p population losses, an FPR below 1/p means no false alarm.
+    # The tolerance of 1e-12 keeps rounding from making 3 of 3000 larger than 0.001.
     allowed = counts.last & (counts.population <= np.floor(fpr * counts.population_total * (1 + 1e-12)))
     return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)
 
 
 def area_under_roc(counts: ThresholdCounts) -> Floats:
-    """Return the area under the ROC by trapezia between thresholds; ties lie on one line and so count half.
+    """Return the area under the ROC curve by the trapezoidal rule, in the shape of the models' axes.
 
-    The area is the probability that a member's loss is smaller than one of the population.
+    It is the probability that a member's loss is smaller than the loss of a population record; ties count half.
     """
     # A threshold that is not the last of several equal ones repeats the corner of the curve before it.
     found = (np.where(counts.last, each, 0) for each in (counts.population, counts.members))

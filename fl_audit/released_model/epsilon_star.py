@@ -1,18 +1,18 @@
-"""Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, from losses alone.
+"""Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, computed from its losses.
 
-Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal is fitted to each set,
-and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1). The tails
-are computed as logarithms, so that far tails keep their digits, and the supremum is located exactly rather than on a
-grid. All functions work on many models at once: any leading axes, such as trials, are allowed. Related modules:
-`empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and `star_estimate` (one
-model, with interval and warnings).
+Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal distribution is fitted
+to the scores of each set, and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2,
+section 3.1). Tail probabilities are computed as logarithms, so that far tails keep their digits, and the supremum is
+found by bisection instead of on a grid. All functions accept many models at once in leading axes, such as trials.
+Related modules: `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and
+`star_estimate` (one model, with interval and warnings).
 
-A bisection finds the supremum for the following reason. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P
+Bisection finds the supremum for the following reason. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P
 and Q, both reflected for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The
 derivative of the ratio in t has the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r). The derivative H' has
 the sign of t (1 - 1/r^2) + m/r^2, which changes once, at t* = m / (1 - r^2), and H is below 0 where P(X > t) = delta.
-So H falls through 0 at most once (for r < 1 after t*). That point is the only inner maximum, and there the ratio equals
-that of the two densities.
+So H falls through 0 at most once (for r < 1 after t*). That point is the only inner maximum, and there the ratio of the
+tails equals the ratio of the densities of P and Q.
 """
 
 import math
@@ -27,10 +27,10 @@ from fl_audit.errors import require, require_number
 from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 _FARTHEST = 40.0
-"""The search starts this many standard deviations below the mean, where the tail differs from 1 by less than 1e-350."""
+"""The search starts this many standard deviations below the mean, where P(X > t) differs from 1 by less than 1e-350."""
 _BISECTIONS = 60
 DEFAULT_SHIFT = 1.0
-"""Constant added to the normalised losses. The published text is damaged where it names it: only "(=1)" is left."""
+"""Constant added to the normalised losses. In the published text its definition is damaged: only "(=1)" is legible."""
 
 
 def require_star_delta(delta: float) -> None:
@@ -39,13 +39,13 @@ def require_star_delta(delta: float) -> None:
 
 
 def require_cut(cut: float) -> None:
-    """Raise `InputError` unless the cut of error rates is at least 0 and below 1/2."""
+    """Raise `InputError` unless the stability cut of error rates is at least 0 and below 1/2."""
     require_number("cut is", cut, "numbers from 0 to below 0.5")
 
 
 @dataclass(frozen=True)
 class StarSettings:
-    """The variant of Epsilon* that a run computes."""
+    """Settings of the Epsilon* that a run computes: its delta and its stability cut."""
 
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
@@ -53,7 +53,7 @@ class StarSettings:
 
     @property
     def counted_cut(self) -> float:
-        """The cut for counted losses, which show no error rate below that of the empirical form."""
+        """The cut for the empirical Epsilon*, at least `EMPIRICAL_CUT`; single losses decide smaller error rates."""
         return max(self.cut, EMPIRICAL_CUT)
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class StarSettings:
 
 
 def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64, or raise `InputError`."""
+    """Return losses as float64 (..., n); raise `InputError` if some are negative or not finite, or n < `at_least`."""
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
@@ -73,7 +73,9 @@ def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
 
 
 def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sets of losses, shapes (..., m) and (..., p); raise `InputError` if they do not match.
+    """Return both sets of losses as float64, shapes (..., m) and (..., p).
+
+    Raises `InputError` if leading axes differ, a set has too few losses, or a loss is negative or not finite.
 
     Parameters
     ----------
@@ -92,22 +94,22 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 
 
 def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
-    """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
+    """Return the scores of losses, logit(exp(-(normalised loss + shift))), shape (..., n) (appendix 8.1).
 
-    This is -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
+    With y = normalised loss + shift, the score is -log(exp(y) - 1). Smaller losses have larger scores. A loss is
+    normalised as (loss - low) / (high - low).
 
     Parameters
     ----------
     losses
         The losses, at least 0, finite, shape (..., n).
     low
-        Smallest loss of members and population together, shape (...). Where it equals `high`, every loss normalises to
-        0.
+        Smallest loss of members and population together, shape (...). If it equals `high`, all normalised losses are 0.
     high
         Largest loss of members and population together, shape (...).
     shift
-        Number that is added to each normalised loss, positive; it keeps the exponential below 1, where the logit would
-        be infinite.
+        Number that is added to each normalised loss, positive; it keeps exp(-y) below 1, since the logit of 1 is
+        infinite.
 
     Raises
     ------
@@ -127,7 +129,7 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 def scores_of_pair(
     member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
 ) -> tuple[Floats, Floats]:
-    """Return the scores of both sets, normalised by the extremes of both together.
+    """Return the scores of both sets; losses are normalised by the smallest and largest loss of both sets together.
 
     Parameters
     ----------
@@ -151,11 +153,12 @@ def epsilon_star_gaussian(
     delta: float,
     cut: float = 0.0,
 ) -> Floats:
-    """Return Epsilon* of two normal distributions of scores, in nats: a closed form up to one root, found by bisection.
+    """Return Epsilon* of two normal distributions of scores, in nats.
 
-    It is the supremum over all thresholds of the ratios of `epsilon_star_of_rates`. For equal standard deviations and
-    no cut it equals `gdp_epsilon(delta, mu)`, where mu is the distance of the means in standard deviations. Exchanging
-    members and population does not change it, nor does a linear map of all scores.
+    It is the supremum, over all thresholds, of the log ratios of `epsilon_star_of_rates`, in closed form up to one root
+    that is found by bisection. For equal standard deviations and no cut it equals `gdp_epsilon(delta, mu)`, where mu is
+    the distance of the means in standard deviations. It stays the same if members and population are exchanged, or if
+    the same linear map is applied to all scores.
 
     Parameters
     ----------
@@ -164,19 +167,19 @@ def epsilon_star_gaussian(
     population_mean
         Mean of the population's scores, finite.
     member_std
-        Standard deviation of the members' scores, finite and at least 0; 0 means a constant score. Two equal constants
-        give 0. A constant against anything else gives infinity, since a threshold beside the constant separates a share
-        above delta of one set without any error.
+        Standard deviation of the members' scores, finite and at least 0; 0 means a constant score. For two equal
+        constants Epsilon* is 0. For a constant and any other distribution it is infinite: a threshold beside the
+        constant separates a share above delta of one set from the whole other set.
     population_std
         Standard deviation of the population's scores, finite and at least 0; 0 means a constant score.
     delta
-        A number from 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
+        A number from 0 to below 1. At 0 and without a cut, Epsilon* of two different normals is infinite.
     cut
-        The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
-        both lie between `cut` and 1 - `cut` count. With 0, the default, all count, as is right for known distributions.
-        For distributions that were fitted to losses, the tails beyond the cut are guesses: see
-        `parametric_epsilon_star`. Where no threshold lies within the cut, because the two distributions hardly overlap,
-        all thresholds count.
+        The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: the supremum is taken over thresholds
+        whose FPR and FNR both lie between `cut` and 1 - `cut`. The default 0 admits all thresholds, as is right for
+        known distributions. If distributions were fitted to losses, their tails beyond the cut are extrapolated; see
+        `parametric_epsilon_star`. If no threshold lies within the cut, because the distributions hardly overlap, the
+        supremum is taken over all thresholds.
 
     Raises
     ------
@@ -213,15 +216,15 @@ def epsilon_star_gaussian(
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
-    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0."""
+    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0, for P = N(0, 1)."""
     # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
-    # maximum is bracketed and found by bisection on the sign of H, see the text of the module.
+    # maximum is bracketed and found by bisection on the sign of H, see the module's docstring.
     first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
     turn = offset / ((1 - spread) * (1 + spread))
     low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)
     high = np.minimum(np.full_like(low, -ndtri(delta)), last)
     inner = (low < high) & _rises(low, offset, spread, delta) & ~_rises(last, offset, spread, delta)
-    # Only where there is an inner maximum is it looked for, which is in one of four cases or fewer.
+    # The bisection runs only for ratios with an inner maximum, so that it does no work for the others.
     left, right, shift, scale = (values[inner] for values in (low, high, offset, spread))
     for _ in range(_BISECTIONS):
         middle = (left + right) / 2
@@ -237,7 +240,7 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
 
 
 def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
-    """Return whether the ratio of tails increases at t: log(P(X > t) - delta) > log of phi(t) r M((t - m) / r)."""
+    """Return whether the ratio of tails increases at t, i.e. P(X > t) - delta > phi(t) r M((t - m) / r)."""
     x = (t - offset) / spread
     gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
     log_density = -t * t / 2 - math.log(2 * math.pi) / 2
@@ -254,9 +257,9 @@ def parametric_epsilon_star(
     shift: float = DEFAULT_SHIFT,
     cut: float = PARAMETRIC_CUT,
 ) -> Floats:
-    """Return Epsilon* of one model or many, shape (...), from losses on members and on a population sample.
+    """Return the parametric Epsilon* of each model, shape (...), from losses on members and on a population sample.
 
-    Normals are fitted to the scores by maximum likelihood, so the standard deviation has the denominator n.
+    Normals are fitted to the scores by maximum likelihood, so standard deviations have the denominator n.
 
     Parameters
     ----------
@@ -282,7 +285,7 @@ def parametric_epsilon_star(
 
 
 def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
-    """Return mean and deviation (denominator n) over the last axis; for equal scores exactly their value and 0."""
+    """Return mean and standard deviation (denominator n) of scores over the last axis; exact if all are equal."""
     constant = scores.min(axis=-1) == scores.max(axis=-1)
     mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
     return mean, np.where(constant, 0.0, scores.std(axis=-1))

@@ -1,14 +1,13 @@
-"""Summaries of losses that can be combined, so that Epsilon* is computed without sending any loss from its owner.
+"""Aggregates of losses from which Epsilon* is computed without sending individual losses to the server.
 
-Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on the losses only through the two
-extremes by which they are normalised, and through number, mean and variance of the transformed losses, the scores. Both
-can be combined from parts: the extremes directly, the moments by the formula of Chan, Golub and LeVeque (1983,
-"Algorithms for computing the sample variance", Eq. 2.1), which unlike sums of squares loses no digits. So an owner of
-records need only report a `LossRange` and then, once the range over all owners is known, the `ScoreMoments` of its own
-records.
+Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on the losses only through the smallest
+and largest loss, by which they are normalised, and the number, mean and variance of the scores. Both can be aggregated
+over owners: the extremes directly, and the moments by the formula of Chan, Golub and LeVeque (1983, "Algorithms for
+computing the sample variance", Eq. 2.1), which is numerically stable, unlike sums of squares. So an owner of records
+first reports a `LossRange` and then, after it received the range over all owners, the `ScoreMoments` of its records.
 
-All arrays are float64 and have one shape (...), that of the models that are judged, such as trials. A part may hold no
-record under some models; its other entries there are 0 and count for nothing.
+All arrays are float64 of the same shape (...), the axes of the models, such as trials. If an owner has no record under
+a model, its count there is 0, and its other values there are 0 and are ignored.
 """
 
 from collections.abc import Sequence
@@ -25,13 +24,13 @@ from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 class _Summary:
     def where(self, held: Flags) -> Self:
-        """Return the summary emptied of records where `held` (...) is false."""
+        """Return the summary with all values, counts included, set to 0 for the models where `held` (...) is false."""
         return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class LossRange(_Summary):
-    """The extreme losses of some records under each model."""
+    """Number of records, and their smallest and largest loss, under each model."""
 
     count: Floats  # number of records (...)
     low: Floats  # smallest loss (...), at least 0; 0 where there is no record
@@ -39,33 +38,33 @@ class LossRange(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the values are possible counts and extremes of losses: whole counts, and 0 <= low <= high, finite."""
+        """Whether the values are valid: counts are non-negative integers, and 0 <= low <= high < infinity."""
         ordered = bool(np.all((self.low >= 0) & (self.low <= self.high) & np.isfinite(self.high)))
         return ordered and _are_counts(self.count)
 
 
 @dataclass(frozen=True)
 class ScoreMoments(_Summary):
-    """Number, mean and spread of the scores of some records under each model."""
+    """Number, mean and sum of squared deviations of the scores of records under each model."""
 
     count: Floats  # number of records (...)
     mean: Floats  # mean score (...); 0 where there is no record
-    squares: Floats  # sum of squared deviations from that mean (...), at least 0
+    squares: Floats  # sum of squared deviations from `mean` (...), at least 0
 
     @property
     def is_sound(self) -> bool:
-        """Whether the values can be moments of scores: whole counts, finite means, squares finite and at least 0."""
+        """Whether the values are valid: non-negative integer counts, finite means, and finite squares of at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 
     @property
     def deviation(self) -> Floats:
-        """Standard deviation (...) with denominator n; 0 where there is no record."""
+        """Standard deviation of the scores (...), with denominator n; 0 where there is no record."""
         return np.asarray(np.sqrt(self.squares / np.maximum(self.count, 1.0)), dtype=np.float64)
 
 
 def range_of(losses: ArrayLike) -> LossRange:
-    """Return the range of losses of shape (..., n), n at least 0."""
+    """Return number, smallest and largest of the losses under each model; `losses` has shape (..., n), n at least 0."""
     values = np.asarray(losses, dtype=np.float64)
     shape, n = values.shape[:-1], values.shape[-1]
     if n == 0:
@@ -74,7 +73,7 @@ def range_of(losses: ArrayLike) -> LossRange:
 
 
 def joint_range(parts: Sequence[LossRange]) -> LossRange:
-    """Return the range of all records together, from at least one part, all of equal shapes."""
+    """Return the range of all owners' losses together; `parts` holds one owner's range each, at least one."""
     counts = np.stack([part.count for part in parts])
     low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
     high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
@@ -83,18 +82,18 @@ def joint_range(parts: Sequence[LossRange]) -> LossRange:
 
 
 def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
-    """Return the moments of the scores of losses; `loss_scores` turns losses into scores.
+    """Return the moments of the scores of some losses; scores are computed by `loss_scores`.
 
-    Where all scores of a model are equal, the mean is exactly their value and the squares are exactly 0.
+    If all scores of a model are equal, the mean is exactly their value and the sum of squares is exactly 0.
 
     Parameters
     ----------
     losses
         The losses, at least 0, finite, shape (..., n), n at least 0.
     low
-        Lower end of the range by which losses are normalised, shape (...). Smaller losses are clipped to it.
+        Lower end of the range by which losses are normalised, shape (...). Smaller losses are clipped to `low`.
     high
-        Upper end of the range by which losses are normalised, shape (...). Larger losses are clipped to it.
+        Upper end of the range by which losses are normalised, shape (...). Larger losses are clipped to `high`.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]
@@ -103,7 +102,7 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     if values.shape[-1] == 0:
         return ScoreMoments(count, np.zeros(shape), np.zeros(shape))
     clipped = np.clip(values, bottom[..., None], top[..., None])
-    # `loss_scores` takes two losses or more, and a part may hold one record: an end of the range is added for it.
+    # `loss_scores` needs at least two losses, but an owner may have one record: `low` is appended, its score dropped.
     scores = loss_scores(np.concatenate([clipped, bottom[..., None]], axis=-1), bottom, top)[..., :-1]
     first = scores[..., :1]
     mean = first + (scores - first).mean(axis=-1, keepdims=True)
@@ -111,15 +110,15 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 
 
 def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
-    """Return the moments of all records together (Chan, Golub and LeVeque 1983, Eq. 2.1).
+    """Return the moments of all owners' scores together (Chan, Golub and LeVeque 1983, Eq. 2.1).
 
-    There is at least one part, all have equal shapes, and their scores were computed with the same range.
+    `parts` holds one owner's moments each, at least one; all scores were computed with the same range of losses.
     """
     total = parts[0]
     for part in parts[1:]:
         count = total.count + part.count
         share = part.count / np.maximum(count, 1.0)
-        # The mean of a part without records means nothing and must not count.
+        # The mean of an owner without records is undefined and must be ignored.
         gap = np.where((total.count > 0) & (part.count > 0), part.mean - total.mean, 0.0)
         mean = np.where(total.count > 0, total.mean, part.mean) + gap * share
         total = ScoreMoments(count, mean, total.squares + part.squares + gap**2 * total.count * share)
@@ -129,15 +128,15 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
 def epsilon_star_of_moments(
     members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
 ) -> Floats:
-    """Return parametric Epsilon* (...) from the moments of the scores of members and of the population.
+    """Return the parametric Epsilon* (...) from the moments of the scores of members and of the population.
 
-    The result equals that of `parametric_epsilon_star` for the losses; NaN where either side has fewer than two
-    records.
+    It equals the result of `parametric_epsilon_star` for the same losses. It is NaN for models under which the members
+    or the population have fewer than two records.
 
     Parameters
     ----------
     members
-        Moments of the scores of members, computed with the same range as those of the population.
+        Moments of the scores of members, computed with the same range of losses as `population`.
     population
         Moments of the scores of the population.
     delta

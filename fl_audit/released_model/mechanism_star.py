@@ -1,32 +1,31 @@
 """Epsilon* of a training mechanism, and the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
 
-Equation (19) averages the false negative rates of many models at one false positive rate and takes Epsilon* of the
-averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 says that the mean of
-the models' own Epsilon* is at least as large. Its proof takes four functions to be convex in FNR, but two of them,
-log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half of the models
-have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is 3.53. So both
-numbers are returned, and nothing is said of their order.
+Equation (19) averages the false negative rates of many models at one false positive rate and computes Epsilon* of these
+averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 claims that the mean of
+the Epsilon* of the single models is at least as large. Its proof assumes that four functions are convex in FNR, but two
+of them, log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half of the
+models have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is 3.53.
+So both numbers are returned, and either may be the larger.
 
-If the rates are estimated from losses, both numbers are estimates without a confidence, and too large on average,
-because the largest ratio of estimated rates is. Without a leak (losses of members and population Beta(2, 2), delta
-0.001) the value of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of 200 +
-200. The lower bound that is returned with them does have a confidence: it exceeds the truth with at most the stated
-probability, for any losses and even for few models. It rests on three facts:
+If the rates are estimated from losses, both numbers are point estimates with an upward bias, because the maximum of
+estimated ratios is biased upwards. Without a leak (losses of members and population Beta(2, 2), delta 0.001) the value
+of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of 200 + 200. A lower
+confidence bound on the mechanism's epsilon is returned with them. It is valid for any distribution of losses and any
+number of models, for three reasons:
 
 * Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
   exchangeable with these p records, so its loss is below the threshold with a probability of at most a = r / (p + 1),
-  taken over records and models. So no false-positive rate has to be estimated.
+  taken over records and models. So the false-positive rate need not be estimated.
 * Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
   delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by
   Eq. (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does
-  not matter how that rate varies between models, and a bound on the epsilon of the mechanism also bounds that of
-  Eq. (19). The same holds for losses above the r-th largest.
-* If the mean of numbers T from 0 to 1 is at most b, then 1 - c + c T / b with c from 0 to 1 is not negative and has a
-  mean of at most 1: it is what a bet with the stake c pays. Models are independent, so the product of such payments
-  over models has a mean of at most 1, and so has the average of the products over ranks, stakes and both tails
-  (Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by betting"). By Markov's inequality this
-  average exceeds 1 / level with a probability of at most `level`. The bound is the smallest epsilon at which it does
-  not.
+  not matter how this rate varies between models, and the result is a lower bound both on the mechanism's epsilon and on
+  the value of Eq. (19). The same holds for losses above the r-th largest.
+* If T lies in [0, 1] and its mean is at most b, then the payment 1 - c + c T / b of a bet with stake c in [0, 1] is not
+  negative and has a mean of at most 1. Models are independent, so the product of the payments over models has a mean of
+  at most 1, and so has the average of these products over ranks, stakes and both tails (Waudby-Smith & Ramdas 2024,
+  "Estimating means of bounded random variables by betting"). By Markov's inequality this average exceeds 1 / level with
+  a probability of at most `level`. The bound is the smallest epsilon for which the average does not exceed 1 / level.
 """
 
 import math
@@ -50,16 +49,17 @@ _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 @dataclass(frozen=True)
 class MechanismStar:
-    """Epsilon* of a mechanism and of its models; neither of the two bounds the other."""
+    """Epsilon* of a mechanism, Eq. (19), and the mean Epsilon* of its models; either may be the larger."""
 
-    # Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. Where the rates were estimated it
-    # is too large on average, and no bound.
+    # Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. If rates were estimated, it is
+    # biased upwards and no bound.
     mechanism: float
     mean_of_models: float  # mean of the Epsilon* of the models; at least 0
     models: int  # number of models
-    delta: float  # the delta at which all of them hold
-    lower_bound: float | None = None  # lower confidence bound on its epsilon, at least 0; None for exact distributions
-    confidence: float | None = None  # least probability with which its epsilon reaches `lower_bound`; None without one
+    delta: float  # delta of all these values
+    # Lower confidence bound on the mechanism's epsilon, at least 0; None for exact distributions.
+    lower_bound: float | None = None
+    confidence: float | None = None  # confidence of `lower_bound`; None without a bound
 
 
 def mechanism_star_gaussian(
@@ -71,11 +71,11 @@ def mechanism_star_gaussian(
     tolerance: float = 1e-6,
     cut: float = 0.0,
 ) -> MechanismStar:
-    """Return both numbers of models whose scores follow known normal distributions.
+    """Return Epsilon* of the mechanism and the mean over its models, from known normal distributions of scores.
 
     If the scores of each model are standardised by its population, all models have the same threshold for a given FPR.
-    Averaging their FNR then means mixing the distributions of their members, so the mechanism is a mixture of normals
-    against one standard normal.
+    The average of their FNR is then the FNR of a mixture: the mechanism has a mixture of normals for members and one
+    standard normal for the population.
 
     Parameters
     ----------
@@ -89,12 +89,12 @@ def mechanism_star_gaussian(
     population_std
         Standard deviation of the population's scores under each model, finite and positive.
     delta
-        Delta of Epsilon*, at least 0 and below 1. At 0 without a cut both numbers are infinite unless no model has a
-        leak.
+        Delta of Epsilon*, at least 0 and below 1. At 0 and without a cut, both values are infinite if any model has
+        different distributions for members and population.
     tolerance
         Largest gap of the search in nats, positive, as for `epsilon_star_mixtures`.
     cut
-        Stability cut, for each model and for Eq. (19) alike.
+        Stability cut, applied to each model and to Eq. (19), as for `epsilon_star_gaussian`.
 
     Raises
     ------
@@ -120,7 +120,9 @@ def parametric_mechanism_star(
     confidence: float = 0.95,
     cut: float = PARAMETRIC_CUT,
 ) -> MechanismStar:
-    """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
+    """Return estimates of Epsilon* of the mechanism and of the mean over its models, and a lower confidence bound.
+
+    The estimates use normals fitted to the scores of each model.
 
     Parameters
     ----------
@@ -153,23 +155,22 @@ def parametric_mechanism_star(
 def mechanism_lower_bound(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, confidence: float = 0.95
 ) -> float:
-    """Return a lower confidence bound on the mechanism's epsilon, both of its (epsilon, delta)-DP and of Eq. (19).
+    """Return a lower confidence bound on the mechanism's epsilon, valid for (epsilon, delta)-DP and for Eq. (19).
 
-    It is at least 0; a bound of 0 proves nothing.
+    The bound is at least 0; 0 means that the losses prove no leak.
 
     Parameters
     ----------
     member_losses
         Losses on training records, finite and at least 0, shape (models, m), m at least 1. The models must be trained
-        independently, each on its own draw of training records: with one training set for all of them the bound is not
-        valid.
+        independently, each on its own sample of training records; if they share a training set, the bound is invalid.
     population_losses
         Losses on samples of the population, finite and at least 0, shape (models, p), p at least 1. Each model must
-        have its own sample from the same source: with one sample for all of them the bound is not valid.
+        have its own sample from the same source; if they share a sample, the bound is invalid.
     delta
         Delta of the guarantee, at least 0 and below 1.
     confidence
-        Least probability with which the mechanism's epsilon is at or above the bound, above 0 and below 1.
+        Smallest probability with which the mechanism's epsilon is at least the bound, above 0 and below 1.
 
     Raises
     ------
@@ -194,8 +195,8 @@ def mechanism_lower_bound(
     fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return the log of the mean winnings, over tails, ranks and stakes, minus the value that refutes epsilon."""
-        # `beyond` are the members' rates, shape (tails, models, ranks), and `most` what is allowed at each rank.
+        """Return the log of the average payment minus log(1 / level); epsilon is rejected where this is positive."""
+        # `beyond` has the members' rates, shape (tails, models, ranks), `most` their largest allowed means by rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
         gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
         return float(logsumexp(gains) - math.log(gains.size)) - needed
@@ -204,7 +205,10 @@ def mechanism_lower_bound(
 
 
 def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
-    """Return the share of each model's members strictly below its r-th smallest population loss, (models, ranks)."""
+    """Return the share of each model's member losses strictly below its r-th smallest population loss.
+
+    `ranks` holds the values of r; the result has shape (models, ranks).
+    """
     thresholds = np.sort(population, axis=1)[:, ranks - 1]
     ordered = np.sort(members, axis=1)
     below = [np.searchsorted(own, cut, side="left") for own, cut in zip(ordered, thresholds, strict=True)]

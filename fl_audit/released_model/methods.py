@@ -1,19 +1,19 @@
-"""The methods of Epsilon* by name, and the cut of each."""
+"""Names of the methods that estimate Epsilon*, with the default stability cut of each."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 
 PARAMETRIC_CUT = 1e-6
-"""The cut of fitted distributions. The published text mentions a cut, but its number is lost (section 3.1)."""
+"""Default cut for fitted distributions. The published text has a cut, but its value is illegible (section 3.1)."""
 EMPIRICAL_CUT = 0.001
-"""The stability cut of appendix 8.1 for the empirical form."""
+"""Default stability cut for the empirical Epsilon*, from appendix 8.1."""
 
 
 class StarMethod(StrEnum):
-    """The method by which error rates are found.
+    """The method by which error rates are estimated (Negoescu et al. 2023).
 
-    PARAMETRIC: normals fitted to scores (section 3.1). EMPIRICAL: the losses' own distribution functions, within a cut.
-    MIXTURE: mixtures of normals fitted to scores (appendix 8.2).
+    PARAMETRIC fits a normal to the scores of each set (section 3.1). EMPIRICAL uses the empirical distribution
+    functions of the losses (appendix 8.1). MIXTURE fits a mixture of normals to the scores of each set (appendix 8.2).
     """
 
     PARAMETRIC = "parametric"
@@ -26,15 +26,15 @@ DEFAULT_CUTS = {
     StarMethod.EMPIRICAL: EMPIRICAL_CUT,
     StarMethod.MIXTURE: PARAMETRIC_CUT,
 }
-"""Default cuts: error rates below the cut, and above 1 minus the cut, are left out of Epsilon*."""
+"""Default stability cut of each method: Epsilon* ignores error rates below the cut and above 1 minus the cut."""
 
 
 def cut_text(cut: float) -> str:
-    """Return in words the error rates that count with a cut, from 0, which excludes none, to below 0.5."""
+    """Return the range of error rates that a stability cut admits, as text; a cut of 0 admits all error rates."""
     return f"error rates from {cut:g} to 1 - {cut:g}" if cut else "all error rates"
 
 
 def cuts_text(cuts: Iterable[float | None]) -> str:
-    """Return the cuts of error rates of several numbers in words; None, for a number without Epsilon*, is left out."""
+    """Return the stability cuts of several values as text; None, for a value without Epsilon*, is ignored."""
     known = sorted({cut for cut in cuts if cut is not None})
     return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"

@@ -1,8 +1,8 @@
-"""Epsilon* of few losses: the number of losses from which a value is stated, and the values that chance alone gives.
+"""The smallest number of losses for which Epsilon* is stated, and the quantile of Epsilon* without a leak.
 
-Epsilon* of any sample is above 0, and the fewer losses there are, the farther: two sets from one distribution, whose
-Epsilon* is 0, gave these values of the parametric form (medians of 2000 pairs, of normal and of Gamma(2) losses; in
-brackets the value that 5 % of the pairs of normal losses exceed).
+Epsilon* of any sample is biased upwards, the more so the fewer losses there are. For pairs of samples from the same
+distribution, whose Epsilon* is 0, the table shows the median parametric Epsilon* of 2000 pairs, first for normal and
+then for Gamma(2) losses, and in brackets the 95 % quantile for normal losses.
 
 ====================  ====================  ====================  ====================
 losses in each set    delta 1e-2            delta 1e-3            delta 1e-5
@@ -15,10 +15,10 @@ losses in each set    delta 1e-2            delta 1e-3            delta 1e-5
 1000                  0.0, 0.0 (0.2)        0.2, 0.2 (0.5)        0.4, 0.5 (1.1)
 ====================  ====================  ====================  ====================
 
-So a value is stated from 100 losses in each set on: of the sizes that were tried it is the first at which most values
-are below 1 where nothing leaks, at a delta of a tenth of one over the number of losses. With fewer losses what is
-stated is the interval that holds for any distributions. With more, a value that chance alone reaches in one of twenty
-cases is said to be such.
+So a value is stated if each set has at least 100 losses. Of the tested sizes this is the smallest for which most values
+without a leak are below 1, at a delta of 0.1 divided by the number of losses. For fewer losses only an interval is
+stated, which is valid for any distributions. For more losses, a value at or below the 95 % quantile without a leak
+comes with a warning.
 """
 
 import numpy as np
@@ -33,9 +33,9 @@ _LEVEL = 0.95
 
 
 def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.random.Generator) -> float:
-    """Return the 95 % quantile of the parametric form if members and population share one normal distribution.
+    """Return the 95 % quantile of the parametric Epsilon* if members and population have the same normal distribution.
 
-    For skewed distributions, such as those of most losses, it is up to twice as much.
+    For skewed distributions, which most losses have, the quantile is up to twice as large.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
     """
 
     def fits(size: int) -> tuple[Floats, Floats]:
-        # Mean and standard deviation of normal samples are independent, and their distributions are known.
+        # The mean and the standard deviation of a normal sample are independent, with known distributions.
         return rng.normal(0, size**-0.5, _PAIRS), np.sqrt(rng.chisquare(size - 1, _PAIRS) / size)
 
     found = epsilon_star_gaussian(*fits(sizes[0]), *fits(sizes[1]), delta, cut)

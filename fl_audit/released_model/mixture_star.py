@@ -1,18 +1,18 @@
-"""Epsilon* of two mixtures of normals with a proof of how accurate it is (Negoescu et al. 2023, definition 2).
+"""Epsilon* of two mixtures of normals by branch and bound, with a proven error (Negoescu et al. 2023, definition 2).
 
-The ratio F(t) = log (P(X > t) - delta) - log Q(X > t) of two mixtures can have many local maxima, so a search from
-starting points proves nothing. Here intervals of thresholds are halved until none can hold a value that is larger, by
-more than the tolerance, than the largest one found. Three upper bounds of F on an interval [a, b] are known without
-evaluating F inside it:
+The log ratio F(t) = log(P(X > t) - delta) - log Q(X > t) of two mixtures can have many local maxima, so a local search
+from starting points proves nothing. Here intervals of thresholds are halved, and an interval is discarded when an upper
+bound of F on it does not exceed the largest value found by more than the tolerance. Three upper bounds of F on an
+interval [a, b] are used:
 
-* both tails fall with t, so F is at most log (P(X > a) - delta) - log Q(X > b);
-* every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers, and so does the
-  slope F' = q / Q - p / (P - delta); where the sign of the slope is known, the largest value is at an end;
-* where the slope lies between L < 0 and U > 0, F stays below the line with slope U through a and the line with slope L
-  through b.
+* Both tails fall with t, so F is at most log(P(X > a) - delta) - log Q(X > b).
+* Every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers, and so does the
+  slope F' = q / Q - p / (P - delta). If the sign of the slope is known, the maximum is at an end of the interval.
+* If the slope lies between L < 0 and U > 0, F stays below the line with slope U through the point at a, and below the
+  line with slope L through the point at b.
 
-As there is no grid, the search stays accurate in the far tails, where P(X > t) approaches delta, and where narrow
-components stand beside wide ones.
+Without a fixed grid, the search stays accurate in the far tails, where P(X > t) approaches delta, and for narrow
+components beside wide ones.
 """
 
 import math
@@ -27,26 +27,26 @@ from fl_audit.released_model.normal_mixture import NormalMixture
 
 _MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
 _NEGLIGIBLE = 8.3
-"""Number of standard deviations below the mean at which the tail differs from 1 by less than 1e-16."""
-_FAR = 38.0  # number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316
+"""Number of standard deviations below the mean at which P(X > t) differs from 1 by less than 1e-16."""
+_FAR = 38.0  # an unbounded range is searched up to this many standard deviations, where P(X > t) is 1e-316
 
 
 @dataclass(frozen=True)
 class CertifiedEpsilonStar:
-    """The computed Epsilon*, and its largest distance below the truth."""
+    """Computed Epsilon*, with a bound on its distance below the exact supremum."""
 
     epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
-    # The supremum exceeds the value by at most this much in nats, up to rounding; at least the tolerance of the search,
-    # or 0 where nothing had to be searched.
+    # Largest excess of the exact supremum over `epsilon_star` in nats, up to rounding. It is at least the tolerance of
+    # the search, or 0 if no search was needed.
     gap: float
 
 
 def epsilon_star_mixtures(
     members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
 ) -> CertifiedEpsilonStar:
-    """Return Epsilon* of two mixtures of normals: the supremum over all thresholds.
+    """Return Epsilon* of two mixtures of normals, the supremum over all thresholds within the cut.
 
-    The `gap` of the result exceeds the tolerance only if a million intervals were not enough.
+    The `gap` of the result exceeds the tolerance only if the search needed more than a million intervals.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def epsilon_star_mixtures(
     population
         Distribution of the population's scores.
     delta
-        A number from 0 to below 1. At 0, without a cut, the ratio of two different distributions is unbounded, unless
-        in each tail the same component dominates both distributions.
+        A number from 0 to below 1. At 0, without a cut, Epsilon* of two different distributions is infinite, unless in
+        each tail the same component dominates both distributions.
     cut
         Stability cut, as for `epsilon_star_gaussian`.
     tolerance
@@ -74,7 +74,7 @@ def epsilon_star_mixtures(
         np.stack([distribution.weights, distribution.means, distribution.stds])
         for distribution in (members, population)
     ]
-    # Components are put into one order, to compare both distributions.
+    # Components are sorted, so that equal mixtures compare equal.
     own, others = (table[:, np.lexsort(table)] for table in tables)
     if np.array_equal(own, others):
         return CertifiedEpsilonStar(0.0, 0.0)
@@ -91,7 +91,7 @@ def epsilon_star_mixtures(
 
 
 def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:
-    """Return the thresholds between which FPR and FNR both lie in [cut, 1 - cut]; None where there are none.
+    """Return the two thresholds between which FPR and FNR both lie in [cut, 1 - cut]; None if no threshold does.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
 
 
 def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Floats, delta: float) -> Floats:
-    """Return the largest of the four log ratios of definition 2 at each threshold, -infinity where none is defined.
+    """Return the largest of the four log ratios of definition 2 at each threshold; -infinity where none is defined.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger of `best` and the supremum of F within the limits, and an upper bound of it."""
+    """Return the larger of `best` and the largest F found within the limits, and a proven upper bound of F."""
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
@@ -164,7 +164,7 @@ def _tail_supremum(
 
 
 def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
-    """Return the best value at the ends of the intervals [a, b], and an upper bound of F on each."""
+    """Return the larger of `best` and F at all ends of the intervals [a, b], and an upper bound of F on each."""
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
     over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
     over_a, over_b = over[back[: a.size]], over[back[a.size :]]
@@ -184,7 +184,7 @@ def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float
 
 
 def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
-    """Return log(exp(log_tail) - delta), -infinity where it is not positive."""
+    """Return log(exp(log_tail) - delta), or -infinity where the difference is not positive."""
     if delta == 0:
         return log_tail
     rest = np.minimum(math.log(delta) - log_tail, 0.0)
@@ -193,7 +193,8 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether in each tail the same component dominates both: the widest or, among equals, the outermost."""
+    """Return whether each tail of both mixtures is dominated by components with equal standard deviation and mean."""
+    # The widest component dominates a tail; among equally wide ones, the one with the outermost mean.
     pairs = ((one, other), (one.mirrored(), other.mirrored()))
     leaders = (
         [max(zip(distribution.stds.tolist(), distribution.means.tolist(), strict=True)) for distribution in pair]

@@ -1,4 +1,7 @@
-"""Tests of the normal fits to the losses of a run's trials, like those of `estimate_epsilon_star` for one model."""
+"""Kolmogorov-Smirnov tests of the normal fits on which the parametric Epsilon* of each trial is based.
+
+`estimate_epsilon_star` makes the same test for a single model.
+"""
 
 import numpy as np
 
@@ -9,16 +12,15 @@ from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.star_estimate import fit_is_rejected, fit_p_value
 
 FIT = "epsilon_star_fit"
-"""Column of the p-values, which are NaN where nothing was tested."""
+"""Name of the column of the p-values in the table of trials; the p-value of an untested trial is NaN."""
 TRIALS_TESTED = 100
-"""Number of tested trials: a test takes milliseconds, and trials of a run are alike, so the first ones suffice."""
+"""Largest number of tested trials. A test takes milliseconds, and the first trials represent all trials of a run."""
 
 
 def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Integers, seed: int) -> Floats:
-    """Return the smaller p-value of two fits, to members and to the population, of each trial, shape (trials,).
+    """Return each trial's smaller p-value of two fits, to its members and to its population, shape (trials,).
 
-    The result is NaN in trials from `TRIALS_TESTED` on, and where a set has too few losses to state a value of Epsilon*
-    at all.
+    The p-value is NaN if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
     trials
         Numbers of the trials.
     seed
-        Public seed that splits the losses of each trial, independently of the other trials.
+        Public seed for the random split of each trial's scores; splits of different trials are independent.
     """
     found = np.full(len(trials), np.nan)
     if min(member_losses.shape[1], population_losses.shape[1]) < FEWEST:
@@ -43,12 +45,12 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
 
 
 def rejected(p_values: Floats) -> tuple[int, int]:
-    """Return the number of trials in which the fit was tested, and the number of those in which it was rejected.
+    """Return the number of trials whose fit was tested, and the number of trials whose fit was rejected.
 
     Parameters
     ----------
     p_values
-        The p-values of all trials, shape (trials,), NaN where nothing was tested.
+        The p-values of all trials, shape (trials,); NaN for untested trials.
     """
     tested = p_values[np.isfinite(p_values)]
     return len(tested), sum(map(fit_is_rejected, tested.tolist()))

@@ -1,8 +1,8 @@
-"""Mixtures of normals in one dimension: their tails and densities in logarithms, and fits to scores.
+"""One-dimensional mixtures of normals: log tail probabilities, log densities, and fits to scores.
 
-Scores are standardised and fitted by scikit-learn's `GaussianMixture` (Negoescu et al. 2023, appendix 8.2). No
-component may be narrower than a thousandth of the scores' standard deviation: values that occur repeatedly, as they
-often do in overfitted models, would otherwise become components without width.
+Scores are standardised and fitted by scikit-learn's `GaussianMixture` (Negoescu et al. 2023, appendix 8.2). The
+standard deviation of a component is at least a thousandth of the scores' standard deviation. Otherwise values that
+occur repeatedly, as they often do in overfitted models, would become components of zero width.
 """
 
 import math
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 MOST_COMPONENTS = 20  # the largest number of components that appendix 8.2 considers
 _FLOOR = 1e-6  # added to the variance of every component, in units of the scores' variance
-_PATIENCE = 3  # the search for the number of components ends when so many further ones have not lowered the criterion
+_PATIENCE = 3  # the search for the number of components ends after this many further ones without a lower BIC
 _ROWS = 2**20  # largest number of pairs of a point and a component that are computed at once, to bound the memory
 _LARGE = 1e300
 
 
 @dataclass(frozen=True)
 class NormalMixture:
-    """A mixture of normals.
+    """A one-dimensional mixture of normals.
 
     Raises
     ------
@@ -55,15 +55,15 @@ class NormalMixture:
 
     @property
     def components(self) -> int:
-        """Return the number of components."""
+        """Number of components."""
         return int(self.weights.size)
 
     def log_sf(self, points: ArrayLike) -> Floats:
-        """Return log P(X > point), shape of `points`; accurate far out in both tails."""
+        """Return the log survival function log P(X > point), shape of `points`; accurate far out in both tails."""
         return self._mixed(points, lambda z: log_ndtr(-z), density=False)
 
     def log_density(self, points: ArrayLike) -> Floats:
-        """Return the log of the density, shape of `points`."""
+        """Return the log density, shape of `points`."""
         return self._mixed(points, lambda z: -z * z / 2, density=True)
 
     def mirrored(self) -> "NormalMixture":
@@ -73,8 +73,8 @@ class NormalMixture:
     def log_density_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return a lower and an upper bound of the log density on each interval, shapes (intervals,).
 
-        Every component is unimodal: on an interval its density is smallest at the end farther from its mean, and
-        largest at the point nearest to its mean.
+        On an interval, the density of a component is smallest at the end farther from its mean, and largest at the
+        point nearest to its mean, because it is unimodal.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class NormalMixture:
         return least, most
 
     def upper_quantile(self, log_tail: float) -> float:
-        """Return the point with log P(X > point) = `log_tail`, a negative number; infinity for -infinity."""
+        """Return the point with log P(X > point) = `log_tail`, which is below 0; infinity for -infinity."""
         if log_tail == -math.inf:
             return math.inf
         ends = self.means + self.stds * -ndtri(math.exp(log_tail) if log_tail > -700 else math.exp(-700))
@@ -127,7 +127,10 @@ class NormalMixture:
         return found.reshape(values.shape)
 
     def _sum(self, logs: Floats, density: bool) -> Floats:
-        """Return the log of the weighted sum over components, the last axis."""
+        """Return the log of the weighted sum of exp(logs) over components, the last axis.
+
+        With `density`, each term is also divided by its component's std sqrt(2 pi).
+        """
         weights = np.log(self.weights)
         if density:
             weights = weights - np.log(self.stds) - math.log(2 * math.pi) / 2
@@ -138,7 +141,7 @@ class NormalMixture:
 
 
 def normal(mean: float, std: float) -> NormalMixture:
-    """Return the mixture of one normal.
+    """Return a mixture with a single component.
 
     Parameters
     ----------
@@ -158,7 +161,7 @@ def _chunks(rows: int, components: int) -> list[slice]:
 def fit_mixture(
     scores: ArrayLike, components: int, rng: np.random.Generator, start: NormalMixture | None = None
 ) -> NormalMixture:
-    """Fit a mixture of normals by maximum likelihood; components whose weight vanished are left out.
+    """Return a mixture of normals fitted by maximum likelihood; components with weight 0 are dropped.
 
     Parameters
     ----------
@@ -167,10 +170,10 @@ def fit_mixture(
     components
         Number of components, from 1 to `MOST_COMPONENTS` and at most n.
     rng
-        Generator that seeds the first guess.
+        Generator that seeds the initialisation.
     start
-        The starting point of the search instead of a guess, for example to refit a resampled set; a mixture with the
-        same number of components.
+        Mixture with the same number of components from which the fit starts, for example to refit a bootstrap sample.
+        None starts from quantiles and from a random initialisation, and keeps the fit with the higher likelihood.
 
     Raises
     ------
@@ -189,16 +192,16 @@ def fit_mixture(
 
 
 def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture:
-    """Fit mixtures of 1, 2, ... components and return the one with the smallest Bayesian information criterion.
+    """Return the fit with the smallest Bayesian information criterion (BIC) among mixtures of 1, 2, ... components.
 
-    The search ends at `MOST_COMPONENTS`, or if three further components have not lowered the criterion.
+    The search ends at `MOST_COMPONENTS`, or after three further components without a lower BIC.
 
     Parameters
     ----------
     scores
         Scores to fit, finite, at least two different values, shape (n,).
     rng
-        Generator that seeds the first guesses.
+        Generator that seeds the initialisations.
 
     Raises
     ------
@@ -220,20 +223,21 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
 
 
 def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.random.Generator) -> float:
-    """Return the p-value of a fit by the four steps of appendix 8.2: split, fit, draw, compare.
+    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a mixture fit (appendix 8.2).
 
-    It is that of a two-sample Kolmogorov-Smirnov test; the paper asks whether it exceeds 0.05.
+    A mixture is fitted to a part of the scores, and a sample from it is compared with the held-out scores. The paper
+    accepts the fit if the p-value exceeds 0.05.
 
     Parameters
     ----------
     scores
         Scores to fit, finite, shape (n,).
     components
-        Number of components to fit to the scores that are not kept back.
+        Number of components of the fit.
     evaluation_size
-        Number of scores that are kept back, from 1 to n - 2; in the paper from 100 to 1000.
+        Number of scores that are held out, from 1 to n - 2; in the paper from 100 to 1000.
     rng
-        Generator that splits the scores, seeds the fit and draws from it.
+        Generator that splits the scores, seeds the fit and draws the sample from it.
 
     Raises
     ------
@@ -251,7 +255,10 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 
 
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
-    """Return the fit from `start`; without one, the likelier of a fit from quantiles and a fit from a random guess."""
+    """Return the fit that starts from `start`.
+
+    If `start` is None, fits start from quantiles and from k-means++, and the one with the higher likelihood is kept.
+    """
     # Imported here, because it takes long and most uses of this package fit no mixture.
     from sklearn import exceptions, mixture
 

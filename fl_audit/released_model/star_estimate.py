@@ -1,7 +1,7 @@
-"""Epsilon* of one model with its interval, its warnings, and the results of simple attacks on the same losses.
+"""Epsilon* of one model with its interval, warnings, and the results of simple attacks on the same losses.
 
-The three methods differ in the distributions of the scores, in the search for the supremum and in the interval
-(`intervals`).
+The three methods differ in the distributions that they assume, in the search for the supremum and in the interval
+(module `star_intervals`).
 """
 
 import math
@@ -36,45 +36,45 @@ _SETS = ("members", "population")
 
 @dataclass(frozen=True)
 class StarEstimate:
-    """Epsilon* of one model with everything that a reader needs to weigh it."""
+    """Estimate of Epsilon* of one model, with its interval, settings, attack results and warnings."""
 
-    # In nats, at least 0: over the thresholds within the cut, over all if none is, see `warnings`. Infinite where a
-    # threshold that counts separates the losses of the two sets.
+    # In nats, at least 0: over the thresholds within the cut, or over all if none lies within it (see `warnings`).
+    # Infinite if one of these thresholds separates the losses of the two sets without error.
     epsilon_star: float
-    delta: float  # the delta that it is stated at
+    delta: float  # delta of Epsilon*
     method: StarMethod  # method of the estimate
-    interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
+    interval: tuple[float, float]  # lower and upper end of the interval, see `interval_name` and `star_intervals`
     confidence: float  # confidence of the interval
     cut: float  # error rates below `cut` or above 1 - `cut` were left out of `epsilon_star`; 0 left out none
-    # Epsilon* over all thresholds. It stands in tails that no sample of losses shows, so it may be far from the truth.
-    # Infinite where there is no bound, as at delta 0 for any two different normals.
+    # Epsilon* over all thresholds. It depends on tails without any sampled losses, so it may be far from the truth.
+    # Infinite if it is unbounded, as at delta 0 for any two different normals.
     epsilon_star_without_cut: float
     members: int  # number of losses of members
-    population: int  # of the population
+    population: int  # number of losses of the population
     attacks: LossAttacks  # results of simple attacks on the losses
     # The distributions that were fitted to the scores of members and population; None for `empirical`, or where all
     # losses of a set are equal.
     distributions: _Distributions | None
     warnings: tuple[str, ...]  # warnings on the value or the interval, in words
-    # Whether there are too few losses for a value: `epsilon_star` is then the lower end of an interval that holds for
-    # any distributions of losses.
+    # Whether there are too few losses for an estimate. `epsilon_star` is then the lower end of a confidence interval
+    # that holds for any distributions of losses.
     is_lower_bound: bool = False
 
     @property
     def epsilon_star_within_cut(self) -> float:
-        """Epsilon* over the thresholds within the cut: the same as `epsilon_star`."""
+        """Epsilon* over the thresholds within the cut; another name of `epsilon_star`."""
         return self.epsilon_star
 
     @property
     def interval_name(self) -> str:
-        """The name of the interval: one with a confidence for `empirical`, else one of resamples based on the fit."""
+        """The name of the interval, e.g. "95 % confidence interval", or "middle 95 % of resamples" for a bootstrap."""
         share = f"{100 * self.confidence:.4g} %"
         holds_for_any = self.is_lower_bound or self.method is StarMethod.EMPIRICAL
         return f"{share} confidence interval" if holds_for_any else f"middle {share} of resamples"
 
     @property
     def cut_name(self) -> str:
-        """The error rates that count, in words."""
+        """The range of error rates that the cut admits, as text, e.g. "error rates from 0.001 to 1 - 0.001"."""
         return cut_text(self.cut)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class StarEstimate:
         )
 
     def _repr_html_(self) -> str:
-        """Return the estimate as a table, for a notebook."""
+        """Return the estimate as an HTML table for a notebook."""
         rows = [
             (
                 f"Epsilon*{' at least' if self.is_lower_bound else ''}, {self.cut_name}, nats",
@@ -115,21 +115,23 @@ def estimate_epsilon_star(
     ----------
     member_losses
         Losses on training records, finite and at least 0, shape (m,), m at least 2. If either set has fewer than 100
-        losses, no value is stated, only the interval that holds for any distributions, see `minimum_sample_size`.
+        losses, the result is only a lower bound and an interval that hold for any distributions (module
+        `minimum_sample_size`).
     population_losses
         Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
         A number from 0 to below 1; the paper recommends less than one over the number of members.
     rng
-        Generator that draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
+        Generator for the bootstrap samples, the fits of mixtures, and the random split of scores that tests a fit.
     method
-        The method. None takes `parametric`, as the paper does, unless the two-sample test rejects its fit to either
-        set: then `empirical`, which assumes no form. `mixture` fits at most 10,000 scores of a set, drawn at random.
+        The method. None means `parametric`, as in the paper, unless the two-sample test rejects the normal fit to
+        either set, and then `empirical`, which assumes no form of the distributions. `mixture` fits at most 10,000
+        randomly chosen scores of each set.
     confidence
         Confidence of the interval, above 0 and below 1.
     cut
-        Stability cut, from 0 to below 0.5; None means that of the method in
-        `fl_audit.released_model.methods.DEFAULT_CUTS`, and 0 leaves no error rates out.
+        Stability cut, from 0 to below 0.5; 0 admits all error rates. None means the default of the method, from
+        `fl_audit.released_model.methods.DEFAULT_CUTS`.
     shift
         As for `parametric_epsilon_star`.
 
@@ -163,7 +165,7 @@ def estimate_epsilon_star(
 
 
 class _Arguments(NamedTuple):
-    """The arguments of every method: those of `estimate_epsilon_star`, and values that do not depend on the method."""
+    """Arguments of `_estimate` that are the same for every method; `attacks` are computed once from the losses."""
 
     delta: float
     confidence: float
@@ -175,7 +177,7 @@ class _Arguments(NamedTuple):
 def _estimate(
     losses: _Pair, method: StarMethod, given: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
-    """Return Epsilon* by one method, and the faults of its fits, which are empty if they hold or there are none."""
+    """Return the estimate by one method, and a warning for each set whose fit was rejected; () if none was."""
     delta, cut = given.delta, DEFAULT_CUTS[method] if given.cut is None else given.cut
     scores, distributions = parametric.scores_of_pair(*losses, given.shift), None
     if method is StarMethod.EMPIRICAL:
@@ -218,9 +220,9 @@ def _estimate(
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return the estimate from few losses: a lower bound instead of a value, and an interval for any distributions."""
+    """Return the estimate for fewer than `FEWEST` losses: the ends of an interval that holds for any distributions."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
-    # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
+    # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
     fewest = min(zip((each.size for each in losses), _SETS, strict=True))
     said = (
@@ -239,7 +241,7 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning where chance alone gives as large a value with these numbers of losses, otherwise none."""
+    """Return a warning if the value is at most the 95 % quantile without a leak, given these numbers of losses."""
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
         return []
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
@@ -254,7 +256,7 @@ def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) 
 
 
 def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
-    """Return Epsilon* of fitted distributions; for two normals there is a closed form."""
+    """Return Epsilon* of the two fitted distributions, by `epsilon_star_gaussian` for the parametric method."""
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
     one, zero = distributions
@@ -262,14 +264,17 @@ def _of_distributions(distributions: _Distributions, delta: float, cut: float, m
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return the scores, or a sample of them if there are more than a mixture is fitted to."""
+    """Return the scores, or a random sample of `_FIT_AT_MOST` of them if there are more."""
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
 def _mixture_draws(
     scores: _Pair, distributions: _Distributions, delta: float, cut: float, rng: np.random.Generator
 ) -> Floats:
-    """Return bootstrap estimates: mixtures keep their number of components and are refitted from the original fit."""
+    """Return Epsilon* of bootstrap samples, shape (replicates,).
+
+    Mixtures are refitted to each sample, with the original number of components and the original fit as the start.
+    """
     found = []
     used = [_some(each, rng) for each in scores]
     for _ in range(_MIXTURE_REPLICATES):
@@ -288,7 +293,7 @@ def _mixture_draws(
 def _warnings(
     losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
-    """Return warnings about the value, in words."""
+    """Return warnings on equal losses, an infinite value, or a cut that admits no threshold or single losses."""
     found = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
@@ -305,7 +310,7 @@ def _warnings(
 
 
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
-    """Return the p-value of the two-sample test of appendix 8.2 for a fit; None with too few scores.
+    """Return the p-value of the two-sample KS test of appendix 8.2 for a fit to scores; None if there are too few.
 
     Parameters
     ----------
@@ -324,7 +329,7 @@ def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> fl
 
 
 def fit_is_rejected(p_value: float | None) -> bool:
-    """Return whether a fit with this p-value, None for an untested one, is unreliable."""
+    """Return whether a fit is rejected, i.e. its p-value is at most 0.05; an untested fit (None) is not."""
     return p_value is not None and p_value <= _POOR_FIT
 
 
@@ -340,7 +345,7 @@ def _equal_losses(losses: _Pair) -> list[str]:
 def _poor_fit(
     name: str, scores: Floats, distribution: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning where the fit to a set is rejected, otherwise none."""
+    """Return a warning if the fit to the set called `name` is rejected, otherwise an empty list."""
     p_value = fit_p_value(scores, distribution.components, rng)
     if not fit_is_rejected(p_value):
         return []

@@ -1,20 +1,19 @@
-"""Intervals of Epsilon*, of kinds that were found to cover the truth.
+"""Bootstrap intervals of the Epsilon* of fitted distributions, and a confidence interval of the empirical Epsilon*.
 
-For fits of normals and of mixtures the interval is the hull of the percentile and the reversed percentile bootstrap
-intervals. Epsilon* of any sample is above 0, so percentiles alone never reach down to 0 where there is no leak, and
-reversed percentiles alone are too low where the leak is large. A bootstrap resamples each set with replacement, which
-amounts to drawing how often each loss occurs. Where there are many losses, neighbouring ones share a cell, and the
-number of losses in each cell is drawn instead; these numbers follow the multinomial distribution that resampling
-implies. A cell holds at most a hundredth of the losses beyond it in either set, so an error rate changes by at most a
-hundredth of itself across a cell, far less than it varies from draw to draw. With up to 4000 losses every distinct loss
-has a cell of its own and nothing is lost.
+For fits of normals and mixtures, the interval is the hull of the percentile and the reversed percentile bootstrap
+intervals. Epsilon* of any sample is above 0, so without a leak the percentile interval never includes 0, and with a
+large leak the reversed percentile interval is too low. A bootstrap resamples each set with replacement, i.e. it draws
+how often each loss occurs. Many losses are first put into cells (bins), and the bootstrap draws the number of losses in
+each cell, which has the same multinomial distribution as with resampling. A cell holds at most a hundredth of the
+losses beyond it in either set, so an error rate changes by at most 1 % across a cell, far less than it varies between
+bootstrap samples. With up to 4000 losses, every distinct loss has its own cell and binning loses nothing.
 
-For the empirical form the interval holds for any two distributions of losses. The largest ratio is reached where few
-losses decide, so resampling does not show how far it is from the truth. Instead both distribution functions are
-enclosed at once, at chosen ranks r of n losses. At the r-th smallest loss the function is at least a low quantile of
-Beta(r, n + 1 - r), and just below that loss it is at most a high quantile (Clopper & Pearson 1934). The probability of
-error is shared equally among all these bounds. Between two chosen ranks the function can only rise, so the bounds
-enclose it there too. The interval holds the Epsilon* of every pair of distributions within the enclosure.
+For the empirical Epsilon*, the confidence interval is valid for any two distributions of losses. Few losses decide the
+largest ratio, so a bootstrap does not show its error. Instead a simultaneous confidence band of each distribution
+function is computed at chosen ranks r of n losses. At the r-th smallest loss the distribution function is at least a
+low quantile of Beta(r, n + 1 - r), and just below this loss it is at most a high quantile (Clopper & Pearson 1934). The
+error probability is divided equally among all these bounds. Distribution functions never fall, so the bounds also hold
+between two chosen ranks. The interval contains the Epsilon* of every pair of distribution functions within the bands.
 """
 
 import math
@@ -37,14 +36,14 @@ _CONSTANT = 1e-12
 
 
 def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float, float]:
-    """Return the hull of the percentile and the reversed percentile bootstrap intervals, cut off at 0.
+    """Return the hull of the percentile and the reversed percentile bootstrap intervals; its lower end is at least 0.
 
     Parameters
     ----------
     value
         The estimate, at least 0, finite.
     draws
-        Bootstrap estimates, shape (replicates,), which may be infinite.
+        Bootstrap estimates, shape (replicates,), finite or infinite.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
@@ -54,14 +53,14 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
 
 class LossCells(NamedTuple):
-    """Losses of one set in cells, in the order of the losses."""
+    """Losses of one set, grouped into cells (bins) in ascending order of the losses."""
 
     numbers: Integers  # number of losses in each cell, shape (cells,)
     means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none
 
 
 def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
-    """Gather the losses of members and of the population into common cells.
+    """Group the losses of members and of the population into common cells (bins).
 
     Parameters
     ----------
@@ -95,20 +94,22 @@ def parametric_draws(
     rng: np.random.Generator,
     cut: float = PARAMETRIC_CUT,
 ) -> Floats:
-    """Return the parametric Epsilon* of bootstrap draws, each normalised by its own extremes, shape (replicates,).
+    """Return the parametric Epsilon* of bootstrap samples, shape (replicates,).
+
+    Each sample's losses are normalised by the smallest and largest loss of that sample.
 
     Parameters
     ----------
     cells
-        Cells of both sets of losses, as `gather` returns them.
+        Cells of the losses of members and of the population, as returned by `gather`.
     delta
         Delta of Epsilon*, as for `parametric_epsilon_star`.
     shift
         Number that is added to each normalised loss, as for `parametric_epsilon_star`.
     replicates
-        Number of bootstrap draws, at least 1.
+        Number of bootstrap samples, at least 1.
     rng
-        Generator of the bootstrap draws.
+        Generator of the bootstrap samples.
     cut
         Stability cut, as for `parametric_epsilon_star`.
     """
@@ -130,7 +131,10 @@ def parametric_draws(
 
 
 def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of the scores of each draw."""
+    """Return mean and standard deviation of the scores of each bootstrap sample, shape (samples,).
+
+    `numbers` are the losses in each cell, and `shifted` the normalised losses plus the shift, (samples, cells).
+    """
     scores = -(shifted + np.log(-np.expm1(-shifted)))
     total = numbers.sum(axis=1)
     mean = (numbers * scores).sum(axis=1) / total
@@ -139,8 +143,8 @@ def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
 
 
 def _tail_ranks(total: int, fineness: int) -> Integers:
-    """Return ranks from 1 to `total`: every rank near the ends, and fewer and fewer towards the middle."""
-    # The step between ranks is their distance from the nearer end over `fineness`, and at least 1.
+    """Return selected ranks from 1 to `total`: every rank near both ends, and ever fewer towards the middle."""
+    # The step between ranks is the distance from the nearer end divided by `fineness`, and at least 1.
     ranks, rank = [1], 1
     while rank <= total // 2:
         ranks.append(rank)
@@ -156,12 +160,12 @@ def empirical_interval(
     cut: float = EMPIRICAL_CUT,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Return an interval in nats that covers the true Epsilon* within the cut with at least the given confidence.
+    """Return a confidence interval, in nats, of the true Epsilon* within the cut.
 
-    Where the losses prove that some threshold lies within the cut, the upper end is at most log((1 - cut - delta) /
-    cut). Where they prove it of none, two cases remain possible. If no threshold lies within the cut, all thresholds
-    count, so the upper end is infinite. If some does, only such thresholds count. The lower end, at least 0, holds in
-    both cases: it is the smaller of the two.
+    If the losses prove that some threshold lies within the cut, the upper end is at most log((1 - cut - delta) / cut).
+    Otherwise two cases remain possible: if no threshold lies within the cut, Epsilon* is taken over all thresholds, and
+    else only over those within the cut. The upper end is then infinite, and the lower end, at least 0, is the smaller
+    of the two cases' lower ends.
 
     Parameters
     ----------
@@ -176,7 +180,7 @@ def empirical_interval(
     cut
         Stability cut, as for `empirical_epsilon_star`; 0 makes the upper end infinite.
     confidence
-        Least probability with which the interval covers, above 0 and below 1.
+        Smallest probability with which the interval covers the true Epsilon*, above 0 and below 1.
 
     Raises
     ------
@@ -190,7 +194,7 @@ def empirical_interval(
     require(pair[0].ndim == 1, f"member losses have shape {pair[0].shape}: accepted is one axis")
     bands = [_band(losses, (1 - confidence) / 2) for losses in pair]
     points = np.unique(np.concatenate([[-math.inf], *(losses for losses, _ in bands)]))
-    # Of both distribution functions, shape (2, points), each bound holds from a threshold up to the next one.
+    # Bounds of both distribution functions, shape (2, points); each holds from its threshold up to the next one.
     low, high = np.stack([ends[:, np.searchsorted(losses, points, side="right")] for losses, ends in bands], axis=1)
     least = _ratios(low, high, delta)
     if cut == 0:
@@ -199,13 +203,13 @@ def empirical_interval(
     if proven.any():
         most = _ratios(np.clip(high, cut, 1 - cut), np.clip(low, cut, 1 - cut), delta)
         return _log(least[proven].max()), _log(most[possible].max())
-    # There may be a threshold within the cut, or none, and then all count: the lower end must hold in either case.
+    # Maybe some thresholds lie within the cut, or none, so that all are admitted: the lower end holds in both cases.
     return _log(min(least.max(), _least_within(low, high, cut, delta))), math.inf
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return chosen losses, (ranks,), and an enclosure of the distribution function, (2, 1 + ranks)."""
-    # Its two rows are what the function is at least from the loss before on, and what it is at most up to the next one.
+    """Return selected losses, (ranks,), and a confidence band of the distribution function, (2, 1 + ranks)."""
+    # Row 0: lower bound from the previous selected loss on. Row 1: upper bound up to the next selected loss.
     n = losses.size
     ranks = _tail_ranks(n, _BAND_FINENESS)
     side = level / (2 * ranks.size)
@@ -215,25 +219,29 @@ def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
-    """Return the thresholds that lie within the cut for all distributions; with exchanged bounds, for some of them."""
+    """Return a mask of thresholds that lie within the cut for every pair of distribution functions in the bands.
+
+    If lower and upper bounds are exchanged, the mask is true where this holds for some pair.
+    """
     return np.asarray((at_least.min(axis=0) > cut) & (at_most.max(axis=0) < 1 - cut), dtype=np.bool_)
 
 
 def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
-    """Return the largest of the four ratios at each threshold, with one bound in numerators and one in denominators."""
-    # Lower bounds over upper ones give each ratio as small as the enclosure allows, the reverse as large as it allows.
+    """Return the largest of the four ratios at each threshold, from bounds of the two distribution functions.
+
+    With `over` the lower and `under` the upper bounds it is a lower bound of the ratio, and vice versa.
+    """
     (over_1, over_0), (under_1, under_0) = over, under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))
     return largest_ratio(pairs, delta)
 
 
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
-    """Return a lower bound of the largest ratio within the cut, if there is any threshold within it."""
-    # Suppose that a given threshold lies within the cut. As rates rise with the threshold, so do all larger thresholds
-    # whose rates are proven to be below 1 - cut, and all smaller ones whose rates are proven to be above the cut. All
-    # of them count, so the largest ratio is at least the best of theirs. It is not known which threshold lies within
-    # the cut, so the smallest of these values over all candidates is returned; infinity where no threshold can lie
-    # within.
+    """Return a lower bound of the largest ratio within the cut, provided that some threshold lies within it."""
+    # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
+    # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be
+    # above the cut. So the largest ratio is at least the largest of their ratios. It is not known which threshold lies
+    # within the cut, so the result is the smallest of these values over all candidates, or infinity without any.
     ratios = _ratios(np.clip(low, cut, 1 - cut), np.clip(high, cut, 1 - cut), delta)
     larger = np.where(high.max(axis=0) < 1 - cut, ratios, 0.0)
     smaller = np.where(low.min(axis=0) > cut, ratios, 0.0)

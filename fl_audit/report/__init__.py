@@ -1,1 +1,1 @@
-"""The tools that show a finding; the page with all findings is in `fl_audit.audits.page`."""
+"""Rows, tables, figures and phrases from which reports are built; the report page is in `fl_audit.audits.page`."""

@@ -1,4 +1,4 @@
-"""The opening of a page and of terminal output: a few words, a line below them, and their colours."""
+"""The banner at the top of a report page and of terminal output: the verdict, one line of text, and the colour."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from fl_audit.report.formatting import DASH
 
 
 class VerdictLook(Enum):
-    """The appearance of a verdict: class of the style sheet, a sign, and the style on a terminal."""
+    """The appearance of a verdict: its CSS class, its symbol, and its style on a terminal."""
 
     BAD = "violated", "✗", "bold red"
     GOOD = "consistent", "✓", "bold green"
@@ -17,7 +17,7 @@ class VerdictLook(Enum):
 
 @dataclass(frozen=True)
 class Banner:
-    """The opening of a report: a verdict in a few words, a line below it, and its appearance; plain text."""
+    """The banner of a report: the name of the verdict, a line of plain text below it, and the verdict's appearance."""
 
     word: str
     line: str

@@ -1,4 +1,4 @@
-"""The parts of a finding in a report: one sentence, rows with their bases, at most one figure, and a place."""
+"""The presentation of a finding in a report: a sentence, rows of numbers, tables, and at most one figure."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,21 +25,21 @@ N = TypeVar("N", bound=FindingBase)
 
 @dataclass(frozen=True)
 class ReportContents:
-    """Everything that the report of one run is drawn from."""
+    """The data for the report of one run."""
 
     run: FinishedRun  # the finished run
     findings: Findings  # the numbers of each finding
     summary: dict[str, Any]  # the content of `summary.json`, schema 1
     sections: "tuple[Section[Any], ...]"  # the presentation of each finding, in this order
-    is_violated: bool = False  # whether the verdict is `violated`, so that no number acquits by itself
+    is_violated: bool = False  # whether the verdict is `violated`; then no reading of a number is `kept`
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the numbers of a finding, None where the run has none."""
+        """Return the finding of a type; None if the run has none."""
         return self.findings.find(kind)
 
     @property
     def facts(self) -> RunFacts:
-        """The facts about the claim and the run."""
+        """The claim, the federation and the settings of the run."""
         return self.run.facts
 
     @property
@@ -59,43 +59,43 @@ class ReportContents:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee, for findings that only a run with a guarantee has."""
+        """The guarantee; only for findings of runs that have a guarantee."""
         return self.facts.stated_guarantee
 
     @property
     def words(self) -> UnitWords:
-        """The report's words for the unit in which the two training sets differ."""
+        """The nouns and phrases for the unit in which D and D' differ."""
         return unit_words(self.facts.relation)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One number of the report with its basis."""
+    """One number of the report, with its interval, its claim, and the method by which it was obtained."""
 
     name: str  # name of the number, with its unit
     value: Any  # the number itself; None where it was not determined
     basis: str = ""  # the method, the accountant, and the assumptions
-    low: float | None = None  # lower end of its interval; None where there is none, or no limit
-    high: float | None = None  # upper end of its interval; None where there is none, or no limit
-    confidence: float | None = None  # the least probability with which the interval covers; None where there is none
-    limit: float | None = None  # limit of the guarantee; None without one
-    is_least: bool = False  # whether the guarantee allows no less than `limit`, and not no more
-    is_bound: bool = False  # whether it is a lower bound: its interval starts at it and has no upper end
-    origin: float = 0.0  # value without information: 1/2 for an AUC
-    largest: float = math.inf  # the largest value that it can have: 1 for a share and an advantage
-    is_share: bool = False  # whether it reads best as a percentage
+    low: float | None = None  # lower end of the interval; None without an interval or a lower limit
+    high: float | None = None  # upper end of the interval; None without an interval or an upper limit
+    confidence: float | None = None  # confidence of the interval; None without an interval
+    limit: float | None = None  # the claimed limit of the number; None without a claim
+    is_least: bool = False  # whether `limit` is a lower limit of the number; otherwise it is an upper limit
+    is_bound: bool = False  # whether the number is a lower confidence bound; its interval ranges from it to infinity
+    origin: float = 0.0  # value at which the number carries no information, e.g. 1/2 for an AUC
+    largest: float = math.inf  # the largest possible value, e.g. 1 for a share and an advantage
+    is_share: bool = False  # whether the number is written as a percentage
     digits: int = 3  # significant digits that are shown
-    on_page: bool = False  # whether it stands in the table of the first page too, and in `findings` of the summary
-    # Its interval at any confidence, of a lower bound the bound and infinity; None where nobody can say it: then that
-    # of a normal distribution with the given interval.
+    on_page: bool = False  # whether the number is also in the table of the first page, and in `findings` of the summary
+    # Function that returns the interval at a given confidence; for a lower bound, the bound and infinity. None derives
+    # it from the given interval, as if its ends were normal quantiles.
     wide: Callable[[float], Ends] | None = field(default=None, repr=False, compare=False)
-    level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its guarantee
-    is_violated: bool = False  # whether the verdict of its run is `violated`
-    note: str = ""  # a note that always accompanies the number, if nothing is claimed of it
+    level: float = READING_LEVEL  # largest probability with which a number that keeps its claim is called broken
+    is_violated: bool = False  # whether the verdict of the run is `violated`
+    note: str = ""  # a note after the number, for numbers without a claim
 
     @property
     def read(self) -> ClaimComparison | None:
-        """The number's reading relative to its claim, and the interval used; None without a number or a claim."""
+        """The comparison of the number with its claim: reading and deciding interval; None without number or claim."""
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
         return read(
@@ -106,37 +106,37 @@ class Row:
 
     @property
     def reading(self) -> Reading | None:
-        """The number's reading relative to its claim, in words; None without a number or a claim."""
+        """The reading of the number relative to its claim, e.g. `kept`; None without number or claim."""
         return None if self.read is None else self.read.reading
 
     @property
     def reading_text(self) -> str:
-        """The reading, with the interval that decided if it is not the row's; otherwise the row's note, if any."""
+        """The reading as text, with the deciding interval if it is not the row's; without a claim, the row's note."""
         found = self.read
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
     def aside(self) -> str:
-        """The addition to the number in a sentence: its reading, or nothing where the number keeps its claim."""
+        """The reading in brackets, to follow the number in a sentence; "" for `KEPT`, `ALONE` or without a reading."""
         if self.reading in (None, Reading.KEPT, Reading.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 
     @property
     def shown(self) -> RoundedInterval:
-        """The number, its interval and its claim, rounded together."""
+        """The number, its interval and its claim as text, rounded to consistent digits."""
         return rounded(self.value, self.low, self.high, self.limit, self.is_share)
 
     @property
     def cells(self) -> tuple[Markup, Markup, Markup]:
-        """The number and both ends of its interval as HTML, rounded together and kept in full."""
+        """The number and both ends of its interval as HTML, rounded for display with the exact values attached."""
         shown = self.shown
         ends = exactly_html(self.low, shown.low), exactly_html(self.high, shown.high)
         return exactly_html(self.value, shown.value), *ends
 
     @property
     def text(self) -> str:
-        """The number with its interval, unless that has no width, and the addition in a sentence.
+        """The number with its interval (or "no interval" if its width is 0), and its reading as in `aside`.
 
         Examples
         --------
@@ -147,7 +147,7 @@ class Row:
         return f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.aside}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return an entry of the list `findings`."""
+        """Return the row as an entry of the list `findings` in `summary.json`."""
         numbers = {"value": self.value, "low": self.low, "high": self.high, "claimed": self.limit}
         said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
         told = said | {name: finite(value) for name, value in numbers.items()}
@@ -155,7 +155,11 @@ class Row:
         return told | ({"note": self.note} if self.note else {})
 
     def _ends(self, low: float | None, high: float | None) -> Ends:
-        """Return an interval with missing ends filled in: a number without any is exact, unless it is a lower bound."""
+        """Return an interval without missing ends.
+
+        The interval of a lower bound ranges from it to infinity. A number without an interval is exact, so its interval
+        has width 0. Otherwise a missing end is infinite.
+        """
         if self.is_bound:
             return self.value, math.inf
         if low is None and high is None and self.confidence is None:
@@ -163,7 +167,7 @@ class Row:
         return -math.inf if low is None else low, math.inf if high is None else high
 
     def _wide(self) -> Callable[[float], Ends] | None:
-        """Return the interval at any confidence; None where the given one has no confidence."""
+        """Return a function from confidence to interval; None if the row's interval has no confidence."""
         if self.wide is not None:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:
@@ -172,14 +176,14 @@ class Row:
 
 
 def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
-    """Return as JSON the interval that decided; None if it is that of the row."""
+    """Return the interval that decided the reading as JSON; None if it is the interval of the row."""
     if found.wide is None:
         return None
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
 
 
 class TableLook(StrEnum):
-    """The layout of a table: numbers, pairs of name and value, or settings of a configuration."""
+    """The layout of a table: a table of numbers, pairs of name and value, or settings of a configuration."""
 
     NUMBERS = "numbers"
     PAIRS = "pairs"
@@ -188,35 +192,35 @@ class TableLook(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """A separate table of a section."""
+    """A table of a section, other than its rows of numbers."""
 
-    title: str  # its title
-    columns: tuple[str, ...]  # names of the columns; the first names the rows
-    # Cells, as many in each row as there are columns: numbers, text, or None for what was not determined.
+    title: str  # title of the table
+    columns: tuple[str, ...]  # names of the columns; the first column has the names of the rows
+    # Cells, one for each column in every row: numbers, text, or None for a value that was not determined.
     rows: tuple[tuple[Any, ...], ...]
-    look: TableLook = TableLook.NUMBERS  # its layout
+    look: TableLook = TableLook.NUMBERS  # layout of the table
 
 
 @dataclass(frozen=True)
 class FindingFigure(Generic[N]):
-    """The figure of a finding."""
+    """The figure of a finding: its heading, its caption, and the function that draws it."""
 
-    title: str  # its heading
-    draw: Callable[[Figure, N, ReportContents], None]  # draws it into an empty figure, but for the legend
-    # Describes it in at most 40 words; heading and caption can stand for the picture.
+    title: str  # heading of the figure
+    draw: Callable[[Figure, N, ReportContents], None]  # function that draws into an empty figure, without the legend
+    # Function that returns the caption, at most 40 words; heading and caption also serve as the alternative text.
     caption: Callable[[N, ReportContents], str]
-    applies: Callable[[N, ReportContents], bool] = lambda numbers, contents: True  # whether this run has what it shows
+    applies: Callable[[N, ReportContents], bool] = lambda numbers, contents: True  # whether this run has the figure
     height: float = 3.8  # in inches, without the legend
 
     def figure(self, numbers: N, contents: ReportContents) -> Figure:
-        """Return the figure with its legend, with two labels in a line if they are short.
+        """Return the figure with its legend, in two columns if its labels are short.
 
         Parameters
         ----------
         numbers
-            The finding that the picture shows.
+            The finding that the figure shows.
         contents
-            Contents of the report in which the picture stands.
+            Contents of the report that includes the figure.
         """
         figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
@@ -227,36 +231,37 @@ class FindingFigure(Generic[N]):
 
 @dataclass(frozen=True)
 class Section(Generic[N]):
-    """A finding in one place: the computation of its numbers from a run, and their presentation in a report."""
+    """A section of the report: the computation of one finding from a run, and the finding's presentation."""
 
-    name: str  # of its figure's file, and of its place on the page
-    title: str  # its heading
-    numbers: type[N]  # type of the numbers, by which other sections find them
-    # Computes the numbers from a run and from what the sections before it have found; None where the run has none.
+    name: str  # file name of the figure, and anchor of the section on the page
+    title: str  # heading of the section
+    numbers: type[N]  # type of the finding, by which other sections look it up
+    # Computes the finding from the run and the findings of earlier sections; None if the run has no such finding.
     measure: Callable[[FinishedRun, Findings], N | None]
-    # Names of its entries at the top level of `summary.json`; None stands there where the run has no such numbers.
+    # Top-level keys of the finding in `summary.json`; their values are None if the run has no such finding.
     keys: tuple[str, ...] = ()
-    # Whether its sentence and its figure stand on the first page; rows and tables stand in the appendix.
+    # Whether sentence and figure are on the first page; rows and tables are in the appendix.
     on_page: bool = False
-    # Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
+    # Whether sentence, rows and figure assume that the claimed noise was added, so that they mean little if the verdict
+    # is `violated`.
     trusts: bool = False
-    # Its sentence; empty where it has none.
+    # Returns the sentence of the section; "" if there is none.
     sentence: Callable[[N, ReportContents], str] = lambda numbers, contents: ""
-    # Its numbers with what each rests on.
+    # Returns the rows of numbers, each with its basis.
     rows: Callable[[N, ReportContents], list[Row]] = lambda numbers, contents: []
-    tables: Callable[[N, ReportContents], list[Table]] = lambda numbers, contents: []  # tables of its own
-    picture: FindingFigure[N] | None = None  # its figure
-    # Words that stand in `summary.json` beside its numbers, by their names.
+    tables: Callable[[N, ReportContents], list[Table]] = lambda numbers, contents: []  # returns further tables
+    picture: FindingFigure[N] | None = None  # the figure; None without one
+    # Returns further top-level entries of `summary.json`, such as explanatory text.
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
     def read_rows(self, numbers: N, contents: ReportContents) -> list[Row]:
-        """Return the section's rows of numbers with their bases, each with its reading under the verdict of the run.
+        """Return the section's rows of numbers, with `is_violated` set from the verdict, on which readings depend.
 
         Parameters
         ----------
         numbers
             The finding that the section shows.
         contents
-            Contents of the report in which the section stands.
+            Contents of the report that includes the section.
         """
         return [replace(row, is_violated=contents.is_violated) for row in self.rows(numbers, contents)]

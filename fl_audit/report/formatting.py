@@ -1,4 +1,4 @@
-"""Formatting of numbers, names and units for readers: rounded with care, never a bare `None`."""
+"""Formatting of numbers, durations, readings and the names of units as text for reports."""
 
 import math
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number_text(value: object, digits: int = 4) -> str:
-    """Return a number with `digits` significant digits, text as it is, a truth value as yes or no.
+    """Return a number with `digits` significant digits, a bool as "yes" or "no", and a string unchanged.
 
     Parameters
     ----------
     value
         The value to write; None and NaN become `MISSING`.
     digits
-        Number of significant digits of a number that is not whole.
+        Number of significant digits of a number that is no integer.
     """
     match value:
         case None:
@@ -48,7 +48,7 @@ def number_text(value: object, digits: int = 4) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage that never rounds to 0 % or to 100 % unless it is 0 or 1."""
+    """Return a share as a percentage; shares other than 0 and 1 are never rounded to 0 % or 100 %."""
     if share is None or not math.isfinite(share):
         return number_text(share)
     tail = 100 * min(abs(share), abs(1 - share))
@@ -59,12 +59,12 @@ def percent(share: float | None) -> str:
 
 
 def is_certainty(belief: float) -> bool:
-    """Return whether a bound on a belief leaves less than a billionth of doubt, so that it is no limit."""
+    """Return whether an upper bound on a belief exceeds 1 - 1e-9, so that it excludes nothing."""
     return belief > 1 - 1e-9
 
 
 def one_in(chance: float) -> str:
-    """Return a chance, up to 1, in everyday words: one in a round number, or a number of cases in a power of ten.
+    """Return a probability up to 1 as text: "1 in" a round number, or a number of cases in a power of ten.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def one_in(chance: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return an approximate duration in everyday words: in whole minutes, or in hours from two hours on.
+    """Return an approximate duration as text, in whole minutes, or in whole hours for two hours and more.
 
     Examples
     --------
@@ -98,17 +98,17 @@ def duration(seconds: float) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text with its first letter as a capital."""
+    """Return a text with its first letter in upper case; other letters are unchanged."""
     return text[:1].upper() + text[1:]
 
 
 def uncapital(text: str) -> str:
-    """Return a text with its first letter small."""
+    """Return a text with its first letter in lower case; other letters are unchanged."""
     return text[:1].lower() + text[1:]
 
 
 def times(ratio: float) -> str:
-    """Return a ratio near 1 with enough digits to distinguish it from 1.
+    """Return a ratio as text; a ratio near 1 has enough digits to distinguish it from 1.
 
     Examples
     --------
@@ -126,19 +126,19 @@ def times(ratio: float) -> str:
 def reading_text(
     reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
 ) -> str:
-    """Return a reading in words, with the interval that decided if it is not the printed one.
+    """Return a reading as text, followed by the interval that decided it if that is not the printed interval.
 
     Parameters
     ----------
     reading
         The reading to write.
     wide
-        Keys `low`, `high` and `confidence` of the interval that decided, where an end of None is no limit; None if the
-        printed interval decided.
+        The interval that decided, a mapping with the keys `low`, `high` and `confidence`; a missing end is None. None
+        if the printed interval decided.
     claim
-        Value that was claimed, to which the interval is rounded; None if there is none.
+        The claimed value, from which the rounded ends stay distinguishable; None without a claim.
     is_share
-        Whether the number is a share, whose interval is rounded as shares are.
+        Whether the ends are written as percentages.
 
     Examples
     --------
@@ -157,13 +157,13 @@ def reading_text(
 
 
 def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `findings` in `summary.json` with its interval, its claim and its reading.
+    """Return an entry of `findings` in `summary.json` as text: the number, its interval, its claim and its reading.
 
     Parameters
     ----------
     entry
-        The entry as `fl_audit.report.finding.Row.to_json` writes it; readings in the words of earlier versions are left
-        out.
+        The entry, as returned by `fl_audit.report.finding.Row.to_json`. A reading that is no value of `Reading`, as
+        from an earlier version, is left out.
 
     Examples
     --------
@@ -184,25 +184,25 @@ def finding_text(entry: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class UnitWords:
-    """The nouns and phrases of one neighbouring relation, used wherever a report names the unit."""
+    """The nouns and phrases by which a report names the privacy unit of an adjacency."""
 
-    one: str  # the unit in the singular
-    many: str  # the unit in the plural
-    differing: str  # the unit in which D and D' differ, as captions and tables call it
-    sum: str  # the summands of a round
-    measure: str  # in which units that sum is measured
-    others: str  # the contributions of the other units
-    whether: str  # the secret of the federation, as a question that begins with `whether`
-    that: str  # the secret of the federation as a statement that begins with `that`, of which somebody may be sure
-    that_short: str  # repetition of this statement, after `sure that`
-    not_that: str  # denial of this statement, after `sure that`
-    there: str  # the description of one of two compared trainings: `with the record`
-    not_there: str  # the description of the other: `without it`
-    secret_rounds: str  # the secret of sampled rounds
+    one: str  # the unit in the singular, e.g. `record`
+    many: str  # the unit in the plural, e.g. `records`
+    differing: str  # the unit in which D and D' differ, e.g. `the differing record`
+    sum: str  # the sum that a round releases, e.g. `sum of clipped gradients`
+    measure: str  # the unit of measurement of this sum, e.g. `gradient units`
+    others: str  # the contributions of the other units, e.g. `the gradients of the other records`
+    whether: str  # the secret as a question, e.g. `whether one particular record was used`
+    that: str  # the secret as a statement, after `sure that`, e.g. `one particular record was used`
+    that_short: str  # repetition of this statement, after `sure that`, e.g. `it was`
+    not_that: str  # denial of this statement, after `sure that`, e.g. `it was not`
+    there: str  # the training on D, e.g. `with the record`
+    not_there: str  # the training on D', e.g. `without it`
+    secret_rounds: str  # the secret of sampled rounds, e.g. `whose records each step used`
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:
-    """Return a report's words for the unit of a neighbouring relation."""
+    """Return the nouns and phrases by which a report names the privacy unit of an adjacency."""
     return _WORDS[adjacency]
 
 

@@ -1,4 +1,4 @@
-"""The mechanism and the insider's threat model in words: who adds the noise, who takes part, what is clipped."""
+"""Phrases and sentences of reports that describe the mechanism of a run and the insider's threat model."""
 
 from typing import assert_never
 
@@ -23,7 +23,7 @@ SIMULATION_NOTICE = (
 
 
 def not_private_label(facts: RunFacts) -> str:
-    """Return why the models are no private release, in a line, where they are none."""
+    """Return in one line why the models of a run are no private release; only for runs without a private release."""
     if facts.has_guarantee:
         return AUDIT_DEVICE
     if facts.federation.local_randomizer is not None:
@@ -32,14 +32,14 @@ def not_private_label(facts: RunFacts) -> str:
 
 
 def scaling_text(facts: RunFacts) -> str:
-    """Return words for the quantity to which the noise is scaled."""
+    """Return a phrase for the quantity to which the noise is scaled, e.g. "global sensitivity"."""
     if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return "clipping norm, in every step of the clients' training"
     return f"{facts.federation.mechanism.scaling} sensitivity" if facts.has_guarantee else "no clipping, no noise"
 
 
 def randomizer_text(local_randomizer: LocalRandomizer) -> str:
-    """Return a description of every owner's local randomization, as the words after `every owner`."""
+    """Return a description of each owner's local randomisation, which continues a sentence after `every owner`."""
     match local_randomizer:
         case RandomisedBits(epsilon):
             truth = percent(truth_probability(epsilon))
@@ -55,7 +55,7 @@ def randomizer_text(local_randomizer: LocalRandomizer) -> str:
 
 
 def contribution_text(facts: RunFacts) -> str:
-    """Return words for the contribution of one unit to a round."""
+    """Return a phrase on the contribution of one unit to a round, e.g. "each record its clipped gradient"."""
     clipped = "" if isinstance(facts.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
     match facts.federation.mechanism.contribution:
         case contribution.RecordGradients():
@@ -78,7 +78,10 @@ def _schedule_text(schedule: LocalSchedule) -> str:
 
 
 def noise_source_text(facts: RunFacts) -> str:
-    """Return words for the party that adds the noise, and for the kind of noise."""
+    """Return a phrase on which party adds the noise and of which kind it is.
+
+    For noise that is correlated over rounds, the joint sensitivity of all rounds is added.
+    """
     mechanism = facts.federation.mechanism
     source, joint = mechanism.noise.source_words(), mechanism.noise.joint_sensitivity(mechanism.participation)
     if joint is None:
@@ -88,21 +91,23 @@ def noise_source_text(facts: RunFacts) -> str:
 
 
 def multiplied_text(mechanism: Mechanism) -> str:
-    """Return words for the quantity by which the noise multiplier of a guarantee is multiplied."""
+    """Return a phrase for the quantity by which a noise multiplier is multiplied to give the standard deviation."""
     if mechanism.is_adaptive:
         return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
     return mechanism.noise.multiplied_words or f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
 
 
 def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | None:
-    """Return a guarantee's noise multiplier over the clipping norm, None where its noise is not scaled to that norm.
+    """Return the ratio of a guarantee's noise standard deviation to the clipping norm.
+
+    None if the noise is not scaled to the global sensitivity of one round's sum, or the clipping norm is adaptive.
 
     Parameters
     ----------
     mechanism
-        The mechanism, which says to what its noise is scaled.
+        The mechanism of the run.
     noise_multiplier
-        Noise multiplier of the guarantee, relative to the quantity that `multiplied_text` names.
+        Noise multiplier of the guarantee: standard deviation over the quantity that `multiplied_text` names.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None
@@ -110,7 +115,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
 
 
 def multiplier_text(facts: RunFacts) -> str:
-    """Return a description of the accountant's noise multiplier."""
+    """Return a phrase that defines the noise multiplier given to the accountant."""
     mechanism = facts.federation.mechanism
     if mechanism.is_adaptive:
         both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
@@ -120,18 +125,18 @@ def multiplier_text(facts: RunFacts) -> str:
 
 
 def mu_text(facts: RunFacts) -> str:
-    """Return the formula of the claimed mu from the noise multiplier z, in words."""
+    """Return the formula of the claimed mu in words, in terms of the noise multiplier z."""
     mechanism = facts.federation.mechanism
     return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 
 
 def exact_accountant(facts: RunFacts) -> str:
-    """Return the name of the accountant whose result is exact."""
+    """Return the name of the exact accountant: `pld` with amplification by sampling, otherwise `gdp`."""
     return "pld" if facts.is_amplified else "gdp"
 
 
 def noise_text(facts: RunFacts) -> str:
-    """Return the basis of a guarantee in words: the noise, and the relation between neighbours."""
+    """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and the sampling rate if any."""
     text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.federation.threat_model.sees_participation else ""
@@ -145,7 +150,7 @@ def noise_text(facts: RunFacts) -> str:
 
 
 def _of_clients(facts: RunFacts) -> str:
-    """Return a description of the way in which the noise enters the sum, as the words after `Gaussian noise`."""
+    """Return a phrase on where the noise is added, which continues a sentence after `Gaussian noise`."""
     if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return " in every step of the clients' training"
     if not facts.federation.mechanism.clients_add_noise:
@@ -157,7 +162,7 @@ def _of_clients(facts: RunFacts) -> str:
 
 
 def known_noise_text(facts: RunFacts) -> str:
-    """Return words for the part of the noise that the insider knows; empty where it can know none."""
+    """Return a phrase on the part of the noise that the insider knows; "" unless clients add noise shares."""
     mechanism, threat_model = facts.federation.mechanism, facts.federation.threat_model
     if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return ""
@@ -169,7 +174,7 @@ def known_noise_text(facts: RunFacts) -> str:
 
 
 def participation_text(facts: RunFacts) -> str:
-    """Return sentences on the participation in a round, and on whether it protects the units."""
+    """Return a phrase on which units participate in a round, and on whether this protects them."""
     mechanism = facts.federation.mechanism
     words, threat_model = unit_words(facts.relation), facts.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:
@@ -182,7 +187,7 @@ def participation_text(facts: RunFacts) -> str:
 
 
 def clipping_text(facts: RunFacts) -> str:
-    """Return words for the largest length of one contribution."""
+    """Return a phrase on the clipping norm: none, fixed, or adaptive."""
     match facts.federation.mechanism.clipping:
         case contribution.NoClipping():
             return "none"
@@ -199,7 +204,7 @@ def clipping_text(facts: RunFacts) -> str:
 
 
 def seen_text(view: InsiderView) -> str:
-    """Return sentences on the insider's view of a round, and on what all other clients are sent."""
+    """Return a phrase saying whether the insider sees the noised sum, or only the model that every client is sent."""
     match view:
         case InsiderView.UPDATE:
             return (
@@ -212,7 +217,7 @@ def seen_text(view: InsiderView) -> str:
 
 
 def threat_model_text(facts: RunFacts) -> str:
-    """Return sentences on the insider's position, and on what it sees in addition to all other clients."""
+    """Return a phrase on the insider's position, its colluders, and the messages that it sees."""
     threat_model = facts.federation.threat_model
     match threat_model.adversary:
         case Adversary.SERVER:
@@ -227,9 +232,7 @@ def threat_model_text(facts: RunFacts) -> str:
 
 
 def watcher_text(facts: RunFacts) -> str:
-    """Return against whom the guarantee is made, as what follows `nobody who`; see `may_watcher_text` for
-    `somebody`.
-    """
+    """Return a phrase on the observers against whom the guarantee holds, which continues `nobody who`."""
     threat_model, mechanism, words = (
         facts.federation.threat_model,
         facts.federation.mechanism,
@@ -248,25 +251,25 @@ def watcher_text(facts: RunFacts) -> str:
 
 
 def may_watcher_text(facts: RunFacts) -> str:
-    """Return against whom the guarantee is made, as what follows `somebody who`."""
+    """Return the phrase of `watcher_text` in the form that continues `somebody who`."""
     return watcher_text(facts).replace(", not even the server", ", even the server")
 
 
 def onlooker_text(facts: RunFacts) -> str:
-    """Return against whom a person in the data is protected, as what follows `somebody who`."""
+    """Return a phrase on the observer from whom a person in the data is protected, which continues `somebody who`."""
     told = _not_told_text(facts)
     return f"knows all the others{',' if told else ' and'} watches this training{told}"
 
 
 def _not_told_text(facts: RunFacts) -> str:
-    """Return words for facts that are hidden from observers; empty where the guarantee rests on no such fact."""
+    """Return a phrase saying that an observer does not know who was sampled; "" if the guarantee does not need it."""
     if not facts.is_amplified or facts.federation.threat_model.sees_participation:
         return ""
     return f" and is not told {unit_words(facts.relation).secret_rounds}"
 
 
 def insider_text(facts: RunFacts) -> str:
-    """Return a description of the strongest insider, for a reader who does not know the term."""
+    """Return a description of the strongest insider's position and knowledge, for readers without technical terms."""
     threat_model = facts.federation.threat_model
     if threat_model.adversary is Adversary.SERVER:
         knows = "the server itself, which already knows everything except that one answer"

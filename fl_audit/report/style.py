@@ -1,6 +1,6 @@
-"""The style that all figures share: light, large enough to read, and distinguishable without colour.
+"""The common style of all figures: light, with large text, and readable without colour.
 
-Everything goes through matplotlib's object-oriented interface, so drawing leaves no global state and needs no display.
+All functions use matplotlib's object-oriented interface, so drawing changes no global state and needs no display.
 """
 
 import io
@@ -21,7 +21,7 @@ from fl_audit.array_types import Floats
 from fl_audit.federation.run_tables import quantiles_by_round
 
 WIDTH = 7.6
-REPORT_WIDTH = 5.2  # of a report's figures: on a phone their words are as large as those around them
+REPORT_WIDTH = 5.2  # width of a report's figures, so that on a phone their text is as large as the text around them
 HEIGHT = 4.3
 DOTS_PER_INCH = 150
 
@@ -36,14 +36,14 @@ PALE = "#e9e9e9"
 LIMIT: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.8}
 """Style of a line that shows a claim, or another number for comparison."""
 
-_CHARACTERS = 56  # so many of the usual letters fit beside each other in a report's figure
+_CHARACTERS = 56  # number of characters that fit into a line of a report's figure
 _SHORT_LABEL = 22
 _LINE = 0.19  # height of a line of a legend, in inches
 
 
 @dataclass(frozen=True)
 class BitStyle:
-    """The style of the trials of one secret bit; line, marker and hatch differ as well as colour."""
+    """The plot style of the trials with one value of the secret bit; colour, line, marker and hatch all differ."""
 
     name: str
     short: str
@@ -61,7 +61,7 @@ BIT_STYLES = {
 
 
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
-    """Return an empty white figure of the common width, `height` inches tall, with automatic layout.
+    """Return an empty white figure with automatic (constrained) layout.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
 
 
 def literal(text: str) -> str:
-    """Return a text of the user, such as a name, escaped for figures, so that a dollar sign begins no formula."""
+    """Return a user's text, such as a name, with dollar signs escaped, so that matplotlib does not parse formulas."""
     return text.replace("$", r"\$")
 
 
 def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
-    """Write title and axis names, and quieten frame, ticks and grid.
+    """Set the title and the axis labels, and style spines, ticks and grid.
 
     Parameters
     ----------
@@ -107,14 +107,15 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 
 
 def add_legend(axes: Axes, columns: int = 1) -> None:
-    """Add the legend below the axes, where it can hide nothing.
+    """Add the legend below the axes, where it hides no data.
 
-    A narrow figure has it in one column, unless its words are few, and grows in height with its lines.
+    In a narrow figure, long labels are wrapped, `columns` is ignored unless all labels are short, and the figure grows
+    in height with the lines of the legend.
 
     Parameters
     ----------
     axes
-        The axes, which carry the handles and labels.
+        The axes with the labelled artists.
     columns
         Largest number of columns of the legend, at least 1.
     """
@@ -131,20 +132,20 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _is_narrow(axes: Axes) -> bool:
-    """Return whether the figure is as narrow as a report's, so that words have to be broken."""
+    """Return whether the figure is narrower than `WIDTH`, as a report's figures are, so that text is wrapped."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
 
 
 def _wrapped(axes: Axes, text: str, share: float) -> str:
-    """Return a text broken into lines that fit a share of a narrow figure; existing line breaks are kept."""
+    """Return a text, in a narrow figure wrapped to the given share of its width; existing line breaks are kept."""
     if not _is_narrow(axes):
         return text
     return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])
 
 
 def whole_number_axis(axes: Axes, low: int, high: int) -> None:
-    """Let the horizontal axis run over whole numbers from `low` to `high`, with few ticks and room for one point.
+    """Set the limits of the horizontal axis to `low` and `high` with a margin, and a few ticks at integers.
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
 
 
 def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
-    """Fill between two curves; with a single point draw a wide bar, because a band of no width is invisible.
+    """Fill the area between two curves; for a single point draw a bar, because a band of width 0 is invisible.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
 
 
 def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:
-    """Draw the median of the trials with the range of all and, darker, of the middle half, over an axis of rounds.
+    """Draw the trials' median over rounds, with bands for the range and, darker, the interquartile range; return it.
 
     Parameters
     ----------
@@ -217,39 +218,39 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
 
 
 def markers_for(points: int) -> dict[str, Any]:
-    """Return marker settings for a curve of `points` points: on every point when few, on some when many."""
+    """Return matplotlib's marker settings for a curve of `points` points; long curves have markers on some points."""
     return {"markersize": 4.5, "markevery": max(1, points // 15)}
 
 
 def span(*groups: ArrayLike) -> tuple[float, float]:
-    """Return the smallest and the largest finite value of all groups, (0, 1) where there is none."""
+    """Return the smallest and the largest finite value of all groups; (0, 1) if there is none."""
     values: Floats = np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the figure as the bytes of a PNG file; the same figure gives the same bytes."""
+    """Return the figure as the bytes of a PNG file, which are the same for the same figure."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     return buffer.getvalue()
 
 
 def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
-    """Return the figure as the text of a small SVG file: letters as text, coordinates to a hundredth of a point.
+    """Return the figure as the text of an SVG file, which is the same for the same figure.
 
-    The same figure gives the same text.
+    Letters stay text instead of paths, and coordinates are cut to a hundredth of a point, to keep the file small.
 
     Parameters
     ----------
     figure
         The figure to write.
     salt
-        Text from which the identifiers within the SVG file are made; figures that stand on one page need different
-        ones.
+        Salt of the identifiers within the SVG file (matplotlib's `svg.hashsalt`); figures on the same page need
+        different salts.
     """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    # Numbers within tags alone: what stands between them is read.
+    # Only numbers within tags are cut; text between tags is shown to readers.
     return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), buffer.getvalue())

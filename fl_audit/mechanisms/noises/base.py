@@ -1,9 +1,9 @@
 """The interface of all kinds of noise, so that other code does not depend on the kind.
 
 Every noise is Gaussian given the releases of earlier rounds; the insiders' likelihood ratios and the tests of the
-verdict rely on this. The module of each kind defines its scale and origin, its drawing, accounting and whitening, the
-parts that it is incompatible with, and its words in reports. The settings of a configuration are checked without torch,
-so these modules do not import it.
+verdict rely on this. The module of each kind defines the scale and the origin of the noise, its drawing, accounting and
+whitening, the parts that it is incompatible with, and its phrases in reports. These modules do not import torch, so
+that a configuration can be checked without it.
 """
 
 from abc import ABC, abstractmethod
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 class NoiseOrigin(StrEnum):
     """The party that adds the noise, and the quantity to which it is added."""
 
-    NOBODY = "nobody"  # no noise is added, and nothing is claimed
-    SERVER = "server"  # the server adds it to the sum
-    CLIENTS = "clients"  # each client adds a share of it to what it sends, and knows this share
-    TRAINING = "training"  # each client adds it in every step of its own training
+    NOBODY = "nobody"  # no noise is added, and there is no claim
+    SERVER = "server"  # the server adds the noise to the sum
+    CLIENTS = "clients"  # each client adds a share of the noise to its contribution, and knows this share
+    TRAINING = "training"  # each client adds the noise in every step of its own training
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class NoiseSettings:
     scaling: NoiseScaling  # sensitivity that the noise is scaled to
     clients: int  # m, number of clients
     rounds: int  # k, number of rounds
-    separation: int | None  # rounds from one of a client's to its next, where cohorts take part; None elsewhere
-    own: Mapping[str, Any]  # values of the settings that this noise alone has, by name; None where they are left out
+    separation: int | None  # with cohorts, fewest rounds from a client's participation to its next; otherwise None
+    own: Mapping[str, Any]  # values of the settings that only this noise has, by name; None for those left out
 
 
 @dataclass(frozen=True)
 class SumSensitivity:
-    """Sensitivity of a round's sum in each trial: local, and the global bound."""
+    """Local and global sensitivity of a round's sum in each trial."""
 
-    local: Floats  # ||f_i(D) - f_i(D')|| at the current weights, any shape
+    local: Floats  # ||f_i(D) - f_i(D')|| at the current model parameters, any shape
     largest: Floats  # the largest change that the clipping norm of the round allows, of the same shape
     clipping_norm: float  # C of the first round
 
@@ -62,21 +62,21 @@ class AccountedRounds:
     """Description of the rounds for the accountant."""
 
     count: int  # k, from 1
-    multiplier: float  # z against the adversary, of everything that is released in one round
-    participation: "Participation"  # rule that decides which units take part
-    seen: bool  # whether the adversary sees in which rounds the target takes part
-    schedule: "LocalSchedule | None" = None  # training of clients, if they train privately; None otherwise
-    shards: tuple[int, ...] = ()  # sizes of their shards there
+    multiplier: float  # effective z of one round's releases together, against the adversary
+    participation: "Participation"  # rule of participation
+    seen: bool  # whether the adversary sees in which rounds the target participates
+    schedule: "LocalSchedule | None" = None  # training of clients, if they train by DP-SGD; otherwise None
+    shards: tuple[int, ...] = ()  # sizes of the clients' shards, if they train by DP-SGD
 
 
 Normals = Callable[[int], "Tensor"]
-"""Gives sets of standard normal draws of a round, float32 (trials, parameters), by their numbers from 0.
+"""Function that returns a set of standard normal draws of a round, float32 (trials, parameters), for a number from 0.
 
-Different numbers are independent. Set 0 is drawn ahead, while clients compute."""
+Sets with different numbers are independent. Set 0 is drawn in advance, while clients compute."""
 
 
 class ServerDraws(Protocol):
-    """The server's noise draws for some trials, round by round, with the state that they need of earlier rounds."""
+    """Draws the server's noise for some trials round by round, and keeps the draws of earlier rounds that it needs."""
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
         """Return the draws of the next round in units of `MechanismNoise.scale`, float32 (trials, parameters).
@@ -102,22 +102,22 @@ class MechanismNoise(ABC):
     """Interface of a kind of noise, a frozen dataclass; numbers out of range raise `InputError`."""
 
     kind: str
-    """Name in a stored mechanism: the key in the registry."""
+    """Name of the kind in a stored mechanism, which is its key in the registry."""
     multiplier: float
-    """z, as this kind of noise defines it; 0 without noise."""
+    """Noise multiplier z, as this kind of noise defines it; 0 without noise."""
     scaling: NoiseScaling = NoiseScaling.GLOBAL
-    """Sensitivity that the noise is scaled to; a mechanism without noise counts as global."""
+    """Sensitivity to which the noise is scaled; global without noise."""
 
     names: ClassVar[tuple[str, ...]]
-    """Names in a configuration; empty if the noise cannot be chosen there."""
+    """Names of the noise in a configuration; empty if it cannot be chosen there."""
     origin: ClassVar[NoiseOrigin]
     """Party that adds the noise."""
     own_settings: ClassVar[Mapping[str, str]] = {}
-    """Settings of [privacy] that no other noise has, each with the name of the noise that it needs."""
+    """Settings of [privacy] that only this kind of noise has, each with the name of the noise that it needs."""
     may_follow_data: ClassVar[bool] = False
-    """Whether it may be scaled to the local sensitivity, as the audit device of Bernau et al. 2021 is."""
+    """Whether the noise may be scaled to the local sensitivity, as in the audits of Bernau et al. 2021."""
     carries_canaries: ClassVar[bool] = False
-    """Whether an observer knows it to be fresh and of one scale in every round, and so can read canaries through it."""
+    """Whether the noise of every round is independent with a known scale, so that canaries can be measured under it."""
 
     @classmethod
     @abstractmethod
@@ -136,7 +136,7 @@ class MechanismNoise(ABC):
     # Drawing of the noise.
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return the standard deviation of the noise that remains for an adversary, in the shape of the sensitivities.
+        """Return the standard deviation of noise that an adversary does not know, in the shape of the sensitivities.
 
         Parameters
         ----------
@@ -190,14 +190,15 @@ class MechanismNoise(ABC):
         return multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return what the accountant is told of some rounds, once for every kind of client; () where nothing is
-        claimed.
+        """Return the release events of some rounds for the accountant, one tuple for every kind of client.
+
+        The tuple is empty without noise.
         """
         often = rounds.participation.participations(rounds.count)
         return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
 
     def joint_sensitivity(self, participation: "Participation") -> float | None:
-        """Return the sensitivity of all rounds as one release, relative to that of one contribution.
+        """Return the sensitivity of all rounds as one release, relative to the sensitivity of one contribution.
 
         None if every round is a separate release.
         """
@@ -207,7 +208,7 @@ class MechanismNoise(ABC):
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, including the latest, whose draws enter the noise of the latest release."""
+        """Number of rounds, including the latest, whose releases are needed to whiten the latest release."""
         return 1
 
     def whitening(self, server_round: int) -> Floats:
@@ -218,7 +219,7 @@ class MechanismNoise(ABC):
         Parameters
         ----------
         server_round
-            The latest round, from 1; the last weight is its own.
+            The latest round, from 1; the last weight belongs to its release.
         """
         factors = np.zeros(server_round)
         factors[-1] = 1.0

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from fl_audit.mechanisms.participations.participation import Participation
 
 SENSITIVITY_FLOOR = 1e-4
-"""Share of the clipping norm under which local noise stops shrinking: below it float32 rounding, not noise, would hide
-the record."""
+"""Smallest local sensitivity, relative to the clipping norm, to which noise is scaled.
+
+Below it the noise would be smaller than float32 rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,17 @@ class CentralGaussian(MechanismNoise):
         return self.scaling is NoiseScaling.LOCAL
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return z times the local or the global sensitivity; the local one is at least `SENSITIVITY_FLOOR` times C."""
+        """Return z times the sensitivity to which the noise is scaled.
+
+        A local sensitivity is raised to at least `SENSITIVITY_FLOOR` times the clipping norm C.
+        """
         if not self._is_local:
             return super().scale(sensitivity, multiplier)
         floor = SENSITIVITY_FLOOR * sensitivity.clipping_norm
         return np.asarray(multiplier * np.maximum(sensitivity.local, floor), dtype=np.float64)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse samples and cohorts where the noise follows the data: who takes part would change its scale."""
+        """Raise `InputError` if the noise is scaled to the local sensitivity, which depends on who participates."""
         if self._is_local and participation.rate < 1:
             sampled = f"sensitivity is 'local' at sampling rate {participation.rate}"
             raise InputError(f"{sampled}: accepted with sampling is 'global'")

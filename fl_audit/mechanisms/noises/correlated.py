@@ -1,4 +1,4 @@
-"""Noise of the server that is correlated over rounds: later rounds take back a part of that of earlier ones."""
+"""Correlated noise of the server (matrix mechanism, DP-FTRL): later rounds cancel part of the noise of earlier ones."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CorrelatedGaussian(MechanismNoise):
-    """The server adds noise that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
+    """Noise of the server that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
 
-    The z_s are N(0, sigma^2 I) with sigma = z Delta, Delta the largest change of one round's sum, and C a
-    lower-triangular matrix, so that the noise of later rounds takes back a part of that of earlier ones.
+    The z_s are N(0, sigma^2 I) with sigma = z Delta, where Delta is the global sensitivity of one round's sum. C is a
+    lower-triangular matrix, the strategy matrix; with it, the noise of later rounds cancels part of the noise of
+    earlier rounds.
 
-    Source: Kairouz et al. 2021, "Practical and private (deep) learning without sampling or shuffling";
-    Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization".
+    Source: Kairouz et al. 2021, "Practical and private (deep) learning without sampling or shuffling"; Choquette-Choo
+    et al. 2023, "(Amplified) banded matrix factorization".
     """
 
     multiplier: float  # z, standard deviation of the z_s in units of Delta; positive and finite
     matrix: StrategyMatrixKind  # kind of the matrix C
-    rounds: int  # k, its size, at least 1
-    bands: int = 1  # bands of a banded C, from 1 (independent noise) to k; not used by the tree
+    rounds: int  # k, number of rounds and of rows of C, at least 1
+    bands: int = 1  # number of bands of a banded C, from 1 (independent noise) to k; ignored by the tree
     kind: Literal["correlated"] = "correlated"
     names: ClassVar = (str(StrategyMatrixKind.BANDED), str(StrategyMatrixKind.TREE))
     origin: ClassVar = NoiseOrigin.SERVER
@@ -52,10 +53,10 @@ class CorrelatedGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise of a configuration, whose name is that of the matrix.
+        """Return the noise for the settings of a configuration, in which the noise has the name of its matrix.
 
-        A banded matrix has, where a configuration leaves its bands out, as many as rounds lie from one of a client's to
-        its next where cohorts take part, and as many as there are rounds elsewhere.
+        The default number of bands of a banded matrix is the number of rounds from one participation of a client to its
+        next, if there are cohorts, and otherwise the number of rounds.
         """
         matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
         match matrix:
@@ -68,28 +69,28 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def name(self) -> str:
-        """The name of the noise in a configuration, which is that of its matrix."""
+        """The name of the noise in a configuration, which is the name of its matrix."""
         return str(self.matrix)
 
     @property
     def _strategy(self) -> Floats:
-        """C, (rounds, rounds)."""
+        """Strategy matrix C, float64 (rounds, rounds)."""
         return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerDraws:
-        """Return draws that remember those of earlier rounds."""
+        """Return an object that draws the server's noise from new normal draws and its draws of earlier rounds."""
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the effective noise multiplier of all rounds together.
+        """Return the effective noise multiplier of all rounds together, sigma / ||Delta||.
 
-        It is the noise over the L2 norm of the difference of all releases after whitening by C: round t then shows the
-        sum of its own contribution and of earlier ones s, each times C_ts.
+        Here Delta stacks the whitened differences of all rounds. After whitening by C, the difference in round t is the
+        sum over s <= t of C_ts times the difference of round s.
         """
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return all rounds as one release."""
+        """Return the events of all rounds together: a single Gaussian release."""
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:
@@ -104,7 +105,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds that a row of C reaches back, the newest one included."""
+        """Largest number of rounds, including the latest, with non-zero entries in a row of C."""
         match self.matrix:
             case StrategyMatrixKind.BANDED:
                 return self.bands
@@ -114,27 +115,27 @@ class CorrelatedGaussian(MechanismNoise):
                 assert_never(self.matrix)
 
     def whitening(self, server_round: int) -> Floats:
-        """Return the row of C of a round: C r = C g + z, whose noise is independent again."""
+        """Return the row of C for a round: in C r = C g + z the noise is independent."""
         return self._strategy[server_round - 1, :server_round]
 
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse samples; cohorts come in a known order."""
+        """Raise `InputError` for sampled rounds; cohorts are accepted, since their order is public."""
         sampled = f"noise is correlated over rounds at sampling rate {participation.rate}"
         unknown = "and no amplification by sampling is known for it"
         require(participation.rate == 1, f"{sampled}, {unknown}: accepted are cohorts, or that everybody takes part")
 
     def require_adaptive_clipping(self) -> None:
-        """Refuse it: all rounds are accounted together, for one norm."""
+        """Raise `InputError`, because all rounds are accounted together for one clipping norm."""
         correlated = "noise that is correlated over rounds, which is accounted for one norm in all rounds"
         raise InputError(f"clipping is 'adaptive' with {correlated}: accepted with it is 'fixed'")
 
     def require_rounds(self, rounds: int) -> None:
-        """Refuse rounds for which C is too small or too large."""
+        """Raise `InputError` if the number of rounds is not the size of C."""
         found = f"the noise is correlated over {self.rounds} rounds and rounds is {rounds}"
         require(self.rounds == rounds, f"{found}: accepted is the same")
 
     def source_words(self) -> str:
-        """Return words for the party that adds the noise, and for the matrix of its correlation."""
+        """Return a phrase saying that the server adds the noise, with the matrix of its correlation."""
         rounds = plural(self.rounds, "round")
         match self.matrix:
             case StrategyMatrixKind.TREE:
@@ -147,18 +148,18 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str:
-        """All rounds' difference."""
+        """Phrase for the difference of all rounds together, which the noise multiplier multiplies."""
         return "the largest difference of all rounds together"
 
     def mu_words(self, rounds: str) -> str:
-        """Return that all rounds are one release."""
+        """Return the formula of the claimed mu, "1 over z", since all rounds are one release."""
         return "1 over z"
 
 
 class _CorrelatedDraws:
-    """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
+    """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, one per round, so that C w = z and w = C^-1 z.
 
-    The server alone keeps what it drew before; nobody else could undo it.
+    Only the server has the earlier draws, so nobody else can subtract them.
     """
 
     def __init__(self, strategy: Floats, rounds_needed: int) -> None:
@@ -166,7 +167,7 @@ class _CorrelatedDraws:
         self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the draws of round t, which come in order, in the memory of z_t."""
+        """Return the draws of round t, which overwrite z_t; rounds have to be in order."""
         row, draws = self._matrix[server_round - 1], normals(0)
         first = server_round - 1 - len(self._drawn)
         for place, earlier in enumerate(self._drawn, start=first):

@@ -1,4 +1,4 @@
-"""Distributed noise: all clients together add what a server would add alone."""
+"""Distributed noise: the clients' noise shares add up to the noise that a server would add alone."""
 
 import math
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 
 @dataclass(frozen=True)
 class DistributedGaussian(ClientsNoise):
-    """Every client adds an equal share of the noise to its contribution: N(0, sigma^2 / m I), sigma = z Delta.
+    """Distributed Gaussian noise: each of m clients adds N(0, sigma^2 / m I) to its contribution, sigma = z Delta.
 
-    Nobody but the client knows its share. An insider knows its own, and so faces less noise than others do.
+    Each client's share is secret. An insider knows its own share and subtracts it, so it faces less noise than others.
     """
 
     multiplier: float  # z, standard deviation of all shares together in units of the sensitivity; positive and finite
@@ -21,14 +21,14 @@ class DistributedGaussian(ClientsNoise):
     names: ClassVar = ("distributed",)
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return sigma / sqrt(m)."""
+        """Return the standard deviation of each client's share, sigma / sqrt(m)."""
         return self.multiplier * global_sensitivity / math.sqrt(self.clients)
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return z sqrt((m - c) / m), of which c shares are known; z / sqrt(m) if single contributions are seen."""
+        """Return z sqrt((m - c) / m) if the adversary knows c shares; z / sqrt(m) if it sees single contributions."""
         return self.multiplier * root_of_shares(self.clients, threat_model) / math.sqrt(self.clients)
 
     def source_words(self) -> str:
-        """Return words for the share of the noise that each client adds."""
+        """Return a phrase saying that each client adds a share of the noise."""
         clients = f"{self.clients:,}"
         return f"distributed: each of {clients} clients adds 1/{clients} of the variance, the server none"

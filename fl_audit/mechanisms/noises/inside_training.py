@@ -1,4 +1,4 @@
-"""Noise inside the training of clients, each of which trains on its own records by DP-SGD."""
+"""Noise of local DP-SGD, which each client adds in the steps of its own training."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalDPSGD(MechanismNoise):
-    """Every client adds N(0, (z C)^2 I) to the sum of clipped gradients in every step of its local training.
+    """Noise of local DP-SGD: every client adds N(0, (z C)^2 I) to the clipped gradient sum in each training step.
 
-    It is a part of the contribution, and nobody adds any to the sum of contributions. The target's client noises its
-    own steps: what others know of their own noise takes nothing from it.
+    It is part of the contribution, and no further noise is added to the sum of contributions. The target's client adds
+    noise to its own steps, so other clients' knowledge of their own noise does not reduce it.
     """
 
     multiplier: float  # z, standard deviation of the noise of a step in units of the clipping norm; positive and finite
@@ -30,11 +30,14 @@ class LocalDPSGD(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise of a configuration."""
+        """Return the noise with the multiplier of the configuration."""
         return cls(settings.multiplier)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the steps of a client, once for every size of shard: a guarantee is to hold for all."""
+        """Return the release events of a client's steps, one tuple for every distinct size of shard.
+
+        The guarantee has to hold for all sizes.
+        """
         schedule, z = rounds.schedule, rounds.multiplier
         assert schedule is not None, "noise inside training goes with private training alone"
         each = (
@@ -44,15 +47,15 @@ class LocalDPSGD(MechanismNoise):
         return tuple(dict.fromkeys(each))
 
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse nothing: private training itself requires that all clients take part."""
+        """Accept every rule; the check of private training itself requires that all clients participate."""
 
     def require_adaptive_clipping(self) -> None:
-        """Refuse nothing: private training itself asks for a fixed norm."""
+        """Accept it here; the check of private training itself requires a fixed clipping norm."""
 
     def source_words(self) -> str:
-        """Return in which steps each client adds it."""
+        """Return a phrase saying in which steps each client adds the noise."""
         return "in every step of the clients' training: each client adds it to its own clipped gradients"
 
     def mu_words(self, rounds: str) -> str:
-        """Return that steps are counted, and no rounds."""
+        """Return the formula of the claimed mu in words, in terms of training steps instead of rounds."""
         return "square root of the most steps that a client takes, over z"

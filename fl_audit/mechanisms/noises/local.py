@@ -1,4 +1,4 @@
-"""Local noise: each client adds all that it needs by itself."""
+"""Local noise: each client adds the full noise to its own contribution."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -9,10 +9,10 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 
 @dataclass(frozen=True)
 class LocalGaussian(ClientsNoise):
-    """Every client adds all of the noise to its contribution: N(0, sigma^2 I), sigma = z Delta.
+    """Local Gaussian noise: each of m clients adds N(0, sigma^2 I) to its contribution, sigma = z Delta.
 
-    The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that
-    was claimed.
+    The sum has m times this variance. Even an adversary that sees single contributions, such as the server, faces the
+    claimed noise.
     """
 
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
@@ -21,15 +21,15 @@ class LocalGaussian(ClientsNoise):
     names: ClassVar = ("local",)
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return the standard deviation of a client's share: the noise multiplier times the sensitivity."""
+        """Return the standard deviation of each client's noise, z Delta."""
         return self.multiplier * global_sensitivity
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return z sqrt(m - c), of which c shares are known; z if single contributions are seen."""
+        """Return z sqrt(m - c) if the adversary knows c clients' noise; z if it sees single contributions."""
         return self.multiplier * root_of_shares(self.clients, threat_model)
 
     def source_words(self) -> str:
-        """Return words for the noise that each client adds, and for the noise of their sum."""
+        """Return a phrase saying that each client adds the noise, with the variance in the sum."""
         return (
             f"local: each of {self.clients:,} clients adds all of it to what it sends, so the sum holds "
             f"{self.clients:,} times the variance"

@@ -1,4 +1,4 @@
-"""No noise, and nothing that is claimed."""
+"""No noise, and no claim."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoNoise(MechanismNoise):
-    """The sum itself is released, and nothing is claimed."""
+    """No noise: the sum itself is released, and there is no claim."""
 
     kind: Literal["none"] = "none"
-    multiplier = 0.0  # no field: it has no other value
+    multiplier = 0.0  # a class attribute instead of a field, because it has no other value
     names: ClassVar[tuple[str, ...]] = ()
     origin: ClassVar = NoiseOrigin.NOBODY
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the absence of noise, with any configuration."""
+        """Return the object for no noise; the settings are not used."""
         return cls()
 
     def with_multiplier(self, multiplier: float) -> Self:
-        """Return the same: no noise has no other multiplier."""
+        """Return the same object, since its multiplier is always 0."""
         return self
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return standard deviations of 0, since there is no noise, in the shape of the sensitivities."""
+        """Return standard deviations of 0, in the shape of the sensitivities."""
         return np.zeros_like(sensitivity.local, dtype=np.float64)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return nothing, since nothing is claimed."""
+        """Return `((),)`: one kind of client, without release events."""
         return ((),)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse nothing: without a claim there is nothing to account for."""
+        """Accept every rule, because without a claim nothing is accounted."""
 
     def require_adaptive_clipping(self) -> None:
-        """Refuse nothing: without noise there is no clipping."""
+        """Accept it here; a mechanism without noise does not clip."""
 
     def source_words(self) -> str:
-        """Return that there is none."""
+        """Return the word "none"."""
         return "none"

@@ -1,4 +1,4 @@
-"""The kinds of noise, by the names that a stored mechanism has for them: a new one is a module, and a line here."""
+"""The registry of noises by the name of their kind; to add one, write a module for it and add a line here."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -28,18 +28,18 @@ NOISES: dict[str, type[MechanismNoise]] = {
 """The class of each kind of noise, by its key in stored mechanisms."""
 
 NO_NOISE = NoNoise()
-"""The noise of a mechanism that claims nothing."""
+"""The noise of a mechanism without a claim."""
 
 
 def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> tuple[str, ...]:
-    """Return the names that a configuration has for noises.
+    """Return the names of noises in a configuration.
 
     Parameters
     ----------
     origins
-        Parties that add the noise; all if none is named.
+        Parties that add the noise; all noises if none is given.
     carries_canaries
-        Whether canaries can be measured under the noise; None for noises of either kind.
+        Whether canaries can be measured under the noise; None for all noises.
     """
     return tuple(
         name
@@ -50,7 +50,7 @@ def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None)
 
 
 def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> str:
-    """Return the names of `names_of_noises` as a list in a message: 'a', 'b' and 'c'.
+    """Return the names of `names_of_noises` as a list for a message: 'a', 'b' and 'c'.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) ->
 
 
 def noise_named(name: str) -> type[MechanismNoise]:
-    """Return the kind of noise that a configuration calls by a name.
+    """Return the class of noise with a given name in a configuration.
 
     Raises
     ------
@@ -77,12 +77,12 @@ def noise_named(name: str) -> type[MechanismNoise]:
 
 
 def noise_of(settings: NoiseSettings) -> MechanismNoise:
-    """Return the noise of a configuration.
+    """Return the noise for the settings of a configuration.
 
     Raises
     ------
     InputError
-        If there is no such noise, it cannot follow the data though it is to, or a number is out of its range.
+        If there is no such noise, it does not support scaling to the local sensitivity, or a number is out of range.
     """
     kind = noise_named(settings.name)
     fits = kind.may_follow_data or settings.scaling is NoiseScaling.GLOBAL
@@ -91,17 +91,17 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
 
 
 def settings_of_noises() -> Mapping[str, str]:
-    """Return the settings that single noises have, each with the name of the noise that it needs."""
+    """Return the settings that belong to a single noise, each with the name of this noise."""
     return {setting: name for kind in NOISES.values() for setting, name in kind.own_settings.items()}
 
 
 def foreign_settings(name: str) -> Mapping[str, str]:
-    """Return those of these settings that the noise of a name does not have."""
+    """Return the settings that belong only to noises other than the named one, each with the name of its noise."""
     return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 
 
 def _read(value: Any) -> MechanismNoise:
-    """Return a noise, or read the one that was stored."""
+    """Return a noise, or deserialise a stored one."""
     if isinstance(value, MechanismNoise):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None
@@ -119,4 +119,4 @@ def _stored(noise: MechanismNoise) -> dict[str, Any]:
 
 
 StoredNoise = Annotated[MechanismNoise, PlainValidator(_read), PlainSerializer(_stored)]
-"""A noise of whatever kind, which is stored with the others of a mechanism."""
+"""Pydantic type of a noise of any kind, which is serialised as a part of a mechanism."""

@@ -1,4 +1,4 @@
-"""Common parts of the noises that clients add to their contributions."""
+"""Common parts of the noises of which each client adds a share."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClientsNoise(MechanismNoise):
-    """Noise of which every client adds a share to what it sends. Nobody but the client knows its share."""
+    """Noise of which each client adds a secret share to its contribution."""
 
     multiplier: float
     clients: int
@@ -27,25 +27,25 @@ class ClientsNoise(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise of a configuration, of which every client adds a share."""
+        """Return the noise with the multiplier and the number of clients of the configuration."""
         return cls(settings.multiplier, settings.clients)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Refuse rounds without some clients, whose shares would be missing."""
+        """Raise `InputError`, because the noise shares of absent clients would be missing."""
         some = f"noise is '{self.name}' and not everybody takes part in every round"
         shares = "so the shares of the noise that a round holds would change"
         raise InputError(f"{some}, {shares}: accepted with it is that everybody takes part")
 
     def require_adaptive_clipping(self) -> None:
-        """Refuse it: the server, which counts the bits, adds no noise."""
+        """Raise `InputError`, because the server, which sums the quantile bits, adds no noise to them."""
         nobody = f"noise is '{self.name}', where nobody is there to add the noise of the bits"
         raise InputError(f"clipping is 'adaptive' and {nobody}: accepted with it is 'fixed'")
 
 
 def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
-    """Return the square root of the number of shares that an adversary faces.
+    """Return the square root of the number of noise shares in an adversary's observation that it does not know.
 
-    Raises `InputError` if the adversary knows all shares.
+    It is 1 for the server, which sees single contributions. Raises `InputError` if the adversary knows all shares.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""The rules that decide which units take part in a round: each a file here, and a line in the registry."""
+"""The rules of participation in rounds; to add one, write a module for it and add a line to the registry."""

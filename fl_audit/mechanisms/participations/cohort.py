@@ -1,4 +1,4 @@
-"""Cohorts of a fixed size, which follow each other in a public order."""
+"""Cohorts of fixed size, which take turns in a public order."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class FixedCohort(Participation):
-    """In each round a cohort of a fixed number of clients takes part, in a public order.
+    """In each round a cohort of a fixed number of clients participates, in a public order.
 
-    All clients stand in one public random order, and the cohorts follow each other through it, over and over. So
-    everybody knows who takes part in which round, which amplifies nothing; a client takes part in every (m / size)-th
-    round, and two rounds of a client lie at least floor(m / size) apart.
+    The cohorts are consecutive sections of one public random order of all clients, which is repeated. So everybody
+    knows who participates in which round, and there is no amplification. A client participates in every (m / size)-th
+    round on average, and two rounds with the same client are at least floor(m / size) apart.
     """
 
-    size: int  # clients of one round, from 1 to m - 1; with all m it would be `Everybody`
+    size: int  # number of clients in a round, from 1 to m - 1; for all m, use `Everybody`
     clients: int  # m, number of all clients
-    # The client that stands first in the order, so that it takes part as often as any can: the differing one of an
-    # audit, which would find nothing of a client that never takes part. None leaves that to chance.
+    # The client at the beginning of the order, which has the maximum number of participations. Audits put the differing
+    # client there, because they would measure nothing for a client that never participates. None for a random client.
     first: int | None = None
     rate = 1.0
     kind: Literal["cohort"] = "cohort"
@@ -39,7 +39,7 @@ class FixedCohort(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return cohorts of the size that a configuration gives."""
+        """Return cohorts of the configured size."""
         if settings.cohort is None:
             raise InputError(
                 "sampling is 'cohort' and cohort is left out: accepted is the number of clients of a round"
@@ -48,25 +48,25 @@ class FixedCohort(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether a configuration gives a size."""
+        """Return whether the configuration has a cohort size."""
         return settings.cohort is not None
 
     @property
     def separation(self) -> int:
-        """Fewest rounds from one in which a client takes part to the next one in which it does."""
+        """Minimum number of rounds from one participation of a client to its next."""
         return self.clients // self.size
 
     @property
     def known_separation(self) -> int | None:
-        """The same: everybody knows the order."""
+        """The same as `separation`, because the order is public."""
         return self.separation
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one client takes part."""
+        """Return the maximum number of participations of one client in the given number of rounds."""
         return math.ceil(rounds * self.size / self.clients)
 
     def members(self, seed: int, server_round: int) -> Integers:
-        """Return the clients of a round, in ascending order.
+        """Return the clients that participate in a round, ascending.
 
         Parameters
         ----------
@@ -83,20 +83,20 @@ class FixedCohort(Participation):
         return np.sort(order[np.arange(begin, begin + self.size) % self.clients]).astype(np.int64)
 
     def with_first(self, unit: int) -> Self:
-        """Return cohorts that begin with a client."""
+        """Return the same cohorts with a given client at the beginning of the order."""
         return replace(self, first=unit)
 
     def mean_units(self, units: int) -> float:
-        """Return the size of a cohort."""
+        """Return the number of clients in a cohort."""
         return self.size
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Refuse units inside clients."""
+        """Raise `InputError` unless clients are the units of contributions."""
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
     def words(self, words: ParticipationWords) -> str:
-        """Return the size and the order, and how often a client takes part."""
+        """Return a description of the cohorts: their size, their order, and how often a client participates."""
         often = self.participations(words.rounds)
         return (
             f"cohorts of {self.size:,} of {self.clients:,} clients in a public order: a client takes part in "
@@ -105,11 +105,11 @@ class FixedCohort(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return that the unit changes nothing while it is not in the cohort."""
+        """Return the sentence that the differing unit changes nothing in rounds without it."""
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
-        """Return that the client in question stands first, where one does."""
+        """Return the sentence that the differing client is first in the order, if `first` is set; otherwise ""."""
         if self.first is None:
             return ""
         often = f"{self.participations(rounds):,} of {plural(rounds, 'round')}"
@@ -120,5 +120,5 @@ class FixedCohort(Participation):
 
 
 def _ratio_text(ratio: float) -> str:
-    """Return a ratio from 1 with three significant digits."""
+    """Return a ratio of at least 1 as text, with three significant digits or one decimal."""
     return f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.1f}".removesuffix(".0")

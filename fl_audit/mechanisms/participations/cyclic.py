@@ -1,4 +1,4 @@
-"""Cyclic Poisson sampling: groups of units take turns, and each unit of a group is drawn on its own, in secret."""
+"""Cyclic Poisson sampling: groups of units take turns, and each unit of the group is sampled independently."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
@@ -15,11 +15,11 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class CyclicPoisson(Participation):
-    """Every unit is in one of b groups, which take turns; in a round each unit of one group is drawn on its own.
+    """Cyclic Poisson sampling: b groups take turns, and each unit of the group participates with probability q.
 
-    Units are put into groups at random, each on its own and in public, so no group changes when a unit comes or goes.
-    The groups protect nobody; in each of at most ceil(k / b) rounds of its turn a unit is drawn with probability q.
-    That is Poisson sampling at rate q over so many rounds, and is accounted as such.
+    Each unit is put into a random, public group independently of other units, so no group changes when a unit is added
+    or removed. The groups give no protection. A unit may be sampled in at most ceil(k / b) of k rounds, each time with
+    probability q; this is accounted as Poisson sampling at rate q over so many rounds.
 
     Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified) banded matrix
     factorization", algorithm 2, whose amplification for bands of one round, independent noise, is this one.
@@ -28,8 +28,8 @@ class CyclicPoisson(Participation):
     rate: float  # q, above 0 and below 1
     cycle: int  # b, number of groups, from 2
     units: int  # number of all units
-    # The unit that is in the first group, so that it has as many turns as any can: the differing one of an audit. None
-    # leaves that to chance.
+    # The unit that is put into the first group, so that it has the maximum number of turns: in audits, the differing
+    # unit. None for random groups only.
     first: int | None = None
     kind: Literal["cyclic-poisson"] = "cyclic-poisson"
     own_settings: ClassVar = {"cycle": "cyclic-poisson"}
@@ -43,7 +43,7 @@ class CyclicPoisson(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return the rule at the rate and with the groups of a configuration."""
+        """Return the rule with the configured sampling rate and number of groups."""
         cycle = settings.own["cycle"]
         if cycle is None:
             left_out = "sampling is 'cyclic-poisson' and cycle is left out"
@@ -55,35 +55,35 @@ class CyclicPoisson(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether a configuration has a number of groups."""
+        """Return whether the configuration has a number of groups."""
         return settings.own["cycle"] is not None
 
     @property
     def separation(self) -> int:
-        """The number of groups."""
+        """Number of groups, which is the number of rounds from one turn of a unit to its next."""
         return self.cycle
 
     def participations(self, rounds: int) -> int:
-        """Return the rounds of the group that comes first."""
+        """Return the number of turns of the first group, the maximum of all groups, in the given number of rounds."""
         return -(-rounds // self.cycle)
 
     def members(self, seed: int, server_round: int) -> Integers:
-        """Return the units of the group whose turn a round is, in ascending order."""
+        """Return the units of the group whose turn it is in a round, ascending."""
         groups = generator(seed, Purpose.COHORT_ORDER, client=1).integers(self.cycle, size=self.units)
         if self.first is not None:
             groups[self.first] = 0
         return np.flatnonzero(groups == (server_round - 1) % self.cycle)
 
     def with_first(self, unit: int) -> Self:
-        """Return the same rule with a unit in the first group."""
+        """Return the same rule with a given unit in the first group."""
         return replace(self, first=unit)
 
     def mean_units(self, units: int) -> float:
-        """Return the mean number of units in a round: q of one group."""
+        """Return the mean number of participating units per round."""
         return units * self.rate / self.cycle
 
     def words(self, words: ParticipationWords) -> str:
-        """Return the groups and the rate, and whether it is secret who takes part."""
+        """Return a description of the groups, the sampling rate, and whether participation is secret."""
         often = f"{self.participations(words.rounds):,} of {plural(words.rounds, 'round')}"
         return (
             f"{self.cycle:,} groups of {words.one}s take turns, at most {often} each, and everybody knows whose turn "
@@ -92,11 +92,11 @@ class CyclicPoisson(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return that the curve is that of a round in which the unit takes part."""
+        """Return the sentence that a curve shows rounds in which the differing unit participates."""
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 
     def turn_words(self, rounds: int) -> str:
-        """Return that the unit in question is in the first group, where one is."""
+        """Return the sentence that the differing unit is in the first group, if it is by construction; otherwise ""."""
         if self.first is None:
             return ""
         often = f"{self.participations(rounds):,} of {plural(rounds, 'round')}"

@@ -1,4 +1,4 @@
-"""Participation of everybody, in every round."""
+"""Full participation: every unit participates in every round."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -9,7 +9,7 @@ from fl_audit.mechanisms.participations.participation import Participation, Part
 
 @dataclass(frozen=True)
 class Everybody(Participation):
-    """Every unit takes part in every round."""
+    """Full participation: every unit participates in every round."""
 
     rate = 1.0
     kind: Literal["everybody"] = "everybody"
@@ -17,20 +17,20 @@ class Everybody(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return the rule; a sampling rate is refused."""
+        """Return the rule; raises `InputError` if the configuration has a sampling rate below 1."""
         written = f"sampling is 'everybody' at a sampling rate of {float(settings.rate):g}"
         require(settings.rate == 1, f"{written}: accepted with it is none")
         return cls()
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether nothing says otherwise, or a cohort has all clients."""
+        """Return whether a configuration implies full participation: a cohort of all units, or no cohort and rate 1."""
         return settings.cohort == settings.units if settings.cohort is not None else settings.rate == 1
 
     def participations(self, rounds: int) -> int:
-        """Return all rounds."""
+        """Return the number of rounds, because a unit participates in all."""
         return rounds
 
     def words(self, words: ParticipationWords) -> str:
-        """Return that everybody takes part."""
+        """Return the phrase that every unit participates in every round."""
         return f"every {words.one} in every round"

@@ -1,8 +1,8 @@
-"""The interface of a rule of participation: what each of them answers for itself, so that nobody asks which one it is.
+"""The interface of all rules of participation, so that other code does not depend on the rule.
 
-A rule has a public part and a secret one. In public it says whose turn a round is; in secret each of those takes part
-on its own with a probability. The server and the clients draw by it, the accountant counts by it, and the insider and
-the tests of the opened samples weigh by it.
+A rule has a public and a secret part: which units have their turn in a round is public, and each of them then
+participates independently with some probability, in secret. The server and the clients draw samples by the rule, the
+accountant accounts it, and the insider and the tests of revealed samples use its probabilities.
 """
 
 from abc import ABC, abstractmethod
@@ -17,68 +17,68 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class ParticipationSettings:
-    """Settings of a configuration for who takes part."""
+    """Settings of a configuration for participation."""
 
     name: str | None  # name of the rule in the configuration; None leaves it to the other settings
-    rate: Fraction  # probability with which a unit takes part in a round of its turn, as exactly the number written
-    units: int  # number of all units of which some take part: records, users or clients
-    cohort: int | None  # clients of a round, where it has a fixed number of them
-    own: Mapping[str, Any]  # values of the settings that this rule alone has, by name; None where they are left out
+    rate: Fraction  # probability with which a unit participates in a round of its turn, exactly as it was written
+    units: int  # number of all units: records, users or clients
+    cohort: int | None  # number of clients in a round, if it is fixed; otherwise None
+    own: Mapping[str, Any]  # values of the settings that only this rule has, by name; None for those left out
 
 
 @dataclass(frozen=True)
 class ParticipationWords:
-    """Words of a report for the units of a federation."""
+    """Nouns for the units of a federation and facts on the training, from which rules write their phrases."""
 
-    one: str  # a unit, as `record`
-    differing: str  # the unit in question, as `the differing record`
+    one: str  # a unit, e.g. `record`
+    differing: str  # the differing unit, e.g. `the differing record`
     rounds: int  # number of rounds of the training
-    is_seen: bool  # whether the insider is told in which rounds the unit in question takes part
+    is_seen: bool  # whether the insider is told in which rounds the differing unit participates
 
 
 class Participation(ABC):
-    """One rule of participation, as a frozen dataclass of its numbers; those out of range raise `InputError`."""
+    """Interface of a rule of participation, a frozen dataclass; numbers out of range raise `InputError`."""
 
     kind: str
-    """Name in a stored mechanism, and in a configuration: the key in the registry."""
+    """Name of the rule in a stored mechanism and in a configuration, which is its key in the registry."""
     rate: float
-    """Probability with which a unit takes part in a round of its turn, as far as others know."""
+    """Probability with which a unit participates in a round of its turn; 1 if the public part decides everything."""
 
     own_settings: ClassVar[Mapping[str, str]] = {}
-    """Settings of [training] that no other rule has, each with the name of the rule that it needs."""
+    """Settings of [training] that only this rule has, each with the name of the rule that it needs."""
     is_sampled: ClassVar[bool] = False
-    """Whether a round is made of a secret sample of the units."""
+    """Whether each round uses a secret random sample of the units that have their turn."""
     takes_all: ClassVar[bool] = False
-    """Whether every unit takes part in every round."""
+    """Whether every unit participates in every round."""
     counted_rounds: ClassVar[str] = "rounds"
-    """Words for the rounds that a guarantee composes."""
+    """Phrase for the rounds over which a guarantee is composed."""
 
     @classmethod
     @abstractmethod
     def of_settings(cls, settings: ParticipationSettings) -> "Participation":
-        """Return the rule of a configuration that names it."""
+        """Return the rule for the settings of a configuration that names it."""
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether a configuration that names no rule means this one."""
+        """Return whether a configuration without the name of a rule implies this one."""
         return False
 
     @abstractmethod
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many whose turn one unit has."""
+        """Return the maximum number of turns of one unit in the given number of rounds."""
 
     @property
     def separation(self) -> int:
-        """Fewest rounds from one turn of a unit to its next."""
+        """Minimum number of rounds from one turn of a unit to its next."""
         return 1
 
     @property
     def known_separation(self) -> int | None:
-        """The same where everybody knows who takes part, and not everybody does; None elsewhere."""
+        """The same as `separation` if participation is partial and public; otherwise None."""
         return None
 
     def members(self, seed: int, server_round: int) -> Integers | None:
-        """Return the units whose turn a round is, in ascending order; None where it is everybody's.
+        """Return the units that have their turn in a round, ascending; None if all have.
 
         Parameters
         ----------
@@ -90,22 +90,24 @@ class Participation(ABC):
         return None
 
     def with_first(self, unit: int) -> Self:
-        """Return the same rule in which a unit has as many turns as any can."""
+        """Return the same rule with a given unit placed so that it has the maximum number of turns."""
         return self
 
     def mean_units(self, units: int) -> float:
-        """Return the mean number of units in a round, of so many."""
+        """Return the mean number of participating units per round, of the given number of units."""
         return units * self.rate
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Refuse contributions that do not go with the rule: a public turn of units inside clients, which nobody draws.
+        """Raise `InputError` if the rule is incompatible with the unit of contributions.
+
+        Public turns without sampling need clients as the units.
 
         Parameters
         ----------
         unit
-            The unit of a contribution, as a word.
+            Unit of a contribution, as a word such as "record".
         is_of_client
-            Whether that unit is a client.
+            Whether this unit is a client.
         """
         turns = f"sampling is '{self.kind}' with strategy 'dp-fedsgd', whose units are {unit}s"
         fits = is_of_client or self.is_sampled or self.takes_all
@@ -113,14 +115,14 @@ class Participation(ABC):
 
     @abstractmethod
     def words(self, words: ParticipationWords) -> str:
-        """Return who takes part in a round, and whether that protects anybody."""
+        """Return a description of who participates in a round, and whether this protects the units."""
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence on what a curve over rounds shows of the unit in question; empty where none is needed."""
+        """Return a sentence on what a curve over rounds shows of the differing unit; "" if none is needed."""
         return ""
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence on the unit in question, if its turns are fixed by construction; empty elsewhere.
+        """Return a sentence on the differing unit if its turns are fixed by construction; otherwise "".
 
         Parameters
         ----------
@@ -131,15 +133,15 @@ class Participation(ABC):
 
 
 def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
-    """Return a secret sample without the units whose turn it is not.
+    """Return a random sample restricted to the units that have their turn, bool (trials, units).
 
     Parameters
     ----------
     drawn
-        Whether each unit was drawn, shape (trials, units).
+        Whether each unit was sampled, bool (trials, units).
     turn
-        Numbers of the units whose turn it is; None where all may take part.
+        Numbers of the units that have their turn; None for all.
     units
-        Number of each unit, shape (units,).
+        Numbers of the units in the columns of `drawn`, shape (units,).
     """
     return drawn if turn is None else drawn & (units[:, None] == turn).any(axis=1)

@@ -1,4 +1,4 @@
-"""Poisson sampling: each unit takes part in each round on its own, in secret."""
+"""Poisson sampling: each unit participates in each round independently and in secret."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -9,9 +9,9 @@ from fl_audit.mechanisms.participations.participation import Participation, Part
 
 @dataclass(frozen=True)
 class PoissonSampling(Participation):
-    """Each unit takes part in each round on its own with probability q."""
+    """Poisson sampling: each unit participates in each round independently with probability q."""
 
-    rate: float  # q, above 0 and below 1; at 1 it would be `Everybody`
+    rate: float  # q, above 0 and below 1; for 1, use `Everybody`
     kind: Literal["poisson"] = "poisson"
     is_sampled: ClassVar = True
 
@@ -20,29 +20,29 @@ class PoissonSampling(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return the rule at the sampling rate of a configuration."""
+        """Return the rule with the configured sampling rate."""
         return cls(float(settings.rate))
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether there is a sampling rate."""
+        """Return whether the configuration has a sampling rate below 1."""
         return settings.rate < 1
 
     def participations(self, rounds: int) -> int:
-        """Return all rounds: in any of them a unit may take part."""
+        """Return the number of rounds, because a unit may participate in all."""
         return rounds
 
     def words(self, words: ParticipationWords) -> str:
-        """Return the rate, and whether it is secret who takes part."""
+        """Return a description of the sampling rate, and whether participation is secret."""
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return that the curve is that of a round in which the unit takes part."""
+        """Return the sentence that a curve shows rounds in which the differing unit participates."""
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 
 def secret_words(words: ParticipationWords) -> str:
-    """Return whether it is secret in which rounds the unit in question takes part, and what protects it."""
+    """Return a phrase on whether the differing unit's participation is secret, and whether sampling protects it."""
     rounds = f"in which rounds {words.differing} does"
     if words.is_seen:
         return f"the insider is told {rounds}: only being left out protects it"

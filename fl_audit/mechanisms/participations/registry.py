@@ -1,4 +1,7 @@
-"""The rules of participation by name: a new one is a module, and a line here; and those refused, with their reasons."""
+"""The registry of rules of participation by name, and of unsupported rules with the reasons.
+
+To add a rule, write a module for it and add a line here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,7 +23,7 @@ PARTICIPATIONS: dict[str, type[Participation]] = {
     "cohort": FixedCohort,
     "poisson": PoissonSampling,
 }
-"""The class of each rule, by its name. Where a configuration names none, the first that it means is taken."""
+"""The class of each rule, by its name. For a configuration without a name, the first rule that it implies is used."""
 
 _JOINT = (
     "its rounds depend on each other, and no exact loss distribution of them together is known to dp-accounting or here"
@@ -34,16 +37,16 @@ REFUSED: dict[str, str] = {
     "shuffle": "whoever knows all others knows in which batch the last one is, so it protects less than a sample",
     "fixed-batch": "whoever knows all others of a batch of a fixed size knows whether the last one is in it",
 }
-"""Rules of other libraries that are not accounted for here, each with the reason."""
+"""Rules of other libraries for which this package has no accounting, each with the reason."""
 
 
 def participation_of(settings: ParticipationSettings) -> Participation:
-    """Return the rule of participation of a configuration.
+    """Return the rule of participation for the settings of a configuration.
 
     Raises
     ------
     InputError
-        If there is no such rule, it is not accounted for, or a number is out of its range.
+        If there is no such rule, it is not supported, or a number is out of range.
     """
     name = settings.name
     if name is None:
@@ -53,29 +56,29 @@ def participation_of(settings: ParticipationSettings) -> Participation:
 
 
 def accepted_instead(name: str) -> str:
-    """Return what is accepted in place of a rule, after the reason why it is refused, where it is one that is known."""
+    """Return a list of the accepted rules for an error message; if the named rule is in `REFUSED`, its reason first."""
     accepted = f"accepted are {', '.join(PARTICIPATIONS)}"
     return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
 
 
 def foreign_settings(name: str | None) -> Mapping[str, str]:
-    """Return the settings that the rule of a name does not have, each with the rule that it needs; None has all."""
+    """Return the settings that belong only to rules other than the named one, each with its rule; empty for None."""
     needed = settings_of_participations() | {"cohort": "cohort"}
     return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
 
 
 def participation_at(rate: float) -> Participation:
-    """Return the participation at a sampling rate, above 0 and up to 1, where everybody takes part."""
+    """Return Poisson sampling at a rate above 0 and below 1, or full participation at rate 1."""
     return Everybody() if rate == 1 else PoissonSampling(rate)
 
 
 def settings_of_participations() -> dict[str, str]:
-    """Return the settings that single rules have, each with the name of the rule that it needs."""
+    """Return the settings that belong to a single rule, each with the name of this rule."""
     return {setting: name for kind in PARTICIPATIONS.values() for setting, name in kind.own_settings.items()}
 
 
 def _read(value: Any) -> Participation:
-    """Return a rule, or read the one that was stored."""
+    """Return a rule, or deserialise a stored one."""
     if isinstance(value, Participation):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None
@@ -95,4 +98,4 @@ def _stored(participation: Participation) -> dict[str, Any]:
 
 
 StoredParticipation = Annotated[Participation, PlainValidator(_read), PlainSerializer(_stored)]
-"""A rule of whatever kind, which is stored with the others of a mechanism."""
+"""Pydantic type of a rule of any kind, which is serialised as a part of a mechanism."""
