@@ -82,7 +82,7 @@ def load_npz(
 
 
 def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
-    """Return the owners and the users of the records from the arrays whose keys `named` gives; unknown without a key."""
+    """Return the owners and the users of the records from the arrays with the keys in `named`; unknown without one."""
     told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
     for what, key in named.items():
         require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")

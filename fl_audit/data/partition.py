@@ -350,8 +350,7 @@ def select_records(
 
 
 def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
-    """Return a random order of the records, and the sizes at which it may be cut: all, or by user those between users.
-    """
+    """Return a random order of the records, and the sizes at which it may be cut; by user, only between users."""
     if not by_user:
         return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
     user = users_of(pool)

@@ -91,7 +91,7 @@ class TableSettings:
         return TextSettings(self.text, vocabulary, self.tokenizer, self.tokens)
 
     def located(self, directory: Path | None) -> "TableSettings":
-        """Return the settings with the vocabulary's path as `resolve` finds it; `InputError` if there is no such file."""
+        """Return the settings with the path of the vocabulary as `resolve` finds it; `InputError` if it is missing."""
         if self.vocabulary is None:
             return self
         return replace(self, vocabulary=str(resolve(directory, self.vocabulary)))
