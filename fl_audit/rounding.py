@@ -201,7 +201,7 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
-    """Return the number of decimals that shows two significant digits of an interval's width, three if it begins with 1.
+    """Return how many decimals show two significant digits of an interval's width, or three if it begins with 1.
 
     Without a width, it is the number of decimals that shows `digits` significant digits of every number.
     """

@@ -1,6 +1,6 @@
-"""The attacks of the membership audit by name, each from the observed models of a run.
+"""The attacks of the membership audit by name, applied to the outputs of the models of a run.
 
-The model of every trial is attacked with all other trials as its shadow models, if the attack uses shadow models.
+If an attack uses shadow models, the model of every trial is attacked with those of all other trials as shadow models.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class ModelAnswers:
     queries: Floats | None = None
 
     def of(self, trials: Integers) -> "ModelAnswers":
-        """Return the outputs of the models of some trials for a single query, without their weights."""
+        """Return the outputs of the models of some trials, without optional fields such as gradients and queries."""
         logits = None if self.logits is None else self.logits[trials]
         seen = self.log_probability[trials], self.confidence[trials]
         return ModelAnswers(*seen, logits, self.labels, self.population[trials])
@@ -69,7 +69,7 @@ def attack_scores(
     Parameters
     ----------
     attack
-        The attack; any other text is the name `package.module:name` of the user's own.
+        The attack; any other string is the name `package.module:name` of the user's own attack.
     answers
         Outputs of the models on the targets.
     membership
@@ -80,7 +80,7 @@ def attack_scores(
     Raises
     ------
     InputError
-        If there are too few trials for the attack, or it is asked about targets of several records.
+        If there are too few trials for the attack, or it needs one record per target and targets have several.
     """
     match attack:
         case Attack.LOSS:

@@ -1,10 +1,10 @@
 """Attribute inference (Yeom et al. 2018): the attacker picks the value of an attribute with which the model fits best.
 
-The attacker knows a record but for one attribute, and what is common among people (the prior). It asks the model for
-the loss of the record with every possible value in turn. That a model does better on its members than on others is what
-leaks; what can be guessed of anybody is no fault of the training set. So the measure is the difference of the shares
-guessed right, of members and of others. Arrays whose shapes do not fit, and numbers out of their range, raise
-`InputError`.
+The attacker knows a record except for one attribute, and the distribution of this attribute among people (the prior).
+It asks the model for the loss of the record with every possible value in turn. The leak is that a model fits its
+members better than others; a value that can be guessed for anybody does not come from the training set. Therefore the
+measure is the share of correct guesses among members minus that among others. Arrays whose shapes do not fit, and
+numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,10 @@ class AttributeGuesses:
     right: Flags  # whether it is the true one, shape (trials, targets)
 
     def advantage(self, membership: TargetMembership) -> Floats:
-        """Return the share guessed right of members less that of others, for each trial, from -1 to 1, shape (trials,).
+        """Return the share of correct guesses among members minus that among others, in each trial, shape (trials,).
 
-        A trial without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
+        It lies between -1 and 1; a trial without members or without others gives NaN. Source: Yeom et al. 2018,
+        definition 5.
         """
         shape = (membership.trials, membership.targets)
         require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
@@ -123,10 +124,10 @@ def attribute_guesses_with_shadows(
 
 
 def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
-    """Return the distribution of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
+    """Return a kernel density estimate of members' losses, computed on log(loss + a thousandth of the mean loss).
 
-    On a logarithmic scale losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the density
-    is the tail of the nearest kernel, whose logarithm is never -infinity.
+    On the log scale losses are spread evenly enough for one bandwidth (Silverman's rule). Beyond the kernels the
+    density is the tail of the nearest kernel, whose logarithm is never -infinity.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The membership audit: coins decide which of many targets are in, and insiders and attackers guess them."""
+"""The membership audit: independent coins decide which of many targets are in; insiders and attackers guess them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -10,9 +10,9 @@ Summed over rounds, the log-odds of a target are the logarithm of the likelihood
 models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
-In messages, too, each target has an insider of its own, and one client acts as all of them: it gets all coins and the
-participation, computes the noise of the release, and of a target's own coin uses only the release, which the target's
-insider sees anyway.
+In the federation one client acts as the insiders of all targets. It gets all coins and the participation, and computes
+the noise of the release. For each target it uses the target's own coin only by way of the release, which the insider of
+this target sees anyway.
 """
 
 import math
@@ -72,9 +72,10 @@ def increments(
 ) -> Floats:
     """Return the increment of a round to the log-odds of "in" against "out" per target, float64 (trials, targets).
 
-    Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
-    takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).
-    A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
+    It is in nats. Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds that the target is in the sum. If the insider
+    knows whether the target takes part, the increment is l if it does and 0 if not; otherwise it is
+    log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing. Raises `InputError` also if
+    records are sampled and `takes_part` is missing.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
     `fl_audit.mechanisms.likelihood_ratio`.
@@ -226,7 +227,7 @@ def observe_targets(
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return the units that take part in a round if they are in, (trials, units); None is all of them."""
+    """Return which units take part in a round if they are in, bool (trials, units); None means that all do."""
     turn, shown = federation.public.turn(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
@@ -247,7 +248,10 @@ def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Fl
 def _noise_of_records(
     federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
-    """Return a round's release less all gradients in it, float64 (trials, parameters), and bits likewise."""
+    """Return the noise of a round: the release minus all gradients in it, float64 (trials, parameters).
+
+    The second value is the noise of the bits of an adaptive clipping norm, computed in the same way, or None.
+    """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
     if federation.user is not None:
@@ -273,10 +277,10 @@ def _of_records_over_rounds(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return the products of a target's clipped parts of some rounds with the noise, and the norms of these parts.
+    """Return <n, g> and ||g||, each (trials, targets), for the whitened sum g of each target's clipped gradients.
 
-    A target's bit for an adaptive norm is one further coordinate. Both results are also given without it, as in
-    `_of_clients`.
+    g and the noise n are summed over `steps`. With an adaptive norm, a target's bit is one further coordinate of both.
+    A second pair of these results leaves this coordinate out, as in `_of_clients`.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
@@ -309,7 +313,7 @@ def _of_records_over_rounds(
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the unit in which the noise of an adaptive norm's bits is as large as that of the sum, (trials,)."""
+    """Return the factor that makes the noise of an adaptive norm's bits as large as that of the sum, (trials,)."""
     mechanism = federation.public.mechanism
     return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)
 
@@ -321,10 +325,11 @@ def _of_clients(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return the products of the target clients' clipped updates with the noise, and their norms.
+    """Return <n, g> and ||g||, each (trials, targets), for the target clients' clipped updates g and the noise n.
 
-    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
-    stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
+    With an adaptive norm, a client's bit is one further coordinate, scaled so that its noise is as large as that of the
+    others. A second pair of these results leaves it out, because next to a short update the noise of the bits would
+    hide that of the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)
@@ -363,7 +368,7 @@ def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
 
 
 def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
-    """Return a malicious insider's addition to its contribution of a round, float32 (trials, parameters).
+    """Return what a malicious insider adds to its contribution to raise targets' losses, float32 (trials, parameters).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The likelihood ratio attack (LiRA) of Carlini et al. 2022, which tests whether a confidence is that of a member.
 
-Every trial is attacked with all others (or with named ones) as its shadow trials. What is compared is the confidence in
-a record's label on the scale of log-odds (`scaled_confidence`), which is near normal over models.
+Every trial is attacked with all other trials, or with given ones, as its shadow trials. The attack uses the confidence
+in a record's label on the log-odds scale (`scaled_confidence`), which is nearly normal over models.
 """
 
 from enum import StrEnum
@@ -25,7 +25,7 @@ class LiraForm(StrEnum):
 
 
 class LiraSpread(StrEnum):
-    """The estimate of the spread over models. EACH: per target and query. SHARED: one for all, where trials are few."""
+    """The estimate of the variance over models. EACH: per target and query. SHARED: one for all, if trials are few."""
 
     EACH = "each"
     SHARED = "shared"

@@ -1,7 +1,7 @@
 """The loss of a model on a record and its confidence in the label, and variations of a record for further queries.
 
-A query is a record that the model has not seen, close to one that it may have seen. Which queries there are is fixed
-and public: images are mirrored and moved, and of a row of a table some columns are taken from public records.
+A query is a record that the model has not seen, close to one that it may have seen. The queries are fixed and public:
+images are mirrored and shifted, and in a row of a table some columns are replaced by those of public records.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
@@ -139,7 +139,7 @@ class ResampledColumns:
     seed: int  # public seed, of which columns and donors are drawn
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the rows as they are, and then with other columns and donors in every query.
+        """Yield the rows unchanged, and then with randomly chosen columns replaced, anew in every query.
 
         Parameters
         ----------
@@ -162,9 +162,9 @@ Queries = ShiftedImages | ResampledColumns
 
 
 def queries_for(source: LoadedDataset, public: Floats32, seed: int, number: int) -> Queries:
-    """Return the way in which records of a data set are varied.
+    """Return the method by which records of a data set are varied for further queries.
 
-    Raises `InputError` if there is no way to vary the records, or not to vary them so often.
+    Raises `InputError` if records of this kind cannot be varied, or not in so many ways.
 
     Parameters
     ----------

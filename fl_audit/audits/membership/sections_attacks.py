@@ -1,7 +1,7 @@
-"""Sections on the attacks: on many targets at once, on members by the final model alone, and on an attribute.
+"""Report sections on the attacks: on many targets, on members by the final model alone, and on an attribute.
 
-The attacks on many targets are on one axis, from an attacker that sees only a finished model to one that knows all but
-one coin.
+The attacks on many targets share one figure, from an attacker that sees only the final model to an insider that knows
+all coins but one.
 """
 
 import math

@@ -4,10 +4,9 @@ The attacker of trial w knows the targets that all other trials used, and the ou
 this gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
 trials; the attacked trial's own value is then taken out of the group it belongs to, which costs O(1) a value.
 
-**Which bounds may follow.** The scores of one trial rest on its own model and on other trials, whose coins tell nothing
-of its own: any bound that looks at one trial holds. Scores of several trials together do not have this property, for
-each has seen the others' coins. Where trials are pooled into one bound, name shadow trials that are not attacked
-(`shadows`), and use the scores of the others.
+**Which bounds hold.** The scores of one trial depend on its own model and on other trials, whose coins are independent
+of its own, so any bound from a single trial holds. Scores of several trials together depend on each other's coins. To
+pool trials in one bound, set apart shadow trials that are not attacked (`shadows`), and use the scores of the others.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
@@ -56,11 +55,12 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
     Groups with too few shadow trials raise `InputError`, which names the side, `in` or `out`, and the target with the
     fewest.
 
-    Values are (trials, targets, queries); the side says which trial is on it for which target, (trials, targets), and
-    the shadows which trials may serve, (trials,). Values are counted from the median over trials, so that equal ones
-    give exact zeros and little is lost when the sums S of values and Q of squares lose the attacked trial's: of n - 1
-    left values the mean is (S - x) / (n - 1), the squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a
-    coin by the way its sums were rounded.
+    `values` has shape (trials, targets, queries), `side` marks the trials on this side for each target, (trials,
+    targets), and `shadows` the trials that may serve, (trials,). Values are taken relative to the median over trials,
+    so that equal values give exact zeros, and little precision is lost when the value x of the attacked trial is
+    subtracted from the sum S of values and the sum Q of squares. The n - 1 other values have the mean (S - x) / (n - 1)
+    and the sum of squares Q - x^2 - (n - 1) mean^2 about it. A score must not reveal a coin by the rounding of its
+    sums.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -83,7 +83,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
 
 
 def require_shadows_of_all(membership: TargetMembership) -> None:
-    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` trials, before any attack starts."""
+    """Raise `InputError`, before any attack starts, if a target is in, or out, in fewer than `FEWEST` trials."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"

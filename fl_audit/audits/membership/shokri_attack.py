@@ -42,11 +42,11 @@ class AttackModel(StrEnum):
 
 @dataclass(frozen=True)
 class ShadowSettings:
-    """The choices made before the attack."""
+    """Settings of the shadow attack."""
 
     model: AttackModel = AttackModel.NETWORK  # the classifier
-    # Into how many parts trials are split, 2 or more; trial w is in part w modulo folds. Without meaning where the
-    # shadow trials are named.
+    # Number of folds into which trials are split, 2 or more; trial w is in fold w modulo `folds`. Not used if shadow
+    # trials are given.
     folds: int = 2
     seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
 
@@ -66,7 +66,8 @@ def shadow_scores(
     Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
     other trials: the attacker holds the target, as everywhere in the membership audit. Shokri's shadow models are
     trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
-    Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
+    The paper does not treat rare classes; here their model learns from the records of all classes, with the label's
+    confidence first.
 
     Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
     others in all that the models would learn from.
@@ -177,7 +178,7 @@ def _fewer_kind(is_in: Flags) -> int:
 def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
-    """Return the values and the labels, or refuse them."""
+    """Return the values and the labels as int64; `InputError` if shapes do not fit or a value is not finite."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
     shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2

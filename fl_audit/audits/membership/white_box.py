@@ -61,7 +61,7 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 
 @dataclass(frozen=True)
 class WhiteBoxSettings:
-    """The choices made before the attack."""
+    """Settings of the white-box attack: inputs, sizes and training of its networks."""
 
     parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
     # Number of learned linear maps of a class's row of the gradient, the same for all classes, 1 or more. With as many
@@ -90,7 +90,7 @@ class WhiteBoxSettings:
 
 
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
-    """Return the log-odds of membership that one network a trial gives to all targets, shape (trials, targets).
+    """Return the log-odds of membership of all targets by one network per trial, shape (trials, targets).
 
     The membership, bool (trials, targets), has no effect where `learnt` is False; `learnt` marks the targets, one or
     more, that each trial's network learns from. The results for these are no attack, because the network knew their
@@ -172,7 +172,7 @@ class _Networks:
 
     @classmethod
     def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "_Networks":
-        """Return untrained networks, all alike: normal weights of variance 2 / inputs (He et al. 2015), no biases."""
+        """Return untrained, equal networks: normal weights of variance 2 / inputs (He et al. 2015), and zero biases."""
         networks = len(next(iter(examples.values())))
         made = cls(rule, tuple(sorted(rule.parts)), {}, {})
 
@@ -199,7 +199,7 @@ class _Networks:
     def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of every example, shape (networks, examples).
 
-        The source draws the inputs of the branches that are dropped; None drops none.
+        `source` draws which inputs of the branches are dropped (dropout); None drops none.
         """
         seen = []
         for branch in self.branches:
@@ -236,8 +236,8 @@ class _Networks:
     def _filtered(self, shown: Shown) -> Tensor:
         """Return the learned linear maps of each class's row of the gradient, (networks, examples, filters x outs).
 
-        A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
-        summed, like channels of a convolution.
+        A linear map of a row d_c (h, 1) is d_c times the map of (h, 1), so the gradient itself is never formed.
+        Releases are summed, like channels of a convolution.
         """
         found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
@@ -276,9 +276,9 @@ def white_box_scores(
     """Return the scores of the white-box attack, shape (trials, targets), higher for a likelier member.
 
     In each trial one network learns from the known targets and judges the others, and a second one does the reverse.
-    The score is the share of targets of its half of the trial that a target exceeds in log-odds of membership, itself
-    and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than
-    2 others to learn from.
+    The score of a target is the share of the targets in its half whose log-odds of membership are below its own. The
+    target itself and ties count as half, so that scores lie strictly between 0 and 1. Raises `InputError` if a half has
+    fewer than 2 members or fewer than 2 others to learn from.
 
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
     steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
@@ -324,7 +324,7 @@ def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return the halves, or raise `InputError` if they do not match the features or cannot be learned from."""
+    """Return `known` as an array; `InputError` if it does not match the features, or a half cannot be learned from."""
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)
     require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")

@@ -88,7 +88,7 @@ class WhiteBoxFeatures:
 
     @staticmethod
     def over_trials(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return the features of several batches of trials with the same targets and releases as one value."""
+        """Return the features of several trial batches with the same targets and releases as one value."""
         return _joined(parts, axis=0)
 
 
@@ -193,7 +193,10 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that is called last; refuse a model without such a layer."""
+    """Return the path of the dense layer that is called last.
+
+    Raises `InputError` if there is no dense layer, or this one is not called once with one row per example.
+    """
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]
@@ -215,7 +218,7 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Refuse a layer whose gradient is not d h', by autograd on single examples."""
+    """Raise `InputError` unless the gradient of a layer is d h', which autograd checks on single examples."""
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):

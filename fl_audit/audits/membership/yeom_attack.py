@@ -1,18 +1,18 @@
 """The membership adversary of Yeom et al. 2018: a record whose loss is at most the average training loss is a member.
 
-It sees one released model, through losses alone, and knows the average training loss. Two experiments are played with
-it, and both run in all trials at once; a third use leaves the threshold open.
+It sees one released model, through losses alone, and knows the average training loss. It is used in three ways, each on
+all trials at once.
 
-* `membership_attack`, the population form (Bernau et al. 2021, experiment 1): asked about every member and about every
-  record of a population sample. Figures 7d, 8d and 9d of that paper draw its advantage.
-* `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very trials
+* `membership_attack`, the population form (Bernau et al. 2021, experiment 1), guesses for every member and for every
+  record of a population sample. Figures 7d, 8d and 9d of that paper show its advantage.
+* `record_membership_guess`, the paired form, guesses for x, the one record in which D and D' differ, in the same trials
   in which the insider guesses. Only here proposition 1 can be tested trial by trial.
-* `loss_scores`, for the membership audit: every threshold at once.
+* `loss_scores`, for the membership audit, gives scores for all thresholds.
 
-The active attack of Nasr et al. 2019 makes losses tell more: the insider pushes losses of targets up and watches which
-come down again. A data owner trains on its records whatever their loss. So where the released model has been moved up
-the loss of a target, the owner of a member moves it down again in the rounds that follow, by the more the larger the
-loss has become; nobody does so for a record that was not used.
+The active attack of Nasr et al. 2019 makes losses more informative: the insider increases the losses of targets and
+watches which of them decrease again. A data owner trains on its records whatever their loss. If the released model has
+a larger loss on a member, the owner of the member decreases it again in the following rounds, the more the larger the
+loss is; nobody does so for a record that was not used.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
@@ -44,7 +44,7 @@ class AttackErrorRates:
 
 
 def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> AttackErrorRates:
-    """Call a record a member where its loss is at most the mean loss of the members.
+    """Return the error rates of the rule that calls a record a member if its loss is at most the members' mean loss.
 
     Increasing affine maps of the losses change nothing. Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary
     that knows the average training loss, with ties as Jayaraman & Evans 2019 settle them (a loss equal to the threshold
@@ -65,7 +65,7 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 
 
 def loss_scores(losses: ArrayLike) -> Floats:
-    """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
+    """Return the scores of the loss attack, which are the negated losses, higher for a likelier member.
 
     Losses are finite, of shape (trials, targets). The attack is that of Yeom et al. 2018 with all thresholds instead of
     the average training loss.
@@ -74,9 +74,9 @@ def loss_scores(losses: ArrayLike) -> Floats:
 
 
 def chance_spread(members: int, others: int) -> float:
-    """Return the spread of the advantage against one model by the choice of members alone, without any leak.
+    """Return the standard deviation of the advantage against one model by the random choice of members, without a leak.
 
-    The largest standard deviation, sqrt((1 / members + 1 / others) / 4): that of the difference of two shares near one
+    It is sqrt((1 / members + 1 / others) / 4), the largest one, that of the difference of two proportions near one
     half. The threshold moves with the members' losses, but it moves both shares alike. Models that are alike and
     trained on the same records share this error, so a mean over many of them keeps it; the more they differ, the more
     of it averages out.
@@ -163,9 +163,9 @@ def ascent(
 def active_scores(values: ArrayLike) -> Floats:
     """Return the scores of the active attack, shape (trials, targets), higher for a likelier member.
 
-    Given is the loss or gradient norm of every target under every model that was released while the attack went on,
-    finite, shape (releases, trials, targets), one release or more. Scores are minus the mean over releases: losses of
-    a member, whose owner works against the ascent, stay low.
+    `values` holds the loss or gradient norm of every target under every model that was released during the attack,
+    finite, shape (releases, trials, targets), one release or more. Scores are minus the mean over releases, because the
+    losses of a member, whose owner works against the ascent, stay low.
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
     members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
@@ -183,7 +183,7 @@ def _mean(losses: Floats) -> Floats:
 
 
 def _checked(losses: ArrayLike, what: str) -> Floats:
-    """Return losses as float64, or refuse them."""
+    """Return losses as float64; `InputError` if there are none or one is not finite."""
     values = np.asarray(losses, dtype=np.float64)
     are_some = values.ndim >= 1 and values.shape[-1] >= 1
     require(are_some, f"{what} have shape {values.shape}: accepted are 1 or more losses")

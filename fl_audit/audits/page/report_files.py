@@ -18,7 +18,7 @@ ON_PAPER = """
 
 @cache
 def hindrance() -> str:
-    """Return why no PDF can be written here, in a phrase; empty where it can."""
+    """Return the reason why this installation cannot write PDFs, as a phrase; empty if it can."""
     try:
         # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -31,7 +31,7 @@ def hindrance() -> str:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Write a page as a PDF, whole or not at all; without WeasyPrint remove the PDF of an earlier run.
+    """Write a page as a PDF file atomically; without WeasyPrint, remove the PDF of an earlier run instead.
 
     Parameters
     ----------
@@ -54,10 +54,8 @@ def write_pdf(page: str, path: Path) -> None:
 def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
     """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
 
-    Where no PDF can be written (`hindrance`), an earlier PDF is removed.
-
-    Everything is drawn before the first file is written. Each file gets a temporary name in its own directory and is
-    then moved into place, so that a reader never finds half of one.
+    If no PDF can be written (see `hindrance`), an earlier PDF is removed. All figures are drawn before the first file
+    is written, and each file is written atomically.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ class ReconstructionAudit(TargetsAudit):
     scheme = MembershipScheme.EXACTLY_ONE
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the attribute that the candidates differ in; None where the candidates are different records."""
+        """Return the column in which the candidates differ; None if the candidates are different records."""
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:

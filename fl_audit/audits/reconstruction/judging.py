@@ -20,7 +20,7 @@ class ReconstructionJudging(AuditJudging):
     """Planning and judging where exactly one of the targets is in."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse a federation that does not support candidates."""
+        """Raise `InputError` if the reconstruction audit cannot run on a federation, e.g. if it has too few clients."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "reconstruction")
         require_candidates(public)
@@ -79,7 +79,7 @@ def _ranks(run: FinishedRun) -> Integers | None:
 
 
 def candidates_of(run: FinishedRun) -> tuple[Floats, Integers]:
-    """Return the log-odds of each candidate against none, (trials, candidates), and the true candidate."""
+    """Return log-odds of each candidate against none, (trials, candidates), and numbers of the true ones, (trials,)."""
     table, shape = run.tables.targets, (run.trials, -1)
     assert table is not None, "the audit of reconstruction has candidates"
     truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)

@@ -72,10 +72,10 @@ def judge_hits(
 ) -> Judgement:
     """Return the judgement of the guarantee by the number of right first guesses.
 
-    It is violated where at least so many hits have a probability under the level by the reconstruction bound, and where
-    there is less noise than claimed; otherwise the verdict is as in `judged_with_noise`, and never consistent without
-    noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower end of the share of hits: under
-    (epsilon, delta)-DP that share is at most e^epsilon chance + delta.
+    The guarantee is violated if, under the reconstruction bound, the probability of at least so many hits is below the
+    level of the test, or if there is less noise than claimed. Otherwise the verdict is as in `judged_with_noise`, and
+    never consistent without noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower
+    confidence bound on the hit rate: under (epsilon, delta)-DP that rate is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -113,14 +113,14 @@ def judge_hits(
 
 
 def _share_found(trials: int, bound: float) -> float:
-    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; infinite if none is."""
+    """Return the smallest hit rate that the test detects with probability `DETECTION_POWER`; infinite without one."""
     level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
     fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
     return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
 
 
 def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
-    """Return an epsilon that is exceeded with a confidence, since hits are at most e^epsilon chance + delta.
+    """Return a lower confidence bound on epsilon, from a hit rate that is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
     trials
         Number of trials, at least 1.
     chance
-        Share of right best guesses where nothing is released, positive: 1 / m for m equally likely candidates.
+        Hit rate of the best guess without any release, positive: 1 / m for m equally likely candidates.
     delta
         Delta of (epsilon, delta)-DP, at least 0 and below 1.
     confidence
@@ -160,7 +160,7 @@ class ReconstructionQuality:
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """A level of noise: how well it hides a contribution from an adversary that knows all others."""
+    """A level of noise, described by how well it hides a contribution from an adversary that knows all others."""
 
     epsilon: float  # of the guarantee; infinite without noise
     mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
@@ -184,12 +184,12 @@ class NoiseLevel:
 
 @dataclass(frozen=True)
 class ReconstructionDraws:
-    """The attacker's reconstructions under some noise."""
+    """The attacker's reconstructions at one level of noise."""
 
     level: NoiseLevel  # level of the noise
     pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
     likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
-    guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
+    guesses: int = 1  # number of images that are reconstructed per owner, any of which may be identified
 
 
 @dataclass(frozen=True)
@@ -198,10 +198,10 @@ class ReconstructedImages:
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
     drawings: tuple[ReconstructionDraws, ...]  # from no noise to the most
-    own: int  # index of the one at the run's own noise
+    own: int  # index in `drawings` of the reconstructions at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `pictures`."""
+        """Return this finding under the key `pictures` of `summary.json`."""
         told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
         return {"pictures": told}
 
@@ -241,8 +241,8 @@ def drawings(
 ) -> Iterator[ReconstructionDraws]:
     """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
 
-    Every release is queried at the same weights, so that all rounds carry the same signal and their noise averages out:
-    the strongest attack of a server within the guarantee.
+    All releases are computed at the same model parameters, so that all rounds carry the same signal and their noise
+    averages out. This is the strongest attack of a server within the guarantee.
 
     Parameters
     ----------

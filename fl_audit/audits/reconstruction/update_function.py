@@ -1,4 +1,4 @@
-"""The update that an owner shares for a few records, as a function of records that an attacker tries."""
+"""The update that an owner shares for its records, as a differentiable function of records for gradient inversion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ class UpdateFunction:
         return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the start minus the end of SGD on the mean loss of each batch."""
+        """Return the parameters before minus those after SGD, with one step on the mean loss of each mini-batch."""
         assert self.schedule is not None, "local training has a schedule"
         now = parameters
         for batch in self.batches:
