@@ -43,7 +43,7 @@ class Adjacency(StrEnum):
     def sensitivity_of_sum(self, norm: float) -> float:
         """Return the L2 sensitivity of a sum of contributions that are clipped to `norm`.
 
-        It is `norm` where a unit is added or removed, and twice `norm` where a unit is replaced.
+        It is `norm` if a unit is added or removed, and twice `norm` if a unit is replaced.
 
         Examples
         --------

@@ -15,7 +15,7 @@ from fl_audit.errors import require
 
 
 class Purpose(IntEnum):
-    """The purpose of a stream of random numbers; every purpose has streams of its own."""
+    """The purpose of a stream of random numbers; different purposes have independent streams."""
 
     SECRET_BIT = 1
     INITIAL_WEIGHTS = 2

@@ -213,9 +213,9 @@ class LoadedDataset:
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
     cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
     class_names: tuple[str, ...] = ()  # value that stands for each class in a table; empty elsewhere
-    found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
+    found: tuple[Remedy, ...] = ()  # settings of encoding, separator and decimal mark that differ from the usual ones
     identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
-    # Others that could number persons as well as be amounts: nothing in the table tells which.
+    # Further columns that may be either identifiers of persons or quantities; the table does not say which.
     possible_identifiers: tuple[Identifier, ...] = ()
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class LoadedDataset:
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
-        """Shape of an image, height and width last; None where records are no images."""
+        """Shape of an image, height and width last; None if records are no images."""
         if self.flat_image is not None:
             return self.flat_image
         is_other = self.pool.graphs or self.is_sequence

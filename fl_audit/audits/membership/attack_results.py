@@ -134,8 +134,8 @@ def achieved_by_attack(
         Scores, higher for a likelier member, (trials, targets), where each trial is attacked with all others as
         shadows.
     apart
-        Scores, (trials, targets), with NaN in trials that served only as shadows; all scores, if the attack has no
-        shadows; None where no trials were kept apart.
+        Scores by separate shadow trials, (trials, targets), with NaN in these; `scores` itself if the attack has no
+        shadows; None if there are no separate shadow trials.
     membership
         Membership of the targets in all trials.
     delta
@@ -209,8 +209,8 @@ def bound_of_scores(
     Parameters
     ----------
     apart
-        Scores of the trials that served no other trial as shadows, shape (trials, targets), NaN for the other trials;
-        None where no trials were kept apart.
+        Scores by separate shadow trials, with NaN in these, or all scores of an attack without shadows, shape (trials,
+        targets); None if there are no separate shadow trials.
     membership
         Membership of the targets in all trials.
     delta

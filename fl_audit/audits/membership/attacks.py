@@ -40,15 +40,15 @@ class ModelAnswers:
     logits: NDArray[np.floating] | None
     labels: Integers | None  # classes of these records (records,); None with `logits`
     population: Floats  # log p_y of records that no trial was trained on, (trials, p)
-    # Features and classes of the targets and of the population, (targets, features) and (p, features); None likewise.
+    # Features and classes of targets and of the population, (targets, features) and (p, features); None as `logits`.
     records: tuple[Floats, Floats] | None = None
     # Features of the targets' gradients in three releases, the final one last; None if not requested.
     white_box: WhiteBoxFeatures | None = None
-    # Of which targets the attacker of each trial knows whether they are in, bool (trials, targets); None likewise.
+    # Targets whose membership the attacker of each trial knows, bool (trials, targets); None as `white_box`.
     known: Flags | None = None
     # Mean loss of every target while the insider pushed it up, (trials, targets); None if it did not.
     under_ascent: Floats | None = None
-    # Scaled confidence of every query about every target, (trials, targets, queries); None if one was asked.
+    # Scaled confidence of every query about every target, (trials, targets, queries); None if there was one query each.
     queries: Floats | None = None
 
     def of(self, trials: Integers) -> "ModelAnswers":
@@ -123,8 +123,8 @@ def _own_scores(name: str, answers: ModelAnswers, membership: TargetMembership, 
     """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
     The attack gets the model of one trial, the trial's shadow models, and their membership, bool (shadow models,
-    targets). It returns the scores of the targets, (targets,). It gets no membership of its own trial, so its scores
-    cannot use what they are to find.
+    targets). It returns the scores of the targets, (targets,). It gets no membership of the attacked trial, so its
+    scores cannot depend on the coins that it has to infer.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
@@ -142,7 +142,7 @@ def _own_scores(name: str, answers: ModelAnswers, membership: TargetMembership, 
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return the values where there is one record for each target, or raise `InputError`."""
+    """Return the values unchanged; `InputError` if they are None, because targets are not single records."""
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

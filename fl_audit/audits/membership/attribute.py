@@ -72,7 +72,7 @@ def attribute_guesses(
         Index of the true value of each record, from 0, shape (targets,).
     prior
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
-        it follows from what is known of the record.
+        it depends on the other attributes of the record.
     distribution
         Distribution of a member's loss; None if the attacker does not know it.
     """

@@ -164,7 +164,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
-    """Return the results of every attacker; None outside the membership audit, and where no comparison is possible."""
+    """Return the results of all attackers; None outside the membership audit, or if `can_compare_targets` is false."""
     table, guarantee = run.tables.targets, run.facts.guarantee
     if (
         table is None
@@ -247,7 +247,7 @@ class AttributeFinding:
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
-    """Return the findings on an attribute; None where none was guessed, and where no comparison is possible."""
+    """Return the findings on an attribute; None if no attribute was guessed, or `can_compare_targets` is false."""
     table, guarantee = run.tables.targets, run.facts.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None

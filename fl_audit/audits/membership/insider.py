@@ -52,8 +52,8 @@ def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: Array
 def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
     """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (trials, targets).
 
-    Given all rounds before it is N(0, 1) if the noise has the claimed distribution, whoever takes part: h follows from
-    them. It is NaN where h is 0, which has no direction.
+    Given all earlier rounds, which determine h, it is N(0, 1) for any participation if the noise has the claimed
+    distribution. It is NaN if h is 0, which has no direction.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
@@ -155,15 +155,15 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
 
 
 class TargetObservations(NamedTuple):
-    """The observation of a round for every target."""
+    """The evidence in the observation of one round about every target."""
 
     increments: Floats  # added to the log-odds of "in" against "out", float64 (trials, targets)
     # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (trials,
     # targets).
     signal: Floats
     # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
-    # float64 (trials, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
-    # insider. In the reconstruction audit it is that of the candidate which is in, and of the others means nothing.
+    # float64 (trials, targets); NaN where there is no such direction. It is computed from the coins, so only the
+    # challenger knows it. In the reconstruction audit it has a meaning only for the candidate that is in.
     noise: Floats
 
 
@@ -173,7 +173,7 @@ def observe_targets(
     """Compute the log-likelihood ratio of a round for every target.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
-    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
+    Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
 
     Parameters
     ----------
@@ -181,10 +181,10 @@ def observe_targets(
         The federation with its targets.
     membership
         Membership of the targets. None in the reconstruction audit, where exactly one candidate is in and the insider
-        does not know which: every candidate is then compared with none being in, which differs from its log-likelihood
-        by the same number for all.
+        does not know which: the log-likelihood ratio of every candidate against no candidate then differs from its
+        log-likelihood by the same constant for all.
     seen
-        The observation of the clients, which contains everybody's participation where rounds are sampled.
+        The observation of the clients, which contains the participation of all units if rounds are sampled.
     """
     public, trials = federation.public, len(seen.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
@@ -368,7 +368,7 @@ def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
 
 
 def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
-    """Return what a malicious insider adds to its contribution to raise targets' losses, float32 (trials, parameters).
+    """Return a malicious insider's addition to its contribution, which raises losses, float32 (trials, parameters).
 
     Parameters
     ----------

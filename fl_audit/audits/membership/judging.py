@@ -18,7 +18,7 @@ from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
 class MembershipJudging(AuditJudging):
-    """Planning and judging where a separate coin decides for every target."""
+    """Planning and judging of audits in which an independent coin decides for every target."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the membership audit cannot run on a federation, e.g. if it has too few clients."""
@@ -55,7 +55,7 @@ class MembershipJudging(AuditJudging):
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, None)
 

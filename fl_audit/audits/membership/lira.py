@@ -41,9 +41,9 @@ def lira_scores(
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (trials, targets).
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
-    differences from the authors' code: means are means, as in the algorithm, where the code takes medians; and the
-    shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
-    members' values, differences between records included, for both.
+    differences from the authors' code: means are used as in the algorithm, while the code takes medians; and the shared
+    variance is that about each target's own mean, for in and out separately, while the code takes the variance of all
+    members' values, including the differences between records, for both.
 
     Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow trials on
     a side that is used (with a shared spread: fewer than 1, or no two of any target).
@@ -52,7 +52,7 @@ def lira_scores(
     ----------
     confidences
         phi of every target under every trial's model, finite, shape (trials, targets), or (trials, targets, queries)
-        where each target is asked about in several ways (augmentations).
+        if each target is queried in several ways (augmentations).
     membership
         Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
     shadows

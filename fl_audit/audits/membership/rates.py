@@ -1,4 +1,4 @@
-"""Rates of scores that tell members from others: ROC, AUC, TPR at small FPR, balanced accuracy, with intervals.
+"""Rates of scores that distinguish members from others: ROC, AUC, TPR at small FPR, balanced accuracy, and intervals.
 
 Scores of one trial share its model: they are not independent, and a thousand records of three trials say little about a
 fourth. Therefore the bootstrap resamples **trials**, each with all its targets.
@@ -36,12 +36,12 @@ from fl_audit.statistics.intervals import Interval
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
-"""Factor on the alarms of a small rate: the top scores with so many nearly always suffice for a resample."""
+"""Factor on the false alarms at the larger small rate: top scores with so many nearly always suffice to resample."""
 
 
 @dataclass(frozen=True)
 class RocCurve:
-    """The corners of the ROC of all scores together; straight lines join them where scores are equal."""
+    """The corners of the ROC of all scores together; ties give straight lines between them."""
 
     fpr: Floats  # share of others at or above each threshold, ascending from 0 to 1, shape (corners,)
     tpr: Floats  # share of members at or above each threshold, as `fpr`

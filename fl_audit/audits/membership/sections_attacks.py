@@ -199,7 +199,7 @@ ATTACKS = Section(
 
 
 def _scope_of(facts: RunFacts) -> str:
-    """Return the units that the bounds cover, in words."""
+    """Return sentences on the units and the data sets that the bounds cover."""
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."

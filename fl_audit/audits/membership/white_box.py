@@ -2,13 +2,13 @@
 rest.
 
 No shadow trials are needed: the attacker of a trial knows of half of its targets whether they are members, and never
-looks at another trial. Crossing the halves gives every target a score by a network that was not told of it. Numbers out
-of their range raise `InputError`.
+looks at another trial. Cross-fitting over both halves gives every target a score by a network that did not learn its
+membership. Numbers out of their range raise `InputError`.
 
-Many networks learn side by side. Every network has learning examples of its own and learns nothing of the others: all
-tensors have a leading axis of networks, and a step of Adam moves every number by itself. Initial weights and the inputs
-that are left out are the same for all of them, so what a network learns does not depend on which ones run beside it.
-Every step sees all learning examples, so their order does not matter either.
+Many networks are trained in parallel, each on its own examples: all tensors have a leading axis of networks, and Adam
+updates every parameter independently. Initial weights and dropped inputs are the same for all networks, so the result
+of a network does not depend on the others. Every step uses all learning examples, so their order does not matter
+either.
 """
 
 from collections.abc import Mapping
@@ -287,9 +287,9 @@ def white_box_scores(
 
     Shares replace log-odds because a network that learned from more members gives higher log-odds, and it judges the
     other half. Without a leak, log-odds of both halves together had an AUC of 0.45 in simulation with 30 targets; with
-    shares it is exactly 1/2 in the mean, because both halves have the same shares. Where members stand out well this
-    costs about 0.004 of the AUC with 100 targets. No trial's score depends on another's, so `membership_rates` may
-    treat trials as independent.
+    shares it is exactly 1/2 in the mean, because both halves have the same shares. If members are easy to distinguish,
+    this costs about 0.004 of the AUC with 100 targets. No trial's score depends on another trial, so
+    `membership_rates` may treat trials as independent.
 
     Parameters
     ----------

@@ -109,19 +109,19 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
     """Return the features of targets under stacked models, for one release.
 
-    Source: Nasr, Shokri & Houmansadr 2019, section II; the last layer and no activations are what the code of Bernau et
-    al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
-    that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
+    Source: Nasr, Shokri & Houmansadr 2019, section II; the code of Bernau et al. 2019 also gives the attack the last
+    layer and no activations. Logits are float32, but log-probabilities and losses are computed from them in float64:
+    otherwise 1 - p would round to 0 for records with a confidence p near 1, and all such records would look the same.
 
-    Memory: a trial at a time, in portions of as many examples as `model.examples_per_pass`. Raises `InputError` if the
-    module has no such layer, the layer's gradient is not what autograd says of the first examples (its weight is
-    shared, or its forward was replaced), or a result is not finite.
+    To bound memory, one trial is processed at a time, in portions of `model.examples_per_pass` examples. Raises
+    `InputError` if the module has no such layer, the layer's gradient differs from that by autograd for the first
+    examples (its weight is shared, or its forward was replaced), or a result is not finite.
 
     Parameters
     ----------
     model
-        Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of
-        several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
+        Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of several
+        such layers the last one called is used; later operations, such as a temperature or a normalisation, do no harm.
     models
         Parameters of the models, float32 (trials, parameters).
     features

@@ -128,8 +128,8 @@ def ascent(
 ) -> Tensor:
     """Return the insider's addition to its contribution of a round, which makes the model raise targets' losses.
 
-    The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
-    is minus the sum of the targets' gradients, float32 (trials, parameters).
+    The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. Therefore the
+    addition is minus `rate` times the sum of the targets' gradients, float32 (trials, parameters).
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.

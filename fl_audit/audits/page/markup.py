@@ -56,7 +56,7 @@ def page_table(
     look
         CSS class of the table, see `fl_audit.notebook.html_table`.
     rows
-        Cells, as many in each row as there are columns: plain text, numbers, or None for what was not determined.
+        Cells of each row, one per column: plain text, numbers, or None for values that were not determined.
     numbers
         Indices of the columns whose text holds numbers.
     links
@@ -172,7 +172,7 @@ def html_page(
     body
         HTML of everything below, escaped already.
     banner
-        The verdict above the first paragraph; None where the body has its own.
+        The verdict above the first paragraph; None if the body has its own.
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
     said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""

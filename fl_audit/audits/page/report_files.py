@@ -36,7 +36,7 @@ def write_pdf(page: str, path: Path) -> None:
     Parameters
     ----------
     page
-        The page as HTML that loads nothing from elsewhere.
+        The page as HTML without external resources.
     path
         Path of the PDF file.
     """

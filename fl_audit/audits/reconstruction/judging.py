@@ -17,7 +17,7 @@ from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
 
 class ReconstructionJudging(AuditJudging):
-    """Planning and judging where exactly one of the targets is in."""
+    """Planning and judging of audits in which exactly one of the targets is in."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the reconstruction audit cannot run on a federation, e.g. if it has too few clients."""
@@ -50,7 +50,7 @@ class ReconstructionJudging(AuditJudging):
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, None)
 

@@ -177,7 +177,7 @@ class NoiseLevel:
         mu
             Gaussian-DP parameter, above 0.
         chance
-            Probability of naming the true candidate where nothing is seen, at most 1.
+            Probability of identifying the true candidate without any release, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
@@ -247,7 +247,7 @@ def drawings(
     Parameters
     ----------
     shared
-        The map from the images of an owner to an update; with a clipping norm where there is noise.
+        The map from the images of an owner to an update; it needs a clipping norm if a level has noise.
     victims
         Images of the owners.
     others

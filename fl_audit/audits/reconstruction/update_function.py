@@ -28,8 +28,7 @@ class UpdateFunction:
 
     model: StackedModel  # the model
     start: Tensor  # its weights at the start of the round, float32 (parameters,)
-    # C, to which the gradient of each record is clipped before they are added, or an update of local training as a
-    # whole; None leaves them as they are.
+    # Clipping norm C of the gradient of each record or, with local training, of the whole update; None clips nothing.
     clipping_norm: float | None = None
     # Local training by SGD, in place of gradients; None shares the sum of gradients.
     schedule: LocalSchedule | None = None

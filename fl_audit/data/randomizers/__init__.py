@@ -10,8 +10,8 @@ is stated as releases, which `PrivacyProfile` composes, in three ways:
   distribution of `log_odds`; for graphs whose nodes without an edge were joined to others it is an upper bound.
 
 Labels are not randomised, as in the paper. The draws come from a generator that the caller keys by
-`Purpose.LOCAL_RANDOMIZER`, trial and client, so that every trial has draws of its own; records that follow later never
-change what is drawn for those before them.
+`Purpose.LOCAL_RANDOMIZER`, trial and client, so that every trial has separate draws; later records never change the
+draws of earlier ones.
 """
 
 import numpy as np

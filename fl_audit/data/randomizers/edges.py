@@ -70,7 +70,7 @@ class RandomisedEdges:
         return told
 
     def log_odds(self, observed: NDArray[Any], first: Floats32, second: Floats32) -> Floats:
-        """Return log P(observed | first) / P(observed | second) of what `perturb` returns, in nats, shape (graphs,).
+        """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
 
         Each pair of nodes in which the graphs differ counts like a bit in `RandomisedBits.log_odds`. The only exception
         is the single edge of a node if it leads to the next node (for the last node, to the one before it): `perturb`
