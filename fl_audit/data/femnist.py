@@ -16,7 +16,7 @@ _HIGHEST_PIXEL = np.uint8(255)
 
 
 def find_femnist(directory: Path | None) -> Path:
-    """Return the path of the archive; raise `InputError` if it is missing."""
+    """Return the path of the archive in the data directory; raise `InputError` if it is missing."""
     return locate_any(directory, "femnist", (FEMNIST_FILE,))
 
 

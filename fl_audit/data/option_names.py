@@ -60,8 +60,8 @@ class PartitionScheme(StrEnum):
     """Scheme that divides the records among the clients.
 
     IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet distribution. PATHOLOGICAL: a few
-    classes a client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes
-    growing with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
+    classes per client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, with
+    sizes that grow with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
     """
 
     IID = "iid"

@@ -265,7 +265,7 @@ class Split:
     """Disjoint parts of a data set."""
 
     inside: Records  # D, the training set
-    outside: Records | None  # all other records of the pool but the held-out test records; None if there are none
+    outside: Records | None  # all other records of the pool except held-out test records; None if there are none
     test: Records  # records on which accuracy is measured, from the official test split if there is one
 
 

@@ -40,7 +40,7 @@ _LARGEST_PHI = 2.0  # cut of phi in the paper
 
 
 class OneTargetScores(NamedTuple):
-    """Scores of trials whose drawn target was in, (n1,), of the others, (n0,), and the targets drawn, (trials,)."""
+    """Scores of one drawn target per trial, of members (n1,) and nonmembers (n0,), and the targets drawn (trials,)."""
 
     members: Floats
     nonmembers: Floats
@@ -104,7 +104,7 @@ def epsilon_of_one_target(
 
 @dataclass(frozen=True)
 class AttackResults:
-    """The results of a membership attack: its rates, and the lower bounds on epsilon that it proves."""
+    """The results of a membership attack: its rates, its ROC curve, and lower bounds on epsilon."""
 
     rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
     roc: RocCurve  # the curve of all scores

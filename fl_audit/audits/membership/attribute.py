@@ -23,9 +23,10 @@ LossDistribution = Callable[[Floats], Floats]
 
 _LEAST_SAMPLES = 2
 _MOST_KERNELS, _MOST_PLACES = 1000, 2000
-"""Number of evenly spaced quantiles that replace larger samples, and size of the table in which more losses are looked
-up, between whose places the logarithm of the density is a straight line. Compared with all kernels the error is below
-0.05 where 99 % of members' losses lie.
+"""Number of evenly spaced quantiles that replace larger samples, and number of grid points that replace more losses.
+
+The log density is interpolated linearly between grid points. Compared with all kernels the error is below 0.05 in the
+range of 99 % of members' losses.
 """
 
 
@@ -96,7 +97,7 @@ def attribute_guesses(
 def attribute_guesses_with_shadows(
     losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: TargetMembership
 ) -> AttributeGuesses:
-    """Guess the attribute by the distribution of losses that members have in other trials.
+    """Guess the attribute of every record in every trial by the distribution of members' losses in other trials.
 
     Parameters
     ----------

@@ -44,7 +44,8 @@ from fl_audit.privacy.events import require_sampling_rate
 def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
     """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (trials, targets).
 
-    Given all rounds before, the increment of a target that is known to take part is N(+-mu^2/2, mu^2), + if it is in.
+    Given all earlier rounds, the increment of a target that is known to take part is N(mu^2/2, mu^2) if it is in, and
+    N(-mu^2/2, mu^2) if it is out.
     """
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
@@ -129,7 +130,7 @@ def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
 
 
 def _checked(values: ArrayLike, name: str) -> Floats:
-    """Return numbers of all trials and targets as float64, or raise `InputError`."""
+    """Return values as float64; `InputError` unless they are finite and have the axes (trials, targets)."""
     found = np.asarray(values, dtype=np.float64)
     require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
     require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
@@ -137,7 +138,13 @@ def _checked(values: ArrayLike, name: str) -> Floats:
 
 
 def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
-    """Return the noise of each trial as a column, or raise `InputError`."""
+    """Return the noise scale of each trial, shape (trials, 1).
+
+    Raises
+    ------
+    InputError
+        If the shape is wrong, or a scale is not positive and finite.
+    """
     scale = np.asarray(sigma, dtype=np.float64)
     require(scale.shape == (trials,), f"sigma has shape {scale.shape}: accepted is ({trials},), one for each trial")
     positive = np.isfinite(scale) & (scale > 0)

@@ -194,7 +194,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of the values of trials, a share, with its interval, which is 0 to 1 for undefined values."""
+    """Return the mean of one value per trial, which is a share, and its interval, 0 to 1 if values are undefined."""
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
     # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
     # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100
@@ -213,7 +213,7 @@ def _share_of(values: Floats, level: float) -> Interval:
 
 
 class _Ranked:
-    """All scores in falling order, ready to be counted with a weight for each trial."""
+    """All scores in descending order, prepared for counts with a weight for each trial, as the bootstrap needs them."""
 
     def __init__(self, values: Floats, membership: TargetMembership, threshold: Floats | float) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
@@ -237,7 +237,7 @@ class _Ranked:
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return the counts down to the score at which all resamples have more alarms than the largest small rate."""
+        """Return the counts at the top scores, as many as bring every resample above the largest of the small FPRs."""
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
             hits, alarms = self.counts(weights, taken)

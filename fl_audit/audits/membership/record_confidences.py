@@ -51,9 +51,8 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
 def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return phi = log p_y - log(1 - p_y), the confidence in the label on the scale of log-odds, shape (...).
 
-    Source: Carlini et al. 2022, section VI-A. The sum over the other classes is taken in place of 1 - p_y, whose
-    rounding would make every well learned record look the same: z_y - log sum over k != y of e^(z_k), which needs no
-    softmax.
+    Source: Carlini et al. 2022, section VI-A. It is computed as z_y - log sum over k != y of e^(z_k), without softmax,
+    because the rounding of 1 - p_y would make all records that are learned well look the same.
 
     Parameters
     ----------
@@ -99,12 +98,12 @@ _RESAMPLED = 0.05  # share of the columns of a row that a query takes from elsew
 
 @dataclass(frozen=True)
 class ShiftedImages:
-    """Images moved by up to two pixels up, down, left and right, and mirrored."""
+    """Queries about images, which are shifted by up to two pixels up, down, left and right, and mirrored."""
 
     shape: tuple[int, ...]  # shape of one image, height and width last
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the images as they are, mirrored, and then moved, shortest moves first, each plain and mirrored.
+        """Yield the images unchanged, then mirrored, and then shifted, smallest shifts first, each plain and mirrored.
 
         Parameters
         ----------
@@ -132,7 +131,7 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResampledColumns:
-    """Rows in which a twentieth of the columns, at least one, has the values of a public record."""
+    """Queries about rows of a table, in which 5 % of the columns, at least one, get the values of a public record."""
 
     columns: tuple[TableColumn, ...]  # the columns of the table
     donors: Floats32  # features of public records, shape (m, features)

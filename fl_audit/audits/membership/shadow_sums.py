@@ -40,7 +40,7 @@ class ShadowGroup:
 
 
 def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
-    """Return the trials that may serve as shadows, bool (trials,): all, unless some are named."""
+    """Return a mask of the trials that may serve as shadows, bool (trials,); all if `shadows` is None."""
     if shadows is None:
         return np.ones(membership.trials, dtype=np.bool_)
     flags = np.asarray(shadows)

@@ -113,7 +113,7 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
 
 
 def _taken(values: Tensor, places: Tensor) -> Tensor:
-    """Return each network's examples at its places, shape (networks, places, ...)."""
+    """Return the examples at the given positions for each network, shape (networks, positions, ...)."""
     return values[torch.arange(len(values)).unsqueeze(1), places]
 
 

@@ -2,8 +2,8 @@
 
 The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
 gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
-the bias's is d. So d and h are kept, outs + ins numbers in place of outs (ins + 1), and say all that the gradient says.
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+the bias's is d. Therefore only d and h are kept, outs + ins numbers instead of outs (ins + 1), which contain all
+information of the gradient. Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ class WhiteBoxFeatures:
         return replace(self, **{name: getattr(self, name)[trials] for name in _ARRAYS})
 
     def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
-        """Return the features of some targets, in the order in which they are named."""
+        """Return the features of some targets, in the given order."""
         chosen: dict[str, Any] = {name: getattr(self, name)[:, targets] for name in _ARRAYS}
         return replace(self, labels=self.labels[targets], **chosen)
 

@@ -39,7 +39,7 @@ class AttackErrorRates:
 
     @property
     def advantage(self) -> Floats:
-        """TPR - FPR, from -1 to 1; it is 2 P(right) - 1 where members and others are tested equally often."""
+        """TPR - FPR, from -1 to 1; it is 2 P(right) - 1 if members and others are tested equally often."""
         return self.true_positive_rate - self.false_positive_rate
 
 
@@ -93,14 +93,14 @@ def chance_spread(members: int, others: int) -> float:
 
 
 def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> Flags:
-    """Guess whether x was used: whether its loss is at most the mean loss of the records that D and D' share.
+    """Return the guess that x was used if its loss is at most the mean loss of the records that D and D' share.
 
-    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in trials
-    that used D this is the population form's rule for a member. The mean of the data set really used would differ
-    between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
-    the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
+    The loss of x is at most the mean loss of D if and only if it is at most that of the other records, so in trials
+    that used D this is the rule of the population form for a member. The mean loss of the data set that was really used
+    would differ between D and D', and so reveal the bit even if the model does not. The mean of the shared records does
+    not: the guess is a function of values that the insider knows too, so all bounds on the insider's advantage hold.
 
-    Returns the guesses, shape (...): True where the adversary answers that x was used.
+    The guesses are bool, shape (...), and True if the adversary guesses that x was used.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
 

@@ -21,7 +21,7 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class UpdateFunction:
-    """The map from records to an update: the rule of the federation, and the model that all clients received.
+    """The map from records to an update, by the federation's rule for updates and the model that all clients received.
 
     Raises `InputError` if the local optimizer is not SGD.
     """
@@ -41,7 +41,9 @@ class UpdateFunction:
         require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
 
     def of(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the update of the owner of some records, float32 (parameters,); differentiable, and fit for vmap.
+        """Return the update that the owner of these records shares, float32 (parameters,).
+
+        It is differentiable in the records and can be used with vmap.
 
         Parameters
         ----------

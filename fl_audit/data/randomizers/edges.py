@@ -156,7 +156,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return the edges that would exist even if the randomised matrix had not had them; shape of `observed`."""
+    """Return a mask of the edges that would exist even if the randomised matrix lacked them, shaped like `observed`."""
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)
