@@ -46,14 +46,14 @@ class Key(StrEnum):
     WITHIN = "within"  # whether a client's contribution was within the clipping norm: 1 or 0 per trial, float64
     TRIALS = "trials"  # numbers of the trials that a message is about, where a client needs them for what it draws
     NOISE_SEED = "noise-seed"
-    """Secret seed of a client's own noise and of the sampling of its records, sent to that client alone."""
+    """Secret seed of a client's own noise and of its secret samples, sent to that client alone."""
     LOCAL_SENSITIVITY = "local-sensitivity"  # ||f(D) - f(D')|| per trial, float64
     LOG_ODDS = "log-odds"  # increments of the insider's log-odds per trial, float64
     SCORES = "scores"
     """Normal scores of the noise along the difference of D and D', under D and under D', float64 (trials, 2)."""
     SCORE = "score"  # score of a round for the differing record where there is no likelihood ratio, per trial, float64
     COINS = "coins"
-    """Coins that say which canaries are in, in a round and the trials of a trial batch; only for the canary client."""
+    """Coins of canaries in a round, in the trials of a trial batch; sent only to the client that sends the canaries."""
     TIMES = "times"
     """Number of steps in a private round that used each of a client's canaries, float64 (trials, canaries)."""
     # Scores in a round, of canaries and then of decoys (directions that are never sent), float64 (trials, directions).

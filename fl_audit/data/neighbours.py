@@ -310,7 +310,7 @@ def stand_in_shard(
     number
         Number of the stand-in, from 0; different numbers are different draws.
     inside
-        Records of D, whose owners are known; None if the owners in D need not be avoided.
+        Records of D, whose owners are avoided if possible; None avoids no owner.
     replaced
         Positions in D of the replaced client's records.
     """

@@ -46,7 +46,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     Raises
     ------
     InputError
-        If a rate is out of its range, or there is so little noise that a grid cannot hold the losses.
+        If a rate is out of its range, or the noise is too small for the grid of the privacy loss distribution.
 
     Examples
     --------
@@ -64,14 +64,14 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 
 
 def largest_auc(profile: PrivacyProfile) -> float:
-    """Return the largest area under the ROC curve of an attack, 1 less the integral of f, from 1/2 to 1.
+    """Return the largest area under the ROC curve of an attack, which is 1 minus the integral of f, from 1/2 to 1.
 
     It is Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
 
     Raises
     ------
     InputError
-        If there is so little noise that a grid cannot hold the losses.
+        If the noise is too small for the grid of the privacy loss distribution.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def largest_auc(profile: PrivacyProfile) -> float:
 
 
 def largest_order(profile: PrivacyProfile) -> float:
-    """Return the largest probability of telling a member from a nonmember of the same training, from 1/2 to 1.
+    """Return the largest probability of ranking a member above a nonmember of the same training, from 1/2 to 1.
 
     Adding i and removing j changes "i out, j in" into "i in, j out". Let T be the largest TPR as a function of the FPR.
     The first step leads from a probability a to at most T(a), and the second from b to at most T'(b) = 1 - T^-1(1 - b)
@@ -99,7 +99,7 @@ def largest_order(profile: PrivacyProfile) -> float:
     Raises
     ------
     InputError
-        If there is so little noise that a grid cannot hold the losses.
+        If the noise is too small for the grid of the privacy loss distribution.
     """
     if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu))

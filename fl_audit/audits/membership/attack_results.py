@@ -126,7 +126,7 @@ def achieved_by_attack(
     confidence: float,
     knows_coins: bool = False,
 ) -> AttackResults:
-    """Return the results of an attack on models.
+    """Return the rates and the lower bounds on epsilon of an attack on models.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def achieved_by_attack(
     confidence
         Confidence of the bounds, above 0.5 and below 1.
     knows_coins
-        Whether the attacker of a trial knows some of its coins, so that its guesses are no test of a single run.
+        Whether the attacker of a trial knows some of its coins, so that one-run bounds do not apply.
     """
     has_shadows = apart is not scores
     rates = rates_of(scores, membership, confidence, has_shadows, of_insiders=False)
@@ -160,7 +160,7 @@ def achieved_by_attack(
 def achieved_by_insiders(
     log_odds: Floats, membership: TargetMembership, delta: float, confidence: float
 ) -> AttackResults:
-    """Return the results of the insiders, one for each target, who know all coins but one and need no shadows.
+    """Return the rates and the lower bound of the insiders, one for each target, who know all other coins.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ _FEW_TRIALS = 64
 
 @dataclass(frozen=True)
 class ModelAnswers:
-    """The outputs of the models of all trials for the records of the targets."""
+    """The outputs of the models of all trials on the records of the targets and of the population."""
 
     log_probability: Floats  # log p_y of every target, (trials, targets); of a client the mean over its records
     confidence: Floats  # scaled confidence of every target, (trials, targets); of a client the mean over its records
@@ -75,7 +75,8 @@ def attack_scores(
     membership
         Membership of the targets in all trials. No attack on a trial uses the membership of this trial's own targets.
     shadows
-        Trials that are shadow models alone, (trials,), whose scores are NaN; None attacks each trial with all others.
+        Mask of the trials that only serve as shadow models, (trials,), whose scores are NaN; None attacks each trial
+        with all others as shadow models.
 
     Raises
     ------

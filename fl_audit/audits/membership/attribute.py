@@ -56,12 +56,12 @@ def attribute_guesses(
 ) -> AttributeGuesses:
     """Guess the attribute of every record in every trial.
 
-    With the distribution the guess is the argmax of prior x density of the loss. Without it, the guess is the value of
-    the least loss among those with a positive prior, and among equal losses the likelier value by the prior. Among
-    equally good values it is the first.
+    With `distribution`, the guess is the argmax of prior times density of the loss. Without it, the guess is the value
+    with the smallest loss among those with a positive prior; ties go to the value with the larger prior, and then to
+    the first one.
 
-    Source: Yeom et al. 2018, adversary 4 (the distribution of the error known). Without the distribution, the reduction
-    to membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+    Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution it is the reduction to
+    membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
     Raises `InputError` if shapes do not match, a loss is not finite, or the prior is no distribution.
 
@@ -108,8 +108,8 @@ def attribute_guesses_with_shadows(
     prior
         Probability of every value among people, as for `attribute_guesses`.
     membership
-        The membership. Trials of even number are attacked by the distribution of members' losses in the odd ones, and
-        vice versa, so the attacker of a trial knows nothing of that trial's coins and losses.
+        The membership. Trials of even number are attacked with the distribution of members' losses in the odd ones, and
+        vice versa, so the distribution does not depend on the attacked trial's coins and losses.
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
     shape = (membership.trials, membership.targets)
@@ -157,7 +157,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
 
 
 def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return log probabilities (targets, values), or raise `InputError`."""
+    """Return the log of the prior, shape (targets, values); `InputError` if the prior is no distribution."""
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
     require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
@@ -168,7 +168,7 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    """Return the true values (targets,), or raise `InputError`."""
+    """Return the indices of the true values, int64 (targets,); `InputError` if one is out of range."""
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
     require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")

@@ -57,11 +57,11 @@ class AttackFinding:
 
     @property
     def outsiders(self) -> dict[str, AttackResults]:
-        """The attacks that see models alone."""
+        """The results of the attacks that use only models, i.e. all except those of the insiders."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
 
     def largest_auc_of(self, name: str) -> float | None:
-        """Return the AUC that the guarantee allows to an attacker; None without a guarantee."""
+        """Return the largest AUC of an attacker under the guarantee; None without a guarantee."""
         return self.largest_auc if name == INSIDER else self.largest_order
 
     def to_json(self) -> dict[str, Any]:
@@ -221,7 +221,7 @@ GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
 @dataclass(frozen=True)
 class AttributeGuesser:
-    """The success of an adversary that guessed an attribute of every target."""
+    """The accuracy of one adversary that guesses an attribute of every target, for members and for others."""
 
     members: float  # share of correct guesses among targets that were in, over all trials
     others: float  # share of correct guesses among targets that were out, over all trials
@@ -230,7 +230,7 @@ class AttributeGuesser:
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The success of all adversaries that guess an attribute."""
+    """The accuracies of all adversaries that guess an attribute."""
 
     attribute: str  # name of the column, or its number
     values: int  # number of different values
@@ -258,7 +258,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
-    """Return the success of an adversary, from the table of targets."""
+    """Return the accuracy and the advantage of one adversary, computed from the table of targets."""
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
@@ -310,7 +310,7 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
     Parameters
     ----------
     run
-        A finished run with a guarantee and trials of both kinds.
+        A finished run with a guarantee, and with trials of both D and D'.
     confidence
         Confidence of the bound, above 1/2 and below 1.
     """

@@ -1,14 +1,14 @@
 """The insider of the membership audit: exact log-odds for all targets at once.
 
-For each target there is an insider of its own, who knows all records, the membership of the other targets, and the
-rounds in which each of them takes part. It subtracts what the others add to a release, and the rest is x = n + b s g:
+Each target has a separate insider, who knows all records, the membership of the other targets, and the rounds in which
+each of these takes part. It subtracts the contributions of the others from a release. The rest is x = n + b s g with
 the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and its participation s, 0 or
-1. Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise computes the
+1. The sufficient statistic is <x, g> = <n, g> + b s ||g||^2. Therefore a simulation that knows the noise computes the
 log-odds of all insiders of a trial in one pass over the records.
 
-Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
-models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
-shapes do not fit, and numbers out of their range, raise `InputError`.
+Summed over rounds, the log-odds of a target are the log-likelihood ratio of all releases, however the models evolved.
+Insiders of one trial see the same noise, so their log-odds are not independent. Arrays whose shapes do not fit, and
+numbers out of their range, raise `InputError`.
 
 In the federation one client acts as the insiders of all targets. It gets all coins and the participation, and computes
 the noise of the release. For each target it uses the target's own coin only by way of the release, which the insider of
@@ -92,8 +92,8 @@ def increments(
     clipping_norm
         Clipping norm C, positive, or None for no clipping.
     sigma
-        Standard deviation of the noise in each trial, positive, shape (trials,). Without noise the insider is certain
-        as soon as a target takes part, and there are no finite log-odds: 0 is refused.
+        Standard deviation of the noise in each trial, positive, shape (trials,). 0 is refused, because without noise
+        the log-odds are infinite as soon as a target takes part.
     is_in
         Whether each target is in, bool, shape (trials, targets).
     takes_part

@@ -56,15 +56,14 @@ def lira_scores(
     membership
         Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
     shadows
-        Whether each trial may serve as a shadow, bool, shape (trials,). None lets all trials but the attacked one
-        serve.
+        Whether each trial may serve as a shadow, bool, shape (trials,). None allows all trials but the attacked one.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
         deviations. Either is averaged over queries, as if they were independent.
     spread
-        SHARED: the variance about each target's own mean, pooled over targets; one for in, one for out, and one for
-        each query.
+        SHARED: the variance about each target's own mean, pooled over targets, separately for in and out and for each
+        query.
 
     Examples
     --------
@@ -94,7 +93,7 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
 
 
 def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the variance that a trial's attacker assumes, shape (trials, targets or 1, queries), above 0."""
+    """Return the variance estimate of each trial's attacker, shape (trials, targets or 1, queries), above 0."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance

@@ -1,4 +1,4 @@
-"""The membership attacks of a run by name, without their code, because a configuration needs the names alone."""
+"""The names of the membership attacks, without their code, because a configuration needs only the names."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Attack(StrEnum):
 
     @property
     def asks_about_records(self) -> bool:
-        """Whether every target has to be one record. (An active insider states this requirement itself.)"""
+        """Whether every target has to be a single record. (ACTIVE checks this requirement by itself.)"""
         return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
 
     @property

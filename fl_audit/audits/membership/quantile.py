@@ -34,7 +34,7 @@ def quantile_scores(
     confidences
         Confidence phi of every target under every trial's model, shape (trials, targets).
     records
-        Known features of every target, its label among them, shape (targets, features).
+        Known features of every target, including its label, shape (targets, features).
     population_confidences
         Confidence phi of p records on which no trial was trained, shape (trials, p), p at least 30.
     population
@@ -59,7 +59,7 @@ def quantile_scores(
 
 
 class _Ridge:
-    """Ridge regressions of many answers on the same records, each at the penalty with the least leave-one-out error."""
+    """Ridge regressions of many responses on the same records, each with the penalty of least leave-one-out error."""
 
     def __init__(self, records: Floats, asked: Floats) -> None:
         self._middle = records.mean(axis=0)
@@ -70,7 +70,7 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Return predictions for the queried records, and the leave-one-out residuals of the answers."""
+        """Return predictions for the queried records, and the leave-one-out residuals of the responses `answers`."""
         middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)
         found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)

@@ -137,7 +137,7 @@ def membership_rates(
         unless shadow trials were named and are left out here). Intervals are then wider by the square root of 2.
     of_insiders
         Whether the scores are log-odds of insiders, each of whom knows all other coins of its trial. The interval of
-        the AUC then rests on the jackknife over trials; it is 0 to 1 with fewer than three of them.
+        the AUC then uses the jackknife over trials; it is 0 to 1 with fewer than three trials.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
-        """Return the number of `those` below each of `these`, ties counting half."""
+        """Return, for each of `these`, the number of smaller values in `those`; ties count one half."""
         return (np.searchsorted(those, these, "left") + np.searchsorted(those, these, "right")) / 2
 
     below = np.where(is_in, beside(values, others), 0.0).sum(axis=1)
@@ -232,7 +232,7 @@ class _Ranked:
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
-        """Return the weights of members and of others at or above each of the top scores, (resamples, scores)."""
+        """Return weighted counts of members and of others at or above each of the top scores, (resamples, scores)."""
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 

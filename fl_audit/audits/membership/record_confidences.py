@@ -1,4 +1,4 @@
-"""The loss of a model on a record and its confidence in the label, and variations of a record for further queries.
+"""Losses and confidences of models on records, and variations of records for further queries.
 
 A query is a record that the model has not seen, close to one that it may have seen. The queries are fixed and public:
 images are mirrored and shifted, and in a row of a table some columns are replaced by those of public records.
@@ -28,8 +28,8 @@ def log_probabilities(logits: ArrayLike) -> Floats:
     Parameters
     ----------
     logits
-        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too,
-        and come back as they are.
+        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits too,
+        and are returned unchanged.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 
@@ -78,7 +78,7 @@ def _checked(logits: ArrayLike) -> Floats:
 
 
 def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
-    """Return the labels as indices of the last axis of logits, shape (..., 1), or raise `InputError`."""
+    """Return the labels as indices of the last axis of logits, shape (..., 1); `InputError` if they do not fit."""
     found = np.asarray(labels)
     classes = logits.shape[-1]
     require(np.issubdtype(found.dtype, np.integer), f"labels are {found.dtype}: accepted are whole numbers")

@@ -103,7 +103,7 @@ def rmia_scores(
 
 
 def _log(confidence: Floats) -> Floats:
-    """Return logarithms of confidences, with those too small for a float raised to the smallest."""
+    """Return logarithms of confidences, which are raised to the smallest positive float so that none is -infinity."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 

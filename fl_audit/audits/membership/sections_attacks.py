@@ -59,7 +59,7 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents) -> Row:
-    """Return one rate of an attack next to its claimed limit."""
+    """Return the table row of one rate of an attack, with its limit under the guarantee."""
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,

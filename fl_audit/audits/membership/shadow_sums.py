@@ -1,8 +1,8 @@
-"""Sums over shadow trials: the values that a trial's attacker may use of all other trials, without a loop over trials.
+"""Leave-one-out sums over shadow trials, the statistics that each trial's attacker may use, without a loop over trials.
 
-The attacker of trial w knows the targets that all other trials used, and the outputs of their models. For each target
-this gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
-trials; the attacked trial's own value is then taken out of the group it belongs to, which costs O(1) a value.
+The attacker of trial w knows the membership of targets in all other trials, and the outputs of their models. For each
+target this gives two groups of values, of the trials that used it and of those that did not. Sums are computed once
+over all trials, and the attacked trial's own value is then subtracted from its group, which costs O(1) per value.
 
 **Which bounds hold.** The scores of one trial depend on its own model and on other trials, whose coins are independent
 of its own, so any bound from a single trial holds. Scores of several trials together depend on each other's coins. To
@@ -27,7 +27,7 @@ LEAST_SHARE_OF_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """The shadow trials on one side (in or out) of every target, for the attacker of each trial."""
+    """Statistics of the shadow trials on one side (in or out) of every target, for the attacker of each trial."""
 
     count: Integers  # number of shadow trials, shape (trials, targets)
     mean: Floats  # mean value over them, shape (trials, targets, queries); 0 where there are none
@@ -50,7 +50,7 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return the shadow trials on one side for each trial's attacker, without the attacked trial.
+    """Return statistics of the shadow trials on one side for each trial's attacker, without the attacked trial.
 
     Groups with too few shadow trials raise `InputError`, which names the side, `in` or `out`, and the target with the
     fewest.
@@ -93,7 +93,7 @@ def require_shadows_of_all(membership: TargetMembership) -> None:
 
 
 def fewest_on_a_side(membership: TargetMembership) -> Integers:
-    """Return the number of trials in which each target is in, or out if these are fewer, shape (targets,)."""
+    """Return, for each target, the smaller of the numbers of trials in which it is in and out, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 

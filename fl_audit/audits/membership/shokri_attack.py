@@ -1,8 +1,8 @@
 """The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models' outputs for members.
 
-For every class an attack model gets confidence vectors of shadow trials' models, with their membership. It then judges
-the outputs of the attacked trials' models. Trials are split into folds: the attack models of a fold learn from the
-trials of the other folds, so no trial is attacked by a model that saw its coins.
+For every class an attack model is trained on confidence vectors of shadow trials' models, labelled by membership. It
+then classifies the outputs of the attacked trials' models. Trials are split into folds for cross-fitting: the attack
+models of a fold learn from the other folds, so that no trial is attacked by a model that saw its coins.
 """
 
 import warnings
@@ -32,7 +32,7 @@ class AttackModel(StrEnum):
     """The scikit-learn classifier that attacks.
 
     NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
-    TREES: boosted trees on histograms.
+    TREES: histogram-based gradient boosting.
     """
 
     NETWORK = "network"
@@ -129,7 +129,7 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 def _parts(
     membership: TargetMembership, rule: ShadowSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of disjoint sets of trials, to learn from and to attack."""
+    """Return pairs of disjoint sets of trials, the first for training and the second for the attack."""
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
@@ -171,7 +171,7 @@ def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
 
 
 def _fewer_kind(is_in: Flags) -> int:
-    """Return the number of members, or of others if these are fewer."""
+    """Return the smaller of the numbers of members and of others."""
     return int(min(is_in.sum(), (~is_in).sum()))
 
 

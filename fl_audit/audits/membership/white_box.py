@@ -43,9 +43,9 @@ factors `signals` and `inputs`, (networks, examples, releases, .) each.
 class WhiteBoxPart(StrEnum):
     """The parts of a target's features that the attack network may use.
 
-    GRADIENT: of the loss in weight and bias of the last dense layer. ACTIVATIONS: of the last hidden layer. OUTPUT:
-    log-probabilities of all classes. LOSS: the cross-entropy, as it is and as the log-odds of the label that it stands
-    for. LABEL: the class, one-hot.
+    GRADIENT: of the loss with respect to weight and bias of the last dense layer. ACTIVATIONS: of the last hidden
+    layer. OUTPUT: log-probabilities of all classes. LOSS: the cross-entropy, and the log-odds of the label computed
+    from it. LABEL: the class, one-hot.
     """
 
     GRADIENT = "gradient"
@@ -121,7 +121,7 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, c
     """Return the networks' inputs for all targets, scaled by the learning examples alone."""
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        """Return values divided by their spread over the learning examples, about their mean or about 0."""
+        """Return values divided by their standard deviation over the learning examples, about their mean or about 0."""
         values = torch.as_tensor(given)
         examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
@@ -252,7 +252,7 @@ _SCALARS_AT_ONCE = 2**23
 
 
 def known_halves(trials: int, targets: int, generator: np.random.Generator) -> Flags:
-    """Draw the half of the targets that the attacker of each trial knows, bool (trials, targets).
+    """Draw the half of the targets whose membership the attacker of each trial knows, bool (trials, targets).
 
     Parameters
     ----------

@@ -46,9 +46,9 @@ class AttackErrorRates:
 def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> AttackErrorRates:
     """Return the error rates of the rule that calls a record a member if its loss is at most the members' mean loss.
 
-    Increasing affine maps of the losses change nothing. Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary
-    that knows the average training loss, with ties as Jayaraman & Evans 2019 settle them (a loss equal to the threshold
-    is a member's).
+    The result is invariant under increasing affine maps of the losses. Source: Yeom, Giacomelli, Fredrikson & Jha 2018,
+    the adversary that knows the average training loss, with ties as in Jayaraman & Evans 2019 (a loss equal to the
+    threshold is a member's).
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ def chance_spread(members: int, others: int) -> float:
     Parameters
     ----------
     members
-        Number of members about which the adversary is asked, at least 1.
+        Number of members for which the adversary guesses, at least 1.
     others
-        Number of other records about which the adversary is asked, at least 1.
+        Number of other records for which the adversary guesses, at least 1.
     """
     require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
     return math.sqrt((1 / members + 1 / others) / 4)
@@ -134,8 +134,8 @@ def ascent(
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
 
-    It works best from an early round: the gradient of a record that the model is sure of vanishes, and then nothing
-    moves.
+    It works best from an early round on: once the model fits a record with high confidence, the record's gradient
+    vanishes, and the addition has no effect.
 
     Parameters
     ----------

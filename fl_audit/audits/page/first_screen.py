@@ -1,4 +1,4 @@
-"""The first screen of a report, and a run in a few lines on the terminal.
+"""The first screen of a report, and the summary of a run for the terminal.
 
 The first screen has the verdict in words, three numbers, a gauge, the next step and warnings.
 
