@@ -37,7 +37,7 @@ class MembershipJudging(AuditJudging):
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Return the pairs and seed that a verdict covers."""
+        """Return a sentence on the pairs and the seed that a verdict covers."""
         return pairs_covered("these pairs", facts)
 
     def not_compared(self, run: FinishedRun) -> str:

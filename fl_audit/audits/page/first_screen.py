@@ -52,7 +52,7 @@ class Fact:
 
 
 def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
-    """Return the three numbers of the first screen; after a breach, those of the breach come first."""
+    """Return the three numbers of the first screen; if the guarantee is violated, those of the violation come first."""
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
@@ -186,7 +186,7 @@ _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less 
 
 
 def first_screen(contents: ReportContents) -> str:
-    """Return the first screen, which is also the first page on paper, as HTML."""
+    """Return the HTML of the first screen, which is also the first page of the PDF."""
     words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
@@ -207,7 +207,7 @@ def fact_html(fact: Fact) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the gauge."""
+    """One row of the gauge."""
 
     name: str
     words: str

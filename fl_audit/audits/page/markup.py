@@ -23,11 +23,11 @@ def html_figure(picture: bytes | str, alternative: str, caption: str, name: str 
     picture
         A PNG, or an SVG element, in which `$label` stands for the description.
     alternative
-        A plain text description of the picture.
+        Alternative text of the picture, as plain text.
     caption
-        Caption as HTML that is escaped already.
+        Caption, as escaped HTML.
     name
-        Identifier to which links lead, plain text; empty for none.
+        HTML id of the figure, as plain text; empty for none.
     """
     label, identifier = escape(alternative), f' id="{escape(name)}"' if name else ""
     if isinstance(picture, bytes):
@@ -79,7 +79,7 @@ def _cell(cell: Any, is_number: bool) -> str:
 
 
 def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
-    """Return a number for display, wrapped so that its full precision stays in the page.
+    """Return a rounded number as an HTML `data` element, which keeps its full precision.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def html_page(
     step
         Plain text below the first paragraph that says what to do next.
     body
-        HTML of everything below, escaped already.
+        Escaped HTML of the rest of the page.
     banner
         The verdict above the first paragraph; None if the body has its own.
     """

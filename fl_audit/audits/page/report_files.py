@@ -1,4 +1,4 @@
-"""Files of a report, each written whole or not at all; the PDF needs WeasyPrint, which may not be installed."""
+"""Files of a report, each written atomically; the PDF needs WeasyPrint, which is optional."""
 
 import contextlib
 import io
@@ -64,7 +64,7 @@ def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: b
     directory
         Directory of the report, which is made if it is missing. An earlier report in it is replaced.
     pdf_with_appendix
-        Whether the PDF holds the appendix as well as the page.
+        Whether the PDF contains the appendix as well as the page.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)

@@ -1,4 +1,4 @@
-"""Findings of the reconstruction audit: how often the right candidate is guessed, next to the guarantee's limit."""
+"""Findings of the reconstruction audit: how often the right candidate is guessed, and the limit by the guarantee."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,7 @@ class Success:
 
 @dataclass(frozen=True)
 class ReconstructionFinding:
-    """The guesses of an attacker that knew everything except which of the candidates was in."""
+    """The guesses of an attacker that knows everything except which candidate is in."""
 
     candidates: int  # number of records, clients, or values of a column
     # Probability that the truth is among k guesses without any release, for k from 1 to all, (candidates,): the sum of
@@ -43,12 +43,12 @@ class ReconstructionFinding:
 
     @property
     def are_even(self) -> bool:
-        """Whether all candidates were equally likely."""
+        """Whether all candidates have the same prior probability."""
         return bool(abs(self.chances[0] - 1 / self.candidates) < 1e-9)
 
     @cached_property
     def first(self) -> Success:
-        """The success of the first guess."""
+        """The share of trials in which the first guess is right, with its interval and limits."""
         return self.successes[0]
 
     def to_json(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ USUAL = DescentSettings()
 
 
 def total_variation(pictures: Tensor) -> Tensor:
-    """Return the mean change from pixel to pixel, down plus across, of pictures (..., height, width)."""
+    """Return the anisotropic total variation of images (..., height, width), as a mean over pixels and not a sum."""
     down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
     return down + across
 
@@ -212,9 +212,9 @@ def reads_first_layer(model: StackedModel) -> bool:
 def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     """Return the image of each owner from the gradient of its only record, float32 (owners, 1, *shape), from 0 to 1.
 
-    With d_k the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
-    3.1). Under noise a unit is less informative the smaller d_k is, so x is the least squares solution: the sum of d_k
-    times the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
+    If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
+    3.1). The smaller d_k is, the less informative is the unit, so x is the least squares solution: the sum of d_k times
+    the gradient of the weights, divided by the sum of d_k^2. An update of zero gives a black image.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
@@ -225,15 +225,15 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 
 
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return the linear least squares estimate of each owner's image, float32 (owners, *shape), from 0 to 1.
+    """Return the linear least squares estimate of each owner's images, float32 (owners, count, *shape), from 0 to 1.
 
-    The attacker's knowledge of other people's images, and of their updates without noise, fills in what noise hides.
-    The estimate needs no label and no layer, and works for every model and every rule of updates.
+    The attacker knows images of other people, and computes their updates without noise. The estimate needs neither
+    labels nor a special layer, and works for every model and every rule of updates.
 
     It is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other
-    images x and their updates u (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred
-    it is
-    mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of the others.
+    images x and their updates u (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred,
+    the estimate is mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of
+    the others.
     """
     flat, centre = pictures.flatten(1).double(), updates.mean(0)
     middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
@@ -252,9 +252,9 @@ def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Ten
     The attacker does not know the owners' probabilities and clipping factors. It estimates both from `like`, at least
     `count` records of the population.
 
-    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the population's mean of p_k in
-    it, it gives the expected number of records of the class. Classes are then assigned greedily, the one with the
-    largest number of missing records first. For one record this is the only class whose bias has a negative gradient
+    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the population's mean of p_k it
+    gives the expected number of records of the class. Classes are then assigned greedily, each time the one with the
+    largest number of missing records. For one record this is the only class whose bias has a negative gradient
     (Zhao et al. 2020, "iDLG"); for several it is the rule of Wainakh et al. 2022, "User-level label leakage from
     gradients in federated learning".
     """

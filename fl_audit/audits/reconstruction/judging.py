@@ -27,7 +27,7 @@ class ReconstructionJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by right first guesses and the noise along the true candidate; None without guesses."""
+        """Return the judgement by right first guesses and noise along the true candidate; None without an insider."""
         if (ranks := candidate_ranks(run)) is None:
             return None
         chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
@@ -36,7 +36,7 @@ class ReconstructionJudging(AuditJudging):
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Return the candidates and seed that a verdict covers."""
+        """Return a sentence on the candidates and the seed that a verdict covers."""
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
             "data and other seeds were not tried."

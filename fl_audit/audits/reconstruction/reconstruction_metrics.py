@@ -27,7 +27,7 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, j
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     """Return the rank of the true candidate in the attacker's order, 1 for its first guess.
 
-    Among equal candidates the one with the smaller number is guessed first, whichever is true.
+    Of candidates with equal likelihood the one with the smaller number is guessed first, whichever is true.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def judge_hits(
     confidence: float,
     noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
-    """Return the judgement of the guarantee by the number of right first guesses.
+    """Return the judgement of the guarantee from the number of right first guesses, called hits.
 
     The guarantee is violated if, under the reconstruction bound, the probability of at least so many hits is below the
     level of the test, or if there is less noise than claimed. Otherwise the verdict is as in `judged_with_noise`, and
@@ -90,9 +90,9 @@ def judge_hits(
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution of the candidate that was in, in every trial; None where it cannot be computed.
-        The hit rate under less noise depends on the distances between candidates, and is not known; so the limit of
-        detection is that of the noise.
+        The noise along the contribution of the candidate that was in, in every trial; None if it cannot be computed.
+        The limit of detection is that of this noise, because the hit rate under less noise depends on the distances
+        between candidates and is unknown.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"
@@ -194,7 +194,7 @@ class ReconstructionDraws:
 
 @dataclass(frozen=True)
 class ReconstructedImages:
-    """The reconstructions of an attacker that knows all contributions but one."""
+    """The true images, and their reconstructions at every level of noise by an attacker that knows all other data."""
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
     drawings: tuple[ReconstructionDraws, ...]  # from no noise to the most
@@ -255,7 +255,7 @@ def drawings(
     levels
         The levels of noise.
     draws
-        Generator of each level's noise and starts, by its number.
+        Function from the index of a level to the generator of its noise and of the images from which searches start.
     descent
         Number of starts and steps of the search, as for `descended`.
     on_step
@@ -276,7 +276,7 @@ def drawings(
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:
-    """Return reconstructed images in the order of the true ones, because an update does not reveal their order.
+    """Return each owner's reconstructed images in the order of the true ones, which an update does not reveal.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
 
 def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
-    """Return the similarity of reconstructed to true images.
+    """Return the similarity of reconstructed to true images, by PSNR, SSIM and identification among candidates.
 
     Parameters
     ----------

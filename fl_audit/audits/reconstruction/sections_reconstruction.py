@@ -139,7 +139,7 @@ def draw_pictures(
 
 
 def _strip(pictures: Floats32) -> Floats32:
-    """Return images beside each other in matplotlib's layout, (height, width) or (height, width, 3)."""
+    """Return images side by side in matplotlib's layout, (height, width) or (height, width, 3)."""
     stacked = pictures[:, None] if pictures.ndim == 3 else pictures
     framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
     strip = np.concatenate(list(framed), axis=2)
