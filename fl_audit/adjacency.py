@@ -6,7 +6,7 @@ from typing import assert_never
 
 
 class Unit(StrEnum):
-    """The unit whose data make the difference."""
+    """The unit of privacy, by whose data D and D' differ."""
 
     RECORD = "record"
     USER = "user"  # a person with all of their records
@@ -43,7 +43,7 @@ class Adjacency(StrEnum):
     def sensitivity_of_sum(self, norm: float) -> float:
         """Return the L2 sensitivity of a sum of contributions that are clipped to `norm`.
 
-        It is `norm` where a unit is added or removed, and twice `norm` where a unit is replaced.
+        It is `norm` if a unit is added or removed, and twice `norm` if a unit is replaced.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Adjacency(StrEnum):
 
     @property
     def sensitivity_words(self) -> str:
-        """The sensitivity of a sum of clipped contributions in words, as a multiple of the clipping norm."""
+        """The L2 sensitivity of a sum of clipped contributions as words for reports, such as "the clipping norm"."""
         match self.relation:
             case Relation.ADD_REMOVE:
                 return "the clipping norm"
@@ -72,9 +72,9 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record that was generated for an audit and is in no data set; every party receives it, none generates it."""
+    """A record that was generated for an audit and is in no data set; every party receives the same record."""
 
-    features: str  # float32 in little-endian order, row by row, in the letters of base 64
+    features: str  # float32 in little-endian and C order, base64-encoded
     label: int  # its class, from 0
 
 
@@ -86,5 +86,5 @@ class NeighbourPair:
     # Position in the outside pool of the record x' that takes its place, number of the user outside D who takes the
     # place of the user, or number of the shard that stands in for the client; None where the unit is removed.
     replacement: int | None
-    crafted: CraftedRecord | None = None  # the record that replaces the data's record as x in D; None keeps that
-    opposite: CraftedRecord | None = None  # the record that replaces x in D', if that is in no data set either, or None
+    crafted: CraftedRecord | None = None  # crafted record that takes the place of x in D; None keeps the data's record
+    opposite: CraftedRecord | None = None  # crafted record that replaces x in D'; None if it is not crafted

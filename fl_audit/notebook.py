@@ -1,22 +1,22 @@
-"""Tables as HTML, for notebooks, whose style they take, and for pages."""
+"""HTML tables for notebooks and reports; they bring no style of their own."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """A string that is HTML and must not be escaped again."""
 
 
 def exactly_html(number: float | None, text: str) -> Markup:
-    """Return a text as HTML that keeps the number in full.
+    """Return a text as HTML; a `data` element holds the number in full precision.
 
     Parameters
     ----------
     number
-        The number; None where there is none.
+        The number; None returns the text alone.
     text
-        Text that shows the number.
+        The rounded number, as it is shown.
     """
     shown = escape(text)
     return Markup(shown if number is None else f'<data value="{number}">{shown}</data>')
@@ -29,18 +29,18 @@ def html_table(
     columns: Sequence[str] = (),
     look: str = "",
 ) -> str:
-    """Return a table whose first column names the rows.
+    """Return an HTML table whose first column names the rows.
 
     Parameters
     ----------
     rows
-        Cells, as many in each row: plain text, or `Markup`.
+        Cells of each row, equally many in all rows: plain text, or `Markup`.
     title
         Subject of the table, as plain text; empty for none.
     notes
         Sentences below the table, as plain text; empty for none.
     columns
-        Names of the columns, as plain text; empty for pairs of a name and its value.
+        Names of the columns, as plain text; empty for a table of names and values, which needs no header.
     look
         CSS class of the table.
 

@@ -2,7 +2,7 @@
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """Return the count with its noun, in the singular for one.
+    """Return the count with its noun, which is singular if the count is 1.
 
     Parameters
     ----------

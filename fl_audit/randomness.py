@@ -1,10 +1,10 @@
 """Counter-based random generators: all randomness in a trial depends on its key alone.
 
 A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (trial, round, client). Distinct
-keys give independent streams and distinct counters give disjoint parts of one, 2**64 blocks long each, so no draw
-depends on which trials run beside a trial, in which batches, or on how many workers (Salmon et al. 2011, "Parallel
-random numbers: as easy as 1, 2, 3"). The streams are reproducible and therefore for simulation: they are no secure
-source of noise.
+keys give independent streams, and distinct counters give disjoint parts of a stream, each 2**64 blocks long. Therefore
+no draw depends on which other trials run, on the trial batches, or on the number of workers (Salmon et al. 2011,
+"Parallel random numbers: as easy as 1, 2, 3"). The streams are reproducible, which suits simulation, but they are no
+secure source of noise.
 """
 
 from enum import IntEnum
@@ -15,7 +15,7 @@ from fl_audit.errors import require
 
 
 class Purpose(IntEnum):
-    """The purpose of a stream of random numbers; every purpose has streams of its own."""
+    """The purpose of a stream of random numbers; different purposes have independent streams."""
 
     SECRET_BIT = 1
     INITIAL_WEIGHTS = 2
@@ -60,7 +60,7 @@ def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
     seed
         Seed to check.
     is_secret
-        Whether the message leaves the value out, since others may read it.
+        Whether the seed is secret, so that the message must not contain its value.
     """
     is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
     found = f"of type {type(seed).__name__} or out of range" if is_secret else repr(seed)
@@ -73,7 +73,7 @@ def generator(seed: int, purpose: Purpose, *, trial: int = 0, round: int = 0, cl
     Parameters
     ----------
     seed
-        Seed of the run, from 0 to 2**64 - 1, or `InputError`.
+        Seed of the run, from 0 to 2**64 - 1; otherwise `InputError` is raised.
     purpose
         Purpose of the draws.
     trial

@@ -13,7 +13,9 @@ _LARGEST = 1e12
 
 
 def largest_kept(kept: Callable[[float], bool], start: float) -> float:
-    """Return the largest number for which `kept` is true, to a relative 1e-10; it must be true of all smaller numbers.
+    """Return the largest positive number for which `kept` is true, with relative tolerance 1e-10.
+
+    `kept` must be true for all smaller numbers. Raises `InputError` if the number would be below 1e-12.
 
     Parameters
     ----------
@@ -40,14 +42,14 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
 def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
-    It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may vary
-    by rounding; the function was evaluated at the returned number, and is at most 0 there. `InputError` if there is no
-    such number up to 1e12.
+    The search is false position in logarithms (Illinois), which needs few evaluations of slow functions. Evaluations
+    may vary by rounding; the function was evaluated at the returned number, and is at most 0 there. Raises `InputError`
+    if there is no such number up to 1e12.
 
     Parameters
     ----------
     gap
-        Decreasing function, which is at most 0 where the guarantee is kept.
+        Decreasing function, which is at most 0 at the numbers that keep the guarantee.
     start
         A positive number near the answer, at least `lowest`.
     relative
@@ -90,7 +92,7 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
     """Return the root of a continuous function between two points, by the method of Chandrupatla 1997.
 
     It is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose import takes longer than most
-    answers.
+    searches.
 
     Parameters
     ----------
@@ -136,16 +138,16 @@ def falling_root(
     xtol: float = 2e-12,
     rtol: float = 4 * sys.float_info.epsilon,
 ) -> float:
-    """Return the root of a falling function on numbers from 0, by Brent's method; 0 if it is not positive there.
+    """Return the root, at least 0, of a decreasing function by Brent's method; 0 if the function is not positive at 0.
 
     Parameters
     ----------
     gap
-        Falling function, whose root is returned.
+        Decreasing function.
     high
-        First upper end of the bracket, which is doubled until the function is below 0 there.
+        First upper end of the bracket, which is doubled until the function is at most 0 there.
     most
-        The end of doubling: the function is below 0 there, or at the next doubling.
+        Limit of the doubling: the bracket is not doubled any more once its upper end is at least `most`.
     xtol
         Absolute part of the tolerance: the root is found to `xtol + rtol root`.
     rtol
@@ -159,14 +161,14 @@ def falling_root(
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """Return the smallest whole number from 1 from which on a condition holds; None if it exceeds `most`.
+    """Return the smallest integer, at least 1, from which on a condition holds; None if none is found up to `most`.
 
     Parameters
     ----------
     holds
-        Function that returns whether the condition holds at a number.
+        Function that returns whether the condition holds at a number. From some number on it has to be always true.
     most
-        Largest number that is tried.
+        Limit of the search, which tries powers of two up to this number before it bisects.
     """
     high = 1
     while not holds(high):
@@ -178,7 +180,7 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
 
 def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = 40) -> float:
-    """Return the last number between two at which a condition holds; `low` where it never holds.
+    """Return the largest number in an interval at which a condition holds, by bisection; `low` if it never holds.
 
     Parameters
     ----------
@@ -186,11 +188,11 @@ def last_true(holds: Callable[[float], bool], low: float, high: float, bisection
         Function that returns whether the condition holds at a number. Between `low` and `high` it changes at most once,
         from True to False.
     low
-        First number of the interval.
+        Lower end of the interval.
     high
-        Last number of the interval.
+        Upper end of the interval.
     bisections
-        Number of times that the interval is halved.
+        Number of bisections.
     """
     if not holds(low):
         return low

@@ -1,4 +1,4 @@
-"""Rounding of intervals, which always shows on which side of a claim a number is, and whether it is 0."""
+"""Rounding of intervals to text that never hides on which side of a claim, or of 0, a number lies."""
 
 import math
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ def rounded(
 ) -> RoundedInterval:
     """Return a number, its interval and the claim beside it as text, rounded together.
 
-    The ends have two significant digits of the width of the interval, three where the first is 1. Digits are added to a
-    number until its text lies on the same side of the text of the claim as the number does of the claim, and on the
-    same side of 0, and of 1 where it is a share.
+    All numbers get as many decimals as two significant digits of the interval's width, or three if the first is 1.
+    Digits are added to a number until its text lies on the same side of the claim's text as the number lies of the
+    claim, and on the right side of 0 and, for shares, of 1.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def rounded(
     claim
         Value that is claimed; None means that there is no claim.
     is_share
-        Whether all of them are written as percentages.
+        Whether all numbers are written as percentages.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def interval_text(low: float | None, high: float | None, claim: float | None = N
 
 
 def side_of(number: float, claim: float) -> int:
-    """Return 1 above a claim, -1 below it, and 0 if only the rounding of arithmetic separates the two.
+    """Return 1 if a number is above a claim, -1 if it is below, and 0 if they differ by rounding errors only.
 
     Parameters
     ----------
@@ -107,20 +107,20 @@ def side_of(number: float, claim: float) -> int:
 
 
 def _snapped(number: float | None, claim: float | None) -> float | None:
-    """Return the claim for a number that equals it, so that both have the same text; else the number, or None."""
+    """Return the claim in place of a number that equals it up to rounding errors; otherwise the number unchanged."""
     if number is None or claim is None or side_of(number, claim) != 0:
         return number
     return claim
 
 
 def is_unlimited(end: float | None) -> bool:
-    """Return whether an end of an interval is missing."""
+    """Return whether an end of an interval is None, NaN or infinite."""
     return end is None or not math.isfinite(end)
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """The unit in which numbers are written: 1, one per cent, or a power of ten where all of them are tiny or huge."""
+    """The unit in which numbers are written: 1, one per cent, or a power of ten if the largest is tiny or huge."""
 
     exponent: int
     unit: str
@@ -129,7 +129,7 @@ class _Scale:
 
     @classmethod
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
-        """Return the unit for some numbers."""
+        """Return the unit in which all of these numbers are written."""
         if is_share:
             return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
@@ -145,7 +145,11 @@ class _Scale:
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text on the right side of all marks and of the claim as written; None if there is none."""
+        """Return a number as text, with as few decimals, from `decimals` on, as keep it on the right sides.
+
+        It has to lie on the same side of all marks, and of the written claim `claimed`, as the exact number does. None
+        if the number is unknown or infinite, or no number of decimals keeps it there.
+        """
         exact = self.exact(number)
         if exact is None:
             return self.text(number, None)
@@ -181,7 +185,7 @@ def _side(number: Decimal, mark: Decimal) -> int:
 
 
 def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | None]:
-    """Yield a number rounded to ever more decimals, at last unrounded; None for None."""
+    """Yield a number rounded to more and more decimals, from `decimals` on, and finally unrounded; None for None."""
     if exact is None or decimals is None:
         yield None
         return
@@ -192,12 +196,15 @@ def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | 
 
 
 def _decimals_of(number: Decimal, digits: int) -> int:
-    """Return the decimals that show a number with a few significant digits."""
+    """Return the number of decimals that shows `digits` significant digits of a number."""
     return max(0, digits - 1 - number.adjusted()) if number else 0
 
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
-    """Return the decimals that show two or three digits of the width, or a few of a number without width."""
+    """Return how many decimals show two significant digits of an interval's width, or three if it begins with 1.
+
+    Without a width, it is the number of decimals that shows `digits` significant digits of every number.
+    """
     if low is not None and high is not None and low < high:
         width = high - low
         return max(0, (2 if width.as_tuple().digits[0] == 1 else 1) - width.adjusted())

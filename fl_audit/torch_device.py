@@ -1,4 +1,4 @@
-"""Preparation of torch to compute on a device in this process, and transfers between the device and numpy."""
+"""Check that a torch device is there, preparation of this process to compute on it, and transfers to and from it."""
 
 from typing import Any
 
@@ -24,15 +24,14 @@ def settle_device(device: Device, tf32: bool = False) -> None:
 
     Raises `InputError` if this machine does not have the device.
 
-    By default torch lets a graphics card round the factors of convolutions to ten bits (TF32), but not those of matrix
-    products.
+    By default torch lets a GPU round the factors of convolutions to ten bits (TF32), but not those of matrix products.
 
     Parameters
     ----------
     device
         The device on which torch computes.
     tf32
-        Whether a graphics card may round the factors of convolutions and of matrix products.
+        Whether a GPU may use TF32 for convolutions and matrix products.
     """
     require_device(device)
     if device is Device.CUDA:

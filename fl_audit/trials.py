@@ -9,9 +9,9 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """Trials that are trained together."""
+    """A trial batch: trials that are trained together as stacked arrays."""
 
-    index: int  # position of the batch in the run, from 0
+    index: int  # position of the trial batch in the run, from 0
     first: int  # index of its first trial
     count: int  # number of its trials, at least 1
 
@@ -27,17 +27,18 @@ class TrialBatch:
 
 
 def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch]) -> tuple[TrialBatch, ...]:
-    """Divide the trials that are in no finished batch into batches, whatever the sizes of the finished ones.
+    """Return trial batches of all trials that are in no finished trial batch.
+
+    Finished batches can have any sizes. Raises `InputError` if a number is below 1.
 
     Parameters
     ----------
     trials
-        Number of trials of the run, at least 1, or `InputError`.
+        Number of trials of the run, at least 1.
     per_batch
-        Largest number of trials of a batch, at least 1, or `InputError`. Batches are smaller where finished ones leave
-        less room.
+        Largest number of trials of a trial batch, at least 1. Batches are smaller if finished ones leave less room.
     finished
-        Batches that need not be computed; none of them overlap.
+        Trial batches that need not be computed; they must not overlap.
 
     Examples
     --------
@@ -60,14 +61,14 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
 
 
 def waves(batches: Sequence[TrialBatch], in_flight: int) -> list[tuple[TrialBatch, ...]]:
-    """Group batches that are processed by the federation together.
+    """Return trial batches in groups that the federation processes together.
 
     Parameters
     ----------
     batches
-        The batches, in their order.
+        The trial batches, in their order.
     in_flight
-        Number of batches that are processed together, at least 1, or `InputError`.
+        Number of trial batches in a group, at least 1; otherwise `InputError` is raised.
     """
     require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
     return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]

@@ -1,7 +1,7 @@
-"""Modules of the user, such as `my_models`: finding them, and sending them to other processes.
+"""Import of the user's own modules, such as `my_models`, and their transfer to other processes.
 
-The user's directory is searched last: were it searched first, as Python does by itself, a module there that has the
-name of a package which fl_audit needs would be imported in the place of that package.
+The user's directory is searched last. If it were searched first, as is Python's default, a module there could shadow a
+package of the same name that fl_audit needs.
 """
 
 import importlib.util
@@ -30,10 +30,10 @@ MOVED = {
     ("data set", "skewed-purchases"): f"{_PAPER}.skewed:skewed_purchases",
     ("model", "dgcnn"): f"{_PAPER}.graph_convolutions:dgcnn",
 }
-"""Objects that moved to the reproduction of the one paper that uses them, by kind and former name."""
+"""New names of objects that moved to the reproduction of the only paper that uses them, by kind and former name."""
 
 OWN_PACKAGE = "fl_audit"
-"""The one name that an installation of this software adds."""
+"""The only top-level package that an installation of this software adds."""
 
 _OWN_ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,10 +44,9 @@ _added: list[str] = []  # the directory beside fl_audit, where `search_last` add
 
 
 def search_last(directory: Path) -> None:
-    """Let Python look for modules in a directory, but only for those that are nowhere else.
+    """Move a directory to the end of `sys.path`, so that its modules never shadow others.
 
-    Wherever the directory was in `sys.path` before, it is last afterwards; the directory of fl_audit itself stays in
-    place if Python imported fl_audit from it.
+    The directory that contains fl_audit itself keeps its place in `sys.path` if it has one already.
     """
     place = directory.resolve()
     is_last = _searched == [str(place)] and sys.path[-1] == str(place)
@@ -67,7 +66,7 @@ def search_last(directory: Path) -> None:
 
 @contextmanager
 def searched_last(directory: Path) -> Iterator[None]:
-    """Call `search_last` for a block; Python's search is restored when the block ends."""
+    """Call `search_last` for a `with` block; `sys.path` is restored when the block ends."""
     searched, path = list(_searched), list(sys.path)
     search_last(directory)
     try:
@@ -82,10 +81,9 @@ def import_user_module(name: str) -> ModuleType:
     Raises
     ------
     InputError
-        If the user's directory has a module of this name that cannot be had, because fl_audit, Python or an installed
-        package has one too.
+        If the user's directory has a module of this name that is shadowed by fl_audit, Python or an installed package.
     Exception
-        Any exception of the import.
+        Any exception that the import raises.
     """
     top = name.partition(".")[0]
     for directory in _searched if top else ():
@@ -99,7 +97,15 @@ def import_user_module(name: str) -> ModuleType:
 
 
 def require_named(name: str) -> None:
-    """Refuse a name that is not `package.module:name` of an existing top-level module, before any slow import."""
+    """Raise `InputError` unless a name is `package.module:name` with an existing top-level module.
+
+    It imports nothing, so that it is fast.
+
+    Raises
+    ------
+    InputError
+        If the name has another form, or there is no such top-level module.
+    """
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
         raise InputError(f"{name!r} names no function: accepted is package.module:name")
@@ -110,7 +116,7 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Raise `InputError` with the new name if a name was moved, that is, is one of `MOVED`.
+    """Raise `InputError` with the new name of an object if it has moved, that is, if `MOVED` lists its name.
 
     Parameters
     ----------
@@ -124,7 +130,7 @@ def require_unmoved(name: str, what: str) -> None:
 
 
 def title_of_named(name: str) -> str:
-    """Return the name for a title: of `package.module:name` the name, else the whole.
+    """Return a name for titles: the part after the colon of `package.module:name`, otherwise the whole name.
 
     Examples
     --------
@@ -162,7 +168,7 @@ def import_object(name: str, what: str) -> Any:
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
-    """Return the function of the user that `package.module:name` names; any exception is reported in one line.
+    """Return the user's function `package.module:name`, wrapped so that any exception becomes a one-line `InputError`.
 
     Parameters
     ----------
@@ -193,9 +199,9 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def collision_words(error: BaseException, directory: Path) -> str:
-    """Return the package or module of a directory that another one of the same name hides, as the end of a sentence.
+    """Return words on a module of the user that another module of the same name shadows, for the end of a message.
 
-    It is empty where the error has another cause.
+    It returns an empty string if the error has another cause.
 
     Parameters
     ----------
@@ -221,7 +227,7 @@ def collision_words(error: BaseException, directory: Path) -> str:
 
 
 def _home(place: str) -> str:
-    """Return the directory of a package by its file, and a module as it is."""
+    """Return the directory of a package, given the path of its `__init__.py`; the path of a module is unchanged."""
     path = Path(place)
     return str(path.parent if path.name == "__init__.py" else path)
 
@@ -234,7 +240,7 @@ def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
 
 
 def place_of(top: str) -> str | None:
-    """Return the place from which Python imports a top-level module; None if there is none."""
+    """Return the file or directory from which Python imports a top-level module; None if there is no such module."""
     loaded = sys.modules.get(top)
     if loaded is None:
         return _place(importlib.util.find_spec(top))
@@ -242,15 +248,15 @@ def place_of(top: str) -> str | None:
 
 
 class PortableValue(Generic[T]):
-    """A value for another process, which unpickles it after it has called `search_last`.
+    """A picklable wrapper of a value; the other process calls `search_last` before it unpickles the value.
 
-    Ray puts the directory in which a run was started first in the path of its workers. Pickles name functions by their
-    modules, so those of fl_audit would be looked for in that directory.
+    Ray puts the directory in which a run was started first in the `sys.path` of its workers. Pickles refer to functions
+    by their modules, so modules of fl_audit would otherwise be searched for in that directory first.
 
     Parameters
     ----------
     value
-        Value that this object becomes in the other process.
+        Value that this object becomes when it is unpickled.
     dumps
         Function that pickles the value.
     """
@@ -264,13 +270,13 @@ class PortableValue(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value of a `PortableValue`, which the driver of the same run pickled; no file is unpickled."""
+    """Return the value of a `PortableValue`; the bytes come from the driver of the same run, never from a file."""
     search_last(Path(directory))
     return pickle.loads(pickled)
 
 
 _MOST_CHARACTERS = 2**24
-"""Largest size of all modules together: a larger directory is no directory of modules."""
+"""Largest total size of the modules in characters; a larger directory is surely no directory of modules."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -301,7 +307,7 @@ class SentModules:
 
 
 class _Finder(MetaPathFinder, InspectLoader):
-    """A finder and loader of modules that were sent."""
+    """Finder and loader of the modules that were sent by another process."""
 
     def __init__(self, modules: dict[str, SentModule]) -> None:
         self.modules = modules
@@ -327,10 +333,10 @@ class _Finder(MetaPathFinder, InspectLoader):
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
-    """Return the user's modules that some names need, and those beside them; `InputError` if they are too large.
+    """Return the user's modules that names such as `package.module:name` refer to, with those in the same directory.
 
-    Names such as `package.module:name` are imported already; others are passed over. Of modules that are installed
-    nothing is sent: they have to be installed wherever they are needed.
+    The modules have to be imported already; names of another form are ignored. Installed modules are not sent: they
+    have to be installed in every process that needs them. Raises `InputError` if the modules are too large.
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - {OWN_PACKAGE}
@@ -359,7 +365,7 @@ def _directory(top: str) -> Path | None:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Return the modules of a directory, and of the loaded packages in it."""
+    """Return the files of all modules in a directory and in those of its packages that are imported."""
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
     within = [file for name in sorted(packages - {OWN_PACKAGE}) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]

@@ -1,4 +1,4 @@
-"""UCI Adult in its published CSV files: does a person earn over 50,000 dollars a year?"""
+"""UCI Adult, read from its published CSV files. The label says whether a person earns over 50,000 dollars a year."""
 
 import csv
 import io
@@ -52,11 +52,11 @@ def find_adult(directory: Path | None) -> list[Path]:
 
 
 def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDataset:
-    """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
+    """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 + 15,060 records.
 
-    Rows with a missing value (`?`) are left out. With `incomplete` they are kept, `?` a level of its own: 108 features,
-    32,561 and 16,281 records. Numeric columns are scaled by their range in `adult.data`. `InputError` if a file is
-    missing or damaged, or a row is not of the published format.
+    Rows with a missing value (`?`) are left out. With `incomplete` they are kept and `?` is a further level, which
+    gives 108 features and 32,561 + 16,281 records. Numeric columns are scaled by their range in `adult.data`. Raises
+    `InputError` if a file is missing or damaged, or a row is not of the published format.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDatase
 
 
 def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
-    """Return the complete rows, or all, with their line numbers."""
+    """Return the fields of each row with its line number; rows with a missing value only if `incomplete` is true."""
     rows = []
     reader = csv.reader(io.StringIO(read_text(path)), skipinitialspace=True)
     try:
@@ -117,7 +117,7 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
 
 
 def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
-    """Return numeric columns first, then the one-hot columns, each in the order of the file."""
+    """Return features, shape (records, features): numeric columns, then one-hot columns, each in the file's order."""
     parts = [numbers.astype(np.float32)]
     for position, (name, levels) in enumerate(columns.items()):
         if levels:

@@ -34,9 +34,9 @@ def load_breast_cancer() -> LoadedDataset:
 
 
 def _bundled(name: str, skipped_lines: int) -> tuple[Floats, Integers]:
-    """Return the features and, from the last column, the labels of a table that scikit-learn brings.
+    """Return the features and the labels (last column) of a table that is shipped with scikit-learn.
 
-    Its file is read as it stands: scikit-learn takes two seconds to import, and every client process would pay for it.
+    The file is read without importing scikit-learn, because the import takes two seconds in every client process.
     """
     path = distribution("scikit-learn").locate_file(f"sklearn/datasets/data/{name}")
     table = np.loadtxt(str(path), delimiter=",", skiprows=skipped_lines)

@@ -1,4 +1,4 @@
-"""The data sets by name: one table that the command line, the configuration and the loaders share."""
+"""Catalogue of all data sets by name, which the command line, the configuration and the loaders share."""
 
 import difflib
 import json
@@ -25,9 +25,9 @@ from fl_audit.user_modules import import_function, require_unmoved, title_of_nam
 
 OWNER = "owner"
 RECORDS_PER_USER = "records-per-user"
-"""Settings of every data set: that its owners are its users, and how many records of each are read."""
+"""Value of the setting `user` that makes owners the users, and name of the setting that limits records per user."""
 OptionValue = str | int | tuple[str, ...]
-"""Type of the value of an option: text, a whole number, or several texts."""
+"""Type of the value of an option: a string, an integer, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
 _Finder = Callable[[Path | None], object]
 
@@ -37,17 +37,17 @@ class DataSpec:
     """Specification of the data to load; it is hashable, so that equal specifications are loaded once."""
 
     name: str  # name in the catalogue, see `available`
-    data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
+    data_dir: str | None = None  # data directory; None takes the environment variable FL_AUDIT_DATA, if it is set
     options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of option and value, such as `("path", "patients.csv")`
 
     @property
     def title(self) -> str:
-        """The name in titles: of a loader `package.module:name` the last part alone."""
+        """The name for titles; for a user's loader `package.module:name` only the part after the colon."""
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
 
 
 class CatalogueLine(NamedTuple):
-    """A line of the catalogue: name, what it is, and whether it needs files from a data directory or the user."""
+    """A data set in the listing of the catalogue: its name, its description, and whether it needs files."""
 
     name: str
     description: str
@@ -159,9 +159,9 @@ def _hub_entry(name: str) -> _Entry:
 
 
 def _own_entry(name: str) -> _Entry:
-    """Return the entry of a loader of the user's own, a function of `data_dir` or of nothing.
+    """Return the catalogue entry for the user's own loader, a function that takes the data directory or no argument.
 
-    What it takes by keyword alone are settings of `[data]`.
+    Its keyword-only parameters become settings in `[data]`.
     """
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()
@@ -186,7 +186,13 @@ def _own_entry(name: str) -> _Entry:
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
-    """Return a setting in the type that a loader's annotation names: text can become a path, but never a number."""
+    """Return a setting converted, strictly, to its annotated type; a string can become a path, but never a number.
+
+    Raises
+    ------
+    InputError
+        If the value does not fit the annotation of the loader's parameter.
+    """
     # Only loaders of a user's own have annotations to hold settings against.
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -201,7 +207,7 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
 
 
 def available() -> list[CatalogueLine]:
-    """Return name, description and whether files are needed of every data set that can be loaded."""
+    """Return one line for each data set that can be loaded: its name, its description, and whether it needs files."""
     listed = [CatalogueLine(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
     return [*listed, CatalogueLine(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
 
@@ -227,7 +233,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     name
         Name of the data set in the catalogue.
     data_dir
-        Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
+        Data directory; None takes the environment variable FL_AUDIT_DATA, if it is set.
     """
     entry = _entry(name)
     if entry.find is None:
@@ -243,7 +249,7 @@ _BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place 
 
 
 def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
-    """Have `load_source` return these data, and forget earlier data that were registered in this way.
+    """Make `load_source` return `source` for `spec` in this process, and forget the source registered before.
 
     Parameters
     ----------
@@ -259,8 +265,8 @@ def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
 def load_source(spec: DataSpec) -> LoadedDataset:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
-    Raises `InputError` if name or option is unknown, an option is missing, a file is missing or damaged, or there is
-    one class only.
+    Raises `InputError` if the name or an option is unknown, a required option is missing, a file is missing or damaged,
+    or all records have the same class.
 
     Examples
     --------
@@ -303,7 +309,7 @@ def _with_owners_as_users(source: LoadedDataset) -> LoadedDataset:
 
 
 def _with_fewer_per_user(source: LoadedDataset, most: OptionValue) -> LoadedDataset:
-    """Return a data set with at most a given number of records of every user, the first in the order of the file."""
+    """Return a data set that keeps only the first `most` records of each user, in the order of the file."""
     unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
     require(source.pool.user is not None, f"{unknown}: name the column of the users with user in [data]")
     require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
@@ -316,7 +322,7 @@ def _with_fewer_per_user(source: LoadedDataset, most: OptionValue) -> LoadedData
 
 
 def first_of_each(codes: Integers | None, most: int) -> Flags:
-    """Return whether each position holds one of the first occurrences of its value.
+    """Return a mask of the first `most` occurrences of every value, bool, shape (n,).
 
     Parameters
     ----------

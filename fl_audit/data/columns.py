@@ -1,4 +1,4 @@
-"""Encoding of the columns of a table as numbers or levels; refusals of other columns name the remedy."""
+"""Encoding of table columns as numeric or one-hot features; errors on other columns name the setting that helps."""
 
 import re
 from collections import Counter
@@ -48,9 +48,9 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """A column as features."""
+    """A column of a table, encoded as features."""
 
-    use: ColumnReadResult  # its use
+    use: ColumnReadResult  # description of how the column was read
     features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
     cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
 
@@ -65,7 +65,7 @@ class TableOrigin:
     rows: Integers  # row of every record in its file, from 1 below the header, shape (records,)
 
     def cell(self, position: int, column: str, value: str) -> str:
-        """Return the beginning of a message about a cell.
+        """Return the beginning of a message about a cell; it names file, content, column and row.
 
         Parameters
         ----------
@@ -89,12 +89,12 @@ def encode_column(
     decimal: str,
     repeats: Identifier | None = None,
 ) -> EncodedColumn:
-    """Turn a column without missing cells into features.
+    """Encode a column without missing cells as features.
 
-    Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to [0, 1] by
-    their range in the file that is not for the test; true and false become 1 and 0; words become one feature for each
-    level. `InputError` if the features are too many to be held, or the column holds dates of another form, is an
-    identifier or free text, has no name and counts the records, or mixes numbers with a few words.
+    Numbers, including forms such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to
+    [0, 1] by their range in the training file; true and false become 1 and 0; words become one-hot features, one per
+    level. Raises `InputError` if there are too many features for the memory, or the column holds dates of another form,
+    is an identifier or free text, consists of numbers without a column name, or mixes numbers with a few words.
 
     Parameters
     ----------
@@ -107,12 +107,12 @@ def encode_column(
     max_levels
         Largest number of levels of a column of words.
     before
-        Number of features that earlier columns became.
+        Number of features that the columns before this one were encoded as.
     decimal
         Decimal mark, point or comma; the other one of the two may separate thousands.
     repeats
-        Repetition of the values where they seem to be those of persons, and no other column names the person of a
-        record.
+        The column as an identifier, if it is the column of the table that most likely names the person of each record;
+        otherwise None. It only adds advice to an error message.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
@@ -136,7 +136,7 @@ def encode_column(
 
 
 def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
-    """Yield a warning of cells such as `<0.5`, which were read as the number that they are below or above."""
+    """Yield a warning if a column has censored values such as `<0.5`, which were read as the number behind the sign."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return
     cells = column.astype(str).str.strip()
@@ -150,7 +150,7 @@ def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
-    """Refuse more features than can be held, before they are made."""
+    """Raise `InputError`, before features are allocated, if they would be more than `LARGEST_TABLE` numbers."""
     become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
     drop = drop_remedy(name)
     remedy = f"{drop} leaves out the last of them"
@@ -158,14 +158,17 @@ def _check_width(width: int, records: int, name: str, file: str) -> None:
 
 
 def column_lines(columns: Sequence[ColumnReadResult], most: int = 20) -> list[str]:
-    """Return the use of each column of a table, one line each; of more than `most`, the unusual ones and a count.
+    """Return one line for each column of a table, which says how the column was read.
+
+    If there are more than `most` columns, only label, owner and unusual columns get a line, at most `most` in all, and
+    a last line counts the others by kind.
 
     Parameters
     ----------
     columns
-        Use of each column, in their order.
+        Description of how each column was read, in the order of the columns.
     most
-        Number of columns that are listed one by one.
+        Largest number of columns that are listed one by one.
 
     Examples
     --------
@@ -181,23 +184,23 @@ def column_lines(columns: Sequence[ColumnReadResult], most: int = 20) -> list[st
 
 
 def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
-    """Return the use of a column of labels or owners: the number of classes or owners, and the first few by name.
+    """Describe a column of labels, owners or users: its number of different values and the first few of them.
 
     Parameters
     ----------
     name
         Name of the column.
     kind
-        Use of the column, as labels or owners.
+        Role of the column: label, owner or user.
     levels
-        The classes or owners, each once.
+        The classes, owners or users, each once.
     """
     what, most = ("classes", _CLASSES) if kind is ColumnRole.LABEL else ("of them", _EXAMPLES)
     return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
 def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
-    """Raise `InputError` if labels have so many classes that they are a quantity to predict, not a class.
+    """Raise `InputError` if labels have so many different values that they look like a regression target.
 
     Parameters
     ----------
@@ -206,12 +209,12 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     what
         Place of the labels in the data, for the message.
     max_classes
-        Largest number of classes; None limits them only to half the number of records.
+        Largest number of classes; None sets no limit of this kind.
 
     Raises
     ------
     InputError
-        If there are more classes.
+        If there are more than `max_classes` classes, or, from 20 records on, more classes than half the records.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
@@ -225,12 +228,20 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
 
 def drop_remedy(name: str) -> Remedy:
-    """Return the setting that leaves a column out."""
+    """Return the setting `drop` that leaves a column out, for an error message."""
     return Remedy("drop", (name,))
 
 
 def _numbers(column: "pd.Series[Any]", name: str, origin: TableOrigin, decimal: str) -> tuple[Floats | None, str]:
-    """Return a column of numbers, and in which way they were written; None if it has words."""
+    """Return a column as numbers, shape (records,), with a note on how they were written; None if it holds words.
+
+    Dates become days since 1970.
+
+    Raises
+    ------
+    InputError
+        If all numbers have the other decimal mark, or most cells are numbers and the rest are words.
+    """
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
     if (days := _days(column)) is not None:
@@ -262,10 +273,11 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: TableOrigin, decimal: 
 
 
 def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
-    """Return cells as numbers are written plainly, where they are amounts, and what was read in another way.
+    """Return cells in which amounts are rewritten as plain numbers, and notes on the notation that was changed.
 
-    Left out are spaces around and between thousands, apostrophes between thousands, and a unit that all amounts have,
-    such as a currency; the minus of amounts below 0 stands first.
+    Removed are spaces around numbers, spaces and apostrophes between thousands, the sign of bounds such as `<5` if at
+    most half of the cells have one, and a unit that all amounts share, such as a currency. The minus sign of negative
+    amounts is moved to the front.
 
     Parameters
     ----------
@@ -299,14 +311,14 @@ def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
 
 
 def is_number(cell: str, decimal: str) -> bool:
-    """Return whether a cell is a number where decimals have this mark, and thousands may have the other.
+    """Return whether a cell is a number with the given decimal mark; the other mark may separate thousands.
 
     Parameters
     ----------
     cell
         Content of the cell, without spaces around it.
     decimal
-        The mark of decimals, "." or ",".
+        Decimal mark, "." or ",".
 
     Examples
     --------
@@ -317,7 +329,7 @@ def is_number(cell: str, decimal: str) -> bool:
 
 
 def _days(column: "pd.Series[Any]") -> Floats | None:
-    """Return dates as days since 1970; None of what is no date, or a date whose day and month could be exchanged."""
+    """Return dates as days since 1970, shape (records,); None if a cell is no date, or day and month are ambiguous."""
     if not pd.api.types.is_datetime64_any_dtype(column):
         # The first cell settles most columns of text at once, however long they are.
         first = str(column.iloc[0]).strip()
@@ -373,7 +385,7 @@ TEXT_HINT = "text in [data] names a column of text that a model of text learns f
 
 
 def _hint(values: NDArray[np.str_]) -> str:
-    """Return advice to read a column as text, as the end of a message; empty where most cells are single words."""
+    """Return the end of an error message that advises reading the column as text; empty if most cells are one word."""
     return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
 
 

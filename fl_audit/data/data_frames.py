@@ -1,4 +1,4 @@
-"""From tables in memory to records, with what became of each column."""
+"""Conversion of data frames to records, with a description of how each column was read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _CLASSES_NAMED = 5
 
 
 def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
-    """Return a table without the columns that are to be dropped.
+    """Return a table without the columns that the settings drop; with a text column, only the columns they name.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     Raises
     ------
     InputError
-        If a column that is named is missing, or nothing is left beside label, owner and user.
+        If the table lacks a column that the settings name, a setting other than `label` names the label column, no
+        column is left beside label, owner and user, or there is no record.
     """
     columns, label = [str(column) for column in frame.columns], settings.label
     listed = ", ".join(columns[:20])
@@ -73,7 +74,7 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
 
 def _near(name: str, columns: Sequence[str]) -> str:
-    """Return the beginning of a list of columns, for a message about a name that is not among them."""
+    """Return the words before the list of columns in a message on an unknown name, with the closest match if any."""
     lowered = {column.lower(): column for column in columns}
     nearest = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
@@ -87,9 +88,9 @@ def source_of_frames(
     title: str,
     words: Mapping[str, int] | None = None,
 ) -> LoadedDataset:
-    """Return the records of a table, or of two of which the second has the official test records.
+    """Return the data set of one table, or of two tables if the second one holds the official test records.
 
-    `InputError` if a column cannot be used, or a cell is missing or not finite.
+    Raises `InputError` if a column cannot be used, or a cell is missing or not finite.
 
     Parameters
     ----------
@@ -104,8 +105,8 @@ def source_of_frames(
     title
         Description of the data set.
     words
-        Number of records in which each word, or the empty text for empty cells, stands for a missing value; None where
-        the missing values were not counted by words.
+        Number of records in which each word stood for a missing value, for the description; the empty string counts
+        empty cells. None if missing values were not counted by word.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -174,7 +175,7 @@ def source_of_frames(
 
 
 def _counted(words: Mapping[str, int]) -> str:
-    """Return the number of records with each word for a missing value, in brackets; empty if only cells were empty."""
+    """Return, in brackets, in how many records each word meant a missing value; empty if only empty cells did."""
     named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
     return f" ({', '.join(named + empty)})" if named else ""
@@ -183,7 +184,10 @@ def _counted(words: Mapping[str, int]) -> str:
 def _persons(
     joint: pd.DataFrame, origin: TableOrigin, name: str | None, kind: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
-    """Return owner or user of each record that is not for the test, and what their column, if there is one, became."""
+    """Return the owner or the user of each training record, and how their column was read, by its name.
+
+    If `name` is None, they are unknown and the dictionary is empty.
+    """
     if name is None:
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, origin)[: origin.train]
@@ -192,7 +196,7 @@ def _persons(
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: TableOrigin) -> NDArray[np.generic]:
-    """Return labels or owners: numbers as they are and everything else as strings."""
+    """Return a column of labels, owners or users, shape (records,): numbers unchanged, everything else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
     values: NDArray[np.generic] = column.to_numpy()
@@ -225,7 +229,7 @@ def _encode(
 
 
 def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: TableOrigin) -> InputError:
-    """Return one refusal of several columns, with what fixes all of them."""
+    """Return one error for all refused columns, with the settings that fix all of them."""
     if _drops(refused) >= set(frame.columns):
         return _nothing_left(refused)
     if len(frame.columns) == 1:
@@ -249,13 +253,13 @@ def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: TableO
 
 
 def _drops(refused: Sequence[InputError]) -> set[str]:
-    """Return the columns that are to be left out where every refusal is fixed."""
+    """Return the names of all columns that the remedies of these errors would drop."""
     named = (one.value for error in refused for one in error.remedies if one.key == "drop")
     return {word for words in named if isinstance(words, tuple) for word in words}
 
 
 def _nothing_left(refused: Sequence[InputError]) -> InputError:
-    """Return a refusal of columns that cannot all be left out, since nothing would be left to learn from."""
+    """Return the error for refused columns that cannot all be dropped, because no feature would be left."""
     other = ((error, one) for error in refused for one in error.choices if one.key != "drop")
     error, remedy = next(other, (refused[0], None))
     # The reason of the refusal, without the advice to leave the column out.
@@ -283,7 +287,7 @@ def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: TableOrigin) -
 def _complete_records(
     frame: pd.DataFrame, path: Path, settings: TableSettings
 ) -> tuple[pd.DataFrame, list[DataWarning]]:
-    """Return the records without a missing cell, and a warning of each class that loses most of its records."""
+    """Return the records without missing values, and a warning for each class that loses over half of its records."""
     # If no record may be left out, or a class would have no record left, remedies leave out columns, first those that
     # lack most, until every class keeps half of its records. With more than `max_levels` labels, classes are ignored.
     words = words_among_numbers(frame)
@@ -330,7 +334,10 @@ def _complete_records(
 def _refusal(
     frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]
 ) -> InputError:
-    """Return a refusal of gaps, empty cells or words among numbers; `columns` are those without which records last."""
+    """Return the error for missing values, i.e. empty cells or words among numbers, with the settings that help.
+
+    `columns` are the columns that have to be dropped so that every class keeps half of its records; empty if none.
+    """
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(gaps.columns[position])
@@ -356,7 +363,10 @@ def _refusal(
 
 
 def _lacking(gaps: pd.DataFrame, classes: NDArray[np.str_]) -> list[str]:
-    """Return the columns without which every class keeps half of its records, those that lack most first."""
+    """Return columns to drop so that every class keeps at least half of its records, chosen greedily.
+
+    Each step drops the column with the most missing values in the class that keeps the smallest share of its records.
+    """
     missing = gaps.to_numpy(dtype=np.bool_)
     _, codes = np.unique(classes, return_inverse=True)
     totals = np.bincount(codes)

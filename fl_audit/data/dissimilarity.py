@@ -1,4 +1,4 @@
-"""Dissimilarity of records, of images by structural similarity (SSIM): exact, and faster within a rounding error."""
+"""Dissimilarity of records, for images also by structural similarity (SSIM): exact, or faster with a bounded error."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosi
 
 @dataclass(frozen=True)
 class SsimWindows:
-    """Statistics of the windows of n images that SSIM is computed from, for w windows in each image."""
+    """Window statistics of n images with w windows each, from which SSIM is computed."""
 
     # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
     deviations: Floats
@@ -48,7 +48,7 @@ Prepared = Floats | SsimWindows  # a block of records in the form that a measure
 
 
 def check_measurable(records: Records, measure: Measure) -> None:
-    """Raise `InputError` if a record has only zeros under the cosine measure, or records are no images under ssim.
+    """Raise `InputError` if a measure is undefined: cosine for records of zeros, SSIM for other data than images.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
 
 def rows_in_block(records: Records, measure: Measure) -> int:
-    """Return the number of records to prepare at a time, so that they and their pairs fit into `BLOCK_BYTES`.
+    """Return how many records to prepare at a time, so that they, and the matrix of their pairs, fit `BLOCK_BYTES`.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
 
 def prepare(features: Floats32, measure: Measure) -> Prepared:
-    """Return records in the form that a measure works on.
+    """Return records as a measure needs them: window statistics for SSIM, otherwise flattened, float64 (n, d).
 
     Parameters
     ----------
@@ -112,14 +112,14 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
 
 
 def directions(vectors: Floats) -> Floats:
-    """Return vectors, shape (n, d), divided by their length."""
+    """Return vectors, shape (n, d), each divided by its L2 norm."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     """Return the dissimilarity of every pair, shape (n, m).
 
-    A pair's value does not depend, to the last bit, on the pairs beside it, so that ties are ties in every block.
+    The value of a pair is bitwise the same whatever other pairs are in the block, so that ties stay ties across blocks.
 
     Parameters
     ----------
@@ -141,7 +141,10 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:
-    """Return the user's own dissimilarities of every pair, shape (n, m), of flattened records: finite numbers."""
+    """Return the dissimilarity of every pair of flattened records by the user's own function, shape (n, m).
+
+    Raises `InputError` unless the function returns an array of this shape with finite numbers.
+    """
     found = np.asarray(import_function(name, "dissimilarity")(left, right))
     accepted = f"accepted is a finite number for each of {len(left)} x {len(right)} pairs"
     good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
@@ -153,10 +156,10 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
 
 
 def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
-    """Return `exact_block` by the fastest arithmetic, and a bound on its error (0 if there is none).
+    """Return the dissimilarities of `exact_block`, computed faster, and a bound on their difference to the exact ones.
 
-    Euclidean, cosine and ssim dissimilarities come from matrix products. The bounds are the usual ones for sums of
-    products (Higham 2002, section 3.1) and cover the rounding of both sides.
+    Euclidean, cosine and ssim dissimilarities come from matrix products; for others the bound is 0. The bounds are the
+    usual ones for sums of products (Higham 2002, section 3.1) and cover the rounding in both functions.
 
     Parameters
     ----------
@@ -198,8 +201,8 @@ def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
 def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
     """Return 1 - SSIM of every pair, shape (n, m), from 0 to 2.
 
-    SSIM as Wang et al. 2004 define it, with a uniform 7x7 window, sample covariances and the mean over all windows
-    that lie inside the image. A pair's value does not depend, to the last bit, on the pairs beside it, and d(x, x) = 0.
+    SSIM is that of Wang et al. 2004 with a uniform 7x7 window, sample covariances and the mean over all windows that
+    lie inside the image. The value of a pair is bitwise independent of the other pairs in the block, and d(x, x) = 0.
     """
     total = np.empty((left.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
@@ -213,10 +216,10 @@ def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
 
 
 def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, float]:
-    """Return `_structural` by matrix products in single precision, and a bound on the difference.
+    """Return `_structural` computed by matrix products in single precision, and a bound on the difference.
 
-    Each factor of SSIM is a sum of few products of a number of the one and a number of the other image, so one window
-    of all pairs is three matrix products, a multiplication and a division.
+    Each factor of SSIM is a sum of products of a statistic of one image with a statistic of the other. Therefore each
+    window takes three matrix products, one multiplication and one division for all pairs together.
     """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
@@ -238,7 +241,10 @@ def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, flo
 
 
 def _denominator(left: SsimWindows, right: SsimWindows) -> tuple[Floats32, Floats32]:
-    """Return factors, shapes (w, n, 4) and (w, 4, m), of (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2)."""
+    """Return two arrays, shapes (w, n, 4) and (w, 4, m), whose matrix product is the denominator of SSIM.
+
+    The denominator is (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2).
+    """
     light, contrast = left.mean**2 + _STABLE_LUMINANCE, left.variance + _STABLE_CONTRAST
     mine = [light * contrast, light, contrast, np.ones_like(light)]
     light, contrast = right.mean**2, right.variance

@@ -1,7 +1,7 @@
-"""The records and the pairs of records that lie farthest apart, or nearest: exact ranks in bounded memory.
+"""Exact ranking of records, and of pairs of records, by dissimilarity, in bounded memory.
 
-Fast arithmetic with a known error finds the candidates, exact arithmetic ranks them; of ties the lowest index is first.
-Records are ranked by their summed dissimilarity to the others (Bernau et al. 2021, Eq. 9).
+Fast arithmetic with a bounded error finds candidates, which exact arithmetic then ranks; ties are ordered by index.
+Records are ranked by the sum of their dissimilarities to all others (Bernau et al. 2021, Eq. 9).
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ _KEPT = 2**21  # largest number of pairs that are kept at once to find the pair 
 
 
 def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
-    """Return the positions of the records with the largest or smallest summed dissimilarity to the others, in order.
+    """Return the positions of the records with the largest or smallest sum of dissimilarities to all others, in order.
 
     Parameters
     ----------
     records
         The records, n of them.
     measure
-        Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
+        Measure of dissimilarity; raises `InputError` if `check_measurable` does so for the records.
     count
         Number of records that are returned, from 1 to n.
     farthest
@@ -49,7 +49,7 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 def ranked_pairs(
     inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True
 ) -> tuple[tuple[int, int], ...]:
-    """Return the positions (i, j) of the inside and the outside records that lie farthest apart, or nearest, in order.
+    """Return the pairs (i, j) of an inside and an outside record that are farthest apart, or nearest, in order.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def ranked_pairs(
     outside
         Records outside D, m of them, of the shape of those in D.
     measure
-        Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
+        Measure of dissimilarity; raises `InputError` if `check_measurable` does so for the records.
     count
         Number of pairs that are returned, from 1 to n m.
     farthest
@@ -72,9 +72,9 @@ def ranked_pairs(
 def pair_of_rank(
     inside: Records, outside: Records, measure: Measure, rank: int, farthest: bool = True
 ) -> tuple[int, int]:
-    """Return the pair with a given rank in `ranked_pairs`, in memory that does not grow with the rank.
+    """Return the pair with a given rank in the order of `ranked_pairs`, in memory that does not grow with the rank.
 
-    All pairs are gone through once for every `_KEPT` ranks.
+    The search passes over all pairs once for every `_KEPT` ranks.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: i
 
 
 class _ScoredPair(NamedTuple):
-    """A pair and its score, which together decide its rank."""
+    """A pair (row, column) and its score. Pairs are ranked by descending score, ties by row and column."""
 
     score: float
     row: int
@@ -120,7 +120,7 @@ class _ScoredPair(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for the first `count` pairs in the ranking, or for the first that rank behind `after`."""
+    """Search for the first `count` pairs in the ranking, or, if `after` is given, for the next `count` behind it."""
 
     measure: Measure
     count: int
@@ -139,7 +139,7 @@ def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked
 
 
 class _Ranked(NamedTuple):
-    """Pairs and their scores, larger ones first, of ties the lowest pair."""
+    """Ranked pairs (row, column) with their scores, by descending score, ties by row and column."""
 
     scores: Floats
     rows: Integers
@@ -161,7 +161,7 @@ class _Ranked(NamedTuple):
         return _ScoredPair(float(self.scores[-1]), int(self.rows[-1]), int(self.columns[-1]))
 
     def after(self, place: _ScoredPair) -> "_Ranked":
-        """Return those that rank behind a place."""
+        """Return the pairs that rank behind the pair `place`."""
         later = (self.rows > place.row) | ((self.rows == place.row) & (self.columns > place.column))
         return self.take((self.scores < place.score) | ((self.scores == place.score) & later))
 
@@ -169,7 +169,10 @@ class _Ranked(NamedTuple):
 def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
 ) -> _Ranked:
-    """Return the pairs of a block that may be among the first, ranked; `start` is where the block begins."""
+    """Return the pairs of a block that may be among the first `search.count`, ranked by exact scores.
+
+    `start` is the row and the column of the block's first pair, and `best` holds the best pairs of earlier blocks.
+    """
     block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
     needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
@@ -202,7 +205,7 @@ def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Inte
 
 
 def _top(scores: Floats, count: int) -> Integers:
-    """Return the positions of the largest scores, largest first, of ties the first."""
+    """Return the positions of the `count` largest scores, in descending order, ties by position."""
     least = _last_of_top(scores, count)
     # Of the many that may tie for the last place only the first can be needed: sorting all of them takes long.
     above, level = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
@@ -220,9 +223,9 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
-    """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
+    """Return the sum of each record's dissimilarities to all others, shape (n,) or (len(chosen),).
 
-    Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
+    Records with the same multiset of dissimilarities get bitwise the same sum.
 
     Parameters
     ----------
@@ -243,10 +246,10 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
 
 def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
+    """Return the sums of `total_dissimilarity` for all records, computed faster, and a bound on the difference.
 
-    The bound, at least 0, includes the rounding of both sides. Manhattan takes O(n log n) a feature, cosine O(n),
-    Euclidean and ssim n^2 / 2 pairs.
+    The bound, at least 0, covers the rounding in both functions. Hamming and Manhattan take O(n log n) operations per
+    feature and cosine O(n); all other measures take n^2 / 2 pairs.
 
     Parameters
     ----------
@@ -283,7 +286,7 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
 
 
 def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Sum blocks of one half of the symmetric matrix along both axes."""
+    """Return the row sums of the matrix of all pairs, from one half of it by symmetry, and a bound on their error."""
     totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
     for start in range(0, len(records), rows):
         mine = measures.prepare(records.features[start : start + rows], measure)
@@ -300,7 +303,10 @@ def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
 
 
 def _manhattan(records: Records) -> tuple[Floats, float]:
-    """Sum feature by feature: among sorted values, those below and those above need only their sums."""
+    """Return the summed Manhattan distances to all records, feature by feature from sorted values, and an error bound.
+
+    The sum of |v - w| over all w follows from the number and the sum of the values below v.
+    """
 
     def spread(column: Floats) -> Floats:
         levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
@@ -314,7 +320,10 @@ def _manhattan(records: Records) -> tuple[Floats, float]:
 
 
 def _cosine(records: Records) -> tuple[Floats, float]:
-    """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
+    """Return the summed cosine dissimilarities to all records, and a bound on their error.
+
+    For unit vectors u and v, the sum of 1 - u.v over v is n - u.(sum of v).
+    """
     rows, width = measures.rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
 
     def units(start: int) -> Floats:
@@ -329,7 +338,7 @@ def _cosine(records: Records) -> tuple[Floats, float]:
 
 
 def _hamming(records: Records) -> Floats:
-    """Count unequal features, as whole numbers that no rounding can order."""
+    """Return the summed Hamming dissimilarities to all records, from integer counts, so that ties are exact."""
 
     def unequal(column: Floats) -> Floats:
         _, position, counts = np.unique(column, return_inverse=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""Numbers from columns: scaling, codes of labels and owners, and the attributes that somebody may ask about."""
+"""Encoding of columns as numbers: scaling, integer codes of labels and owners, and attributes to be inferred."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from fl_audit.learning.named_inputs import NamedInput
 
 
 def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats | None]:
-    """Scale every column to [0, 1] by the range it has in `fitted`, (v - min) / (max - min), which has to be finite.
+    """Return columns scaled to [0, 1] by their range in `fitted`, (v - min) / (max - min), which has to be finite.
 
     Parameters
     ----------
@@ -37,15 +37,15 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
 def encode_labels(
     fitted: NDArray[np.generic], test: NDArray[np.generic] | None, path: Path
 ) -> tuple[Integers, Integers | None, int]:
-    """Map labels to 0..c-1 in the sorted order of the labels of `fitted`.
+    """Encode labels as integers 0..c-1 in the sorted order of the labels of `fitted`.
 
-    Return codes of the pool, codes of the test records or None, and the number of classes. `InputError` if a label is
-    no whole number though all are numbers, or a test label does not occur in the pool.
+    Returns the codes of the pool, the codes of the test records or None, and the number c of classes. Raises
+    `InputError` if labels are numbers but not all whole, or a test label does not occur in the pool.
 
     Parameters
     ----------
     fitted
-        Labels of the pool, whole numbers, truth values or strings, shape (n,).
+        Labels of the pool: integers, bools or strings, shape (n,).
     test
         Labels of the test records, of the type of `fitted`, or None if there are no test records.
     path
@@ -62,7 +62,7 @@ def encode_labels(
 
 
 class Owners(NamedTuple):
-    """The owner of each record, as a position in names; None and no names if the owners are not known."""
+    """The owner of each record as an index into `names`; `codes` is None and `names` is empty if owners are unknown."""
 
     codes: Integers | None = None
     names: tuple[str, ...] = ()
@@ -72,18 +72,18 @@ UNKNOWN_OWNERS = Owners()
 
 
 def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -> Owners:
-    """Number the owners, or the users, of records 0..m-1, in the sorted order of their values.
+    """Encode the owners, or the users, of records as integers 0..m-1 in the sorted order of their values.
 
-    `InputError` if there is more than one axis, or a value is neither a whole number nor text.
+    Raises `InputError` if there is more than one axis, or a value is neither a whole number nor a string.
 
     Parameters
     ----------
     values
-        Owner of every record, whole numbers or text, shape (n,).
+        Owner, or user, of every record: whole numbers or strings, shape (n,).
     what
         Place of the owners in the data, for errors.
     noun
-        Word for one of them, such as `owner` or `user`, for errors.
+        Word for an owner or a user in error messages, such as `owner` or `user`.
     """
     require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
@@ -105,7 +105,7 @@ def build_records(
     users: Owners = UNKNOWN_OWNERS,
     inputs: tuple[NamedInput, ...] = (),
 ) -> Records:
-    """Return `Records`, with the file's name at the beginning of any error message.
+    """Return `Records` made of these arrays; error messages begin with the path of the file.
 
     Parameters
     ----------
@@ -120,14 +120,14 @@ def build_records(
     users
         User of each record, see `Records`.
     inputs
-        Inputs of the model with names, see `Records`.
+        Named inputs of the model, see `Records`.
     path
         Path of the file from which the records come.
 
     Raises
     ------
     InputError
-        Where `Records` does.
+        If `Records` raises it.
     """
     try:
         more = {"user": users.codes, "users": users.names, "inputs": inputs}
@@ -154,21 +154,21 @@ _NAMES_SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A column, the values that it can have, and how common each is."""
+    """A column of a table, the values that it can have, and the adversary's prior over them."""
 
-    column: TableColumn  # its position among the features
+    column: TableColumn  # the position of its features in a record
     values: Floats32  # every value as features, ascending, shape (values, width), two values or more
-    prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
+    prior: Floats  # share of each value among records on which no model is trained, shape (values,), with a sum of 1
 
     def codes(self, features: Floats32) -> Integers:
-        """Return the index of the attribute's value in each record, from 0, shape (n,), computed from its features."""
+        """Return the index, from 0, of the value that the attribute has in each record, int64 (n,)."""
         return _codes(features[:, self.column.places], self.values)
 
 
 def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> Attribute:
-    """Return the attribute with a name, or the one that is hardest to guess without a model.
+    """Return the attribute with a given name, or the binary attribute that is hardest to guess without a model.
 
-    `InputError` if the records are no table, or there is no such column with 2 to 100 values.
+    Raises `InputError` if the records are no table, or there is no such column with 2 to 100 values.
 
     Parameters
     ----------
@@ -177,8 +177,8 @@ def choose_attribute(source: LoadedDataset, outside: Records, named: str | None 
     outside
         Records on which no model is trained. The adversary's prior is the frequency of values among them.
     named
-        Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
-        is most common in `outside`, and the first of equal ones.
+        Name of a column, or its number from 0. None chooses among the columns with two values the one whose rarer value
+        is most frequent in `outside`; of ties the first.
     """
     of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
     require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
@@ -215,7 +215,7 @@ def _codes(own: Floats32, values: Floats32) -> Integers:
 
 
 def _values_of(source: LoadedDataset, column: TableColumn) -> Floats32:
-    """Return every value of a column as features, ascending, shape (values, width); refuse too many."""
+    """Return the 2 to 100 values of a column as features, ascending, shape (values, width); otherwise `InputError`."""
     values = np.unique(source.pool.features[:, column.places], axis=0)
     accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
     require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
@@ -223,17 +223,17 @@ def _values_of(source: LoadedDataset, column: TableColumn) -> Floats32:
 
 
 def with_values(records: Records, index: int, source: LoadedDataset, named: str) -> Records:
-    """Return records in which one record is repeated with each value of a column, and nothing else is changed.
+    """Return records extended by copies of one record, so that one copy has each possible value of a column.
 
-    `InputError` if there is no such column with 2 to 100 values.
+    Raises `InputError` if there is no such column with 2 to 100 values.
 
     Parameters
     ----------
     records
         The records, n of them.
     index
-        Index of the record that is varied: the version with the first value takes its place, the others follow after
-        all records, from n.
+        Index of the record that is copied. The copy with the first value takes its place; the others are appended, from
+        index n.
     source
         The table from which the records come.
     named

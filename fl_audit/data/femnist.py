@@ -16,16 +16,16 @@ _HIGHEST_PIXEL = np.uint8(255)
 
 
 def find_femnist(directory: Path | None) -> Path:
-    """Return the path of the archive; raise `InputError` if it is missing."""
+    """Return the path of the archive in the data directory; raise `InputError` if it is missing."""
     return locate_any(directory, "femnist", (FEMNIST_FILE,))
 
 
 def load_femnist(directory: Path | None) -> LoadedDataset:
     """Return FEMNIST digits: images of shape (1, 28, 28) in [0, 1], 10 classes, 5,997 records of 12 owners.
 
-    The file has black ink on white paper. It is turned round, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
+    Pixels in the file are black on white; they are inverted, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
     MNIST. There is no official test split. The archive, whose keys are `x`, `y` and `client`, lies in the directory or
-    in a folder `femnist` there; `InputError` if it is missing or damaged, or an array is of another type or shape.
+    in its folder `femnist`. Raises `InputError` if it is missing or damaged, or an array has another type or shape.
     """
     path = find_femnist(directory)
     arrays = read_archive(path, _KEYS)

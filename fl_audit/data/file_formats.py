@@ -1,4 +1,4 @@
-"""Kinds of files that are not text, recognised by their first bytes, and the way in which each becomes a table."""
+"""Detection of file formats other than CSV by their first bytes, with advice on how to turn each into a table."""
 
 import zipfile
 from dataclasses import dataclass
@@ -14,14 +14,17 @@ _UNPACK = "unpack it, and give the file inside"
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of file with its first bytes, and advice on it."""
+    """A file format with its magic bytes, and advice on how to turn the file into a table."""
 
-    said: str  # description of the file
-    begins: tuple[bytes, ...]  # its first bytes, one of them
+    said: str  # description of the format
+    begins: tuple[bytes, ...]  # magic bytes, any of which a file of the format begins with
     remedy: str  # advice on the file
 
     def is_kind_of(self, content: bytes) -> bool:
-        """Return whether content is of this kind; short words can also be the name of a column, where no 0 follows."""
+        """Return whether a file's content has this format.
+
+        Short ASCII magic bytes could also be a column name, so they count only if the content has a zero byte.
+        """
         found = next((one for one in self.begins if content.startswith(one)), None)
         return found is not None and (len(found) > _WORD or not found.isascii() or b"\0" in content)
 
@@ -68,12 +71,12 @@ _BEGINNING = 512
 
 
 def kind_of(content: bytes) -> str | None:
-    """Return the kind of a file that is not text with a table in it; None where the kind is not recognised.
+    """Return the format of a file that is not a table as text, such as "a Parquet file"; None if it is not recognised.
 
     Parameters
     ----------
     content
-        The whole of the file, unpacked if it was gzipped.
+        Content of the whole file, decompressed if it was gzipped.
 
     Examples
     --------
@@ -85,7 +88,7 @@ def kind_of(content: bytes) -> str | None:
 
 
 def require_text(content: bytes, path: object) -> None:
-    """Raise `InputError`, with a remedy, if a file is of a known kind that is not text with a table in it.
+    """Raise `InputError`, with advice, if a file has a known format that is not a table as text.
 
     Parameters
     ----------
@@ -120,7 +123,7 @@ def _of(content: bytes) -> _Kind | None:
 
 
 def _of_zip(content: bytes) -> _Kind:
-    """Return the kind of a zip archive: workbooks and NumPy archives are zip archives."""
+    """Return the format of a zip archive, which may be a workbook, another office document or a NumPy archive."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()

@@ -1,4 +1,4 @@
-"""Finding and reading data files, plain or packed, with errors that name a remedy."""
+"""Finding and reading data files, plain or compressed, with error messages that say what helps."""
 
 import gzip
 import os
@@ -22,7 +22,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def data_directory(given: str | None) -> Path | None:
-    """Return the data directory, absolute and with `~` expanded: the given one, else that of FL_AUDIT_DATA, or None."""
+    """Return the data directory: `given`, else the environment variable FL_AUDIT_DATA, else None.
+
+    The path is absolute, with `~` expanded.
+    """
     chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
     return expanded_path(chosen).absolute() if chosen else None
 
@@ -76,7 +79,7 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     Parameters
     ----------
     directory
-        Data directory, in which a relative path is searched that is not in the working directory.
+        Data directory, in which a relative path is searched if it does not exist in the working directory.
     path
         Path as the user wrote it; `~` is expanded.
     what
@@ -121,7 +124,7 @@ def first_bytes(path: Path, number: int = 8) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's content as UTF-8 text, unpacked if it is gzipped; `InputError` if it is none or unreadable."""
+    """Return a file's content as text, decompressed if gzipped; `InputError` if it is not UTF-8 or cannot be read."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -131,7 +134,7 @@ def read_text(path: Path) -> str:
 
 @contextmanager
 def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accepted: str) -> Iterator[None]:
-    """Say in one line what is wrong with a file that is read."""
+    """Turn exceptions while a file is read into an `InputError` of one line."""
     try:
         yield
     except damaged as error:
@@ -141,9 +144,9 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
 
 
 def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
-    """Pass name and open content of each regular file of a gzipped tar archive, which is streamed, to `read` in turn.
+    """Stream a gzipped tar archive, and call `read` with the name and the open content of each regular file in it.
 
-    `InputError` if the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
+    Raises `InputError` if the archive cannot be read, is damaged or incomplete, or has another format.
 
     Parameters
     ----------
@@ -165,7 +168,7 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
 
 
 def read_zip_member(path: Path, member: str) -> bytes:
-    """Return the content of one file of a zip archive, unpacked in memory.
+    """Return the content of one file of a zip archive, decompressed in memory.
 
     Parameters
     ----------
@@ -188,19 +191,19 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
 
 def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
-    """Return the array of a NumPy file, `.npy`, or of an archive, `.npz`.
+    """Return the array of a NumPy file (.npy), or one array of a NumPy archive (.npz).
 
     Parameters
     ----------
     path
         Path of the file.
     name
-        Name of the array in an archive; None where there is only one.
+        Name of the array in an archive; None if the archive has only one.
 
     Raises
     ------
     InputError
-        If the file is neither, is damaged, holds Python objects, or has no such array.
+        If the file has another format, is damaged, holds Python objects, or has no such array.
     """
     with _arrays_readable(path):
         found = np.load(path, allow_pickle=False)
@@ -217,12 +220,12 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
 
 
 def archive_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the arrays of a NumPy archive; none of a file of one array alone.
+    """Return the names of the arrays in a NumPy archive (.npz); empty for a file with a single array (.npy).
 
     Raises
     ------
     InputError
-        If the file is no such file, or is damaged.
+        If the file has another format, or is damaged.
     """
     with _arrays_readable(path):
         found = np.load(path, allow_pickle=False, mmap_mode="r")
@@ -233,7 +236,7 @@ def archive_names(path: Path) -> tuple[str, ...]:
 
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
-    """Return those arrays of a NumPy archive (.npz) that are among `keys`.
+    """Return the arrays of a NumPy archive (.npz) by name, for those `keys` that it has.
 
     Parameters
     ----------
@@ -258,7 +261,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
 @contextmanager
 def _arrays_readable(path: Path) -> Iterator[None]:
-    """Say in one line what is wrong with a file of arrays that is read."""
+    """Turn exceptions while a NumPy file is read into an `InputError` of one line."""
     try:
         yield
     except InputError:

@@ -1,12 +1,12 @@
-"""Graphs as records: cut to a largest number of nodes, packed, and compared node pair by node pair.
+"""Graphs as records: cut to a largest number of nodes, packed into bits, and compared by their edges.
 
-Records are arrays of 32-bit floating-point numbers, all of one shape. The adjacency matrix of COLLAB's largest graph,
-of 492 nodes, would be 242,064 such numbers, and 5,000 of them 4.8 GB. Such a number holds 24 binary digits exactly, so
-that the same graph takes 10,824 packed numbers and 5,000 of them 216 MB.
+Records are float32 arrays, all of one shape. The adjacency matrix of COLLAB's largest graph, which has 492 nodes, would
+be 242,064 numbers, and 5,000 such matrices 4.8 GB. A float32 number holds 24 bits exactly, so that the same graph takes
+10,824 packed numbers, and 5,000 such graphs 216 MB.
 
-A graph of up to N nodes is a row for each node, shape (N, 1 + N / 24 rounded up). A row begins with 1 if its node is
-there and with 0 if not; the others are numbers in [0, 1) whose 24 binary digits after the point say to which nodes it
-is joined, those with lower positions first. Nodes that are there come first.
+A graph of up to N nodes has one row per node, shape (N, 1 + ceil(N / 24)). The first number of a row is 1 if the node
+is present and 0 if it is padding. The other numbers lie in [0, 1), and their 24 bits after the binary point are the
+node's row of the adjacency matrix, in the order of the nodes. Present nodes come before padding.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 AdjacencyMatrix = NDArray[np.bool_]
-"""Truth values of the edges of a graph: symmetric, shape (nodes, nodes); a node joined to itself is allowed."""
+"""Adjacency matrix of a graph, bool, symmetric, shape (nodes, nodes); self-loops are allowed."""
 GRAPH_NODES = 128
-"""Nodes that a graph keeps unless another number is named. Of COLLAB's 5,000 graphs 508 have more, and lose nodes.
+"""Default of the largest number of nodes that a graph keeps. Of COLLAB's 5,000 graphs, 508 have more and lose nodes.
 
-With 64 nodes 1,857 lose some, with 200 nodes 285, with 492 none; a clipped gradient of DGCNN took 0.3 ms a graph and
-trial with 64 nodes, 0.6 with 128, 1.1 with 200 and 6 with 492 (one core). Accuracy was alike with 64, 128 and 200.
+With a limit of 64 nodes 1,857 graphs lose nodes, with 200 nodes 285, with 492 none. A clipped gradient of DGCNN took
+0.3 ms per graph and trial with 64 nodes, 0.6 with 128, 1.1 with 200 and 6 with 492 (one core). Accuracy was alike with
+64, 128 and 200 nodes.
 """
 DIGITS = 24  # binary digits in a number: as many as a 32-bit floating-point number holds exactly
 _IS_THERE = 0.5  # a row belongs to a node that is there if its first number is at least this
@@ -40,19 +41,20 @@ _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
-    """Return graphs as packed records, of shape `packed_shape(nodes)`, those with more nodes cut by `cut_graph`.
+    """Return graphs as packed records of shape `packed_shape(nodes)`; larger graphs are cut by `cut_graph`.
 
     Parameters
     ----------
     matrices
-        Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more.
+        Adjacency matrices of the graphs, at least one: symmetric, bool or 0 and 1, each of one node or more.
     labels
         Class of each graph, shape (graphs,), whole numbers from 0.
     classes
         Number of classes, at least 1.
     nodes
-        N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
-        a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
+        Largest number N of nodes that a graph keeps, at least 2; reduced to the size of the largest graph if that is
+        smaller. The time of a model that multiplies by adjacency matrices grows with N^2, and a graph takes
+        4 (N + N^2 / 24) bytes.
     """
     require_number("graph-nodes is", nodes, "whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
@@ -65,7 +67,7 @@ def graph_records(
 
 
 def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
-    """Return an adjacency matrix as truth values, or refuse what is none."""
+    """Return an adjacency matrix as bool array; `InputError` unless it is square, symmetric and of 0 and 1."""
     try:
         matrix = np.asarray(given)
     except ValueError as error:
@@ -80,14 +82,16 @@ def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
 
 
 def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
-    """Return the adjacency matrix among the nodes of highest degree, in their order; of equal degrees the first ones.
+    """Return the adjacency matrix of the subgraph of the nodes with the highest degrees, in their original order.
+
+    Of nodes with equal degrees the first ones are kept.
 
     Parameters
     ----------
     adjacency
         Adjacency matrix of a graph, shape (m, m).
     nodes
-        Largest number of nodes that remain. A graph with no more is returned as it is.
+        Largest number of nodes that remain. A graph with no more nodes is returned unchanged.
     """
     if len(adjacency) <= nodes:
         return adjacency
@@ -98,9 +102,9 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 def comparable(records: Records) -> Records:
     """Return records in a form in which two of them can be compared feature by feature.
 
-    Those of packed graphs become truth values: which nodes are there, and which pairs of nodes are joined, each pair
-    once. The Euclidean distance of two graphs is then the root of the number of these in which they differ, with nodes
-    in the order in which the graphs have them. Other records are returned as they are.
+    A packed graph becomes a vector of 0 and 1: for each node whether it is present, and for each pair of nodes, counted
+    once, whether they are joined. The Euclidean distance of two graphs is then the square root of the number of nodes
+    and pairs in which they differ, without any matching of nodes. Other records are returned unchanged.
     """
     if not records.graphs:
         return records
@@ -132,12 +136,12 @@ def is_packed_shape(shape: tuple[int, ...]) -> bool:
 
 
 def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
-    """Return the packed rows of an adjacency matrix, padded with absent nodes, float32 of shape `packed_shape(nodes)`.
+    """Return an adjacency matrix as packed rows, padded with absent nodes, float32 of shape `packed_shape(nodes)`.
 
     Parameters
     ----------
     adjacency
-        Whether each pair of nodes is joined, truth values of shape (m, m), m from 1 to `nodes`.
+        Adjacency matrix, bool, shape (m, m), m from 1 to `nodes`.
     nodes
         Number N of rows of the packed graph.
 
@@ -158,7 +162,7 @@ def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
 
 
 def unpack_graph(packed: Floats32) -> Flags:
-    """Return the adjacency matrix of a packed graph, without its absent nodes: what `pack_graph` was given."""
+    """Return the adjacency matrix of a packed graph without its padding, bool (m, m); the inverse of `pack_graph`."""
     present = int(np.count_nonzero(packed[:, 0] >= _IS_THERE))
     whole = (packed[:present, 1:] * np.float32(2**DIGITS)).astype(np.int32)
     digits = whole[:, :, np.newaxis] >> np.arange(DIGITS - 1, -1, -1) & 1
@@ -166,11 +170,11 @@ def unpack_graph(packed: Floats32) -> Flags:
 
 
 def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return the adjacency matrices of packed graphs with their absent nodes, and which nodes are there.
+    """Return the adjacency matrices of packed graphs and a mask of the present nodes, both padded to one size.
 
-    They are 0 and 1 in the type of `packed`, shapes (n, nodes, nodes) and (n, nodes); no node is joined to an absent
-    one. Any numbers from 0 to below 1, shape (n, *packed_shape(nodes)), are graphs, of which the first 24 binary digits
-    count; uniform ones are random graphs, so that whoever tries a model on random numbers tries it on graphs.
+    Both tensors hold 0 and 1 in the dtype of `packed`, shapes (n, nodes, nodes) and (n, nodes); padding has no edges.
+    Any numbers in [0, 1), shape (n, *packed_shape(nodes)), are valid packed graphs, because only the first 24 bits are
+    read. Uniform numbers give random graphs, so that models can be tested on random input.
     """
     # Imported here, because code that only names a randomizer would otherwise wait for the import.
     import torch

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, or in its formats on disk, through flwr-datasets: `name = "hf:OWNER/NAME"`."""
+"""Data sets of the Hugging Face hub, or of its formats on disk, loaded by flwr-datasets: `name = "hf:OWNER/NAME"`."""
 
 import os
 from collections import Counter
@@ -30,19 +30,19 @@ _LONGEST_SEQUENCE = 10_000
 
 
 def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
+    """Return the records of a data set: its images if it has a column of images, otherwise its columns as a table.
 
-    Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
-    `fl_audit.data.columns`. Beside pictures other columns are left out. `InputError` if it cannot be had, a split or
-    column is missing, or a column cannot be used.
+    Numbers, bools, dates and lists of numbers are scaled to [0, 1], strings are one-hot encoded; see
+    `fl_audit.data.columns`. If images are read, other features are left out. Raises `InputError` if the data set cannot
+    be loaded, a split or a column is missing, or a column cannot be used.
 
     Parameters
     ----------
     name
         `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
     options
-        `subset`, where there are several; `split` that training sets are drawn from, if not `train`; `test-split`, if
-        not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
+        `subset`, needed if the data set has several; `split` from which training sets are drawn, by default `train`;
+        `test-split`, by default `test` if it exists; and the settings of `TableSettings` and `ImageSettings`.
     """
     table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
@@ -66,7 +66,7 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
 
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
-    """Return the splits that are read, the training one first."""
+    """Return the splits that are read, by name: the training split, and then the test split if there is one."""
     split = options.get("split", "train")
     disable_progress_bars()
     try:
@@ -96,7 +96,7 @@ def _has_split(federated: Any, split: str) -> bool:
 
 
 def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
-    """Return the columns of a table; a class by its name, a list of numbers as a column for each unless dropped."""
+    """Return a data set as a table, with classes by name; a column of lists becomes one column per list position."""
     frame = data.to_pandas()
     assert isinstance(frame, pd.DataFrame), "it was not asked for in batches"
     columns: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def _of_pictures(
 
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
-    """Return a column of classes or owners: classes by their names, numbers as they are."""
+    """Return a column of labels, owners or users: classes by name, integers and bools unchanged, others as strings."""
     feature, values = data.features[column], data[column]
     if isinstance(feature, ClassLabel):
         return np.array([feature.names[code] for code in values], dtype=np.str_)

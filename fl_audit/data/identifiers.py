@@ -1,7 +1,7 @@
-"""Columns that look like identifiers: by their name, or by how their values repeat; measurements and counts do not.
+"""Detection of table columns that look like identifiers, by their names or by how often their values repeat.
 
 A claim about one record does not protect a person with several records, and a model should learn nothing from a number
-that only names a person.
+that only identifies a person.
 """
 
 import re
@@ -41,7 +41,7 @@ _NAMED = re.compile(
     rf"(?:.*_)?(?:fall|case|record|chart|policy|claim|insurance|nhs|account|card|passport|loan)_?(?:{_NUMBERS})|"
     rf"(?:id|code|numero)_(?:{_PERSONS}|{_CASES})"
 )
-"""Names of somebody's number, words joined by low lines: `patient_id`, `kundennummer`, `id_paciente`."""
+"""Column names, as `_plain` writes them, of identifiers: `patient_id`, `kundennummer`, `id_paciente`."""
 _OF_A_PERSON = re.compile(
     rf"(?:.*_)?(?:{_PERSONS})s?_?(?:{_MARKS}|{_NUMBERS})|(?:id|code|numero)_(?:{_PERSONS})|mrn|ssn"
 )
@@ -50,15 +50,15 @@ _ALONE = re.compile(
     r"patient_?name|user_?name|nachname|identifier|identifiant|identificador|codice_fiscale|dni|nif|pesel|bsn|cpf|"
     r"phone|telefon|telephone)|\w*stayid"
 )
-"""Names that say it by themselves."""
+"""Column names that mean an identifier by themselves, such as `ssn`."""
 _MAYBE = re.compile(rf"(?:.*_)?(?:id|pid|uid|eid|sid|cid)|(?:{_PERSONS})")
-"""Names that can be those of groups too: the number of values decides."""
+"""Column names of either identifiers or groups, such as `id`; the number of different values decides."""
 _OF_GROUPS = re.compile(
     r"(?:.*_)?(?:type|category|class|group|source|disposition|status|level|role|cluster|country|state|region|city|site|"
     r"location|hospital|clinic|ward|department|dept|unit|room|store|shop|branch|school|cent(?:er|re)|team|plan|product|"
     r"item|drug|diagnosis|procedure)_?id"
 )
-"""Names of what many persons share."""
+"""Column names of attributes that many persons share, such as `hospital_id`."""
 _FIRST_COUNTS = re.compile(
     r"(?:n|no|nr|num|number|count|anzahl|total|sum|mean|avg|average|max|min|has|is|any|days?|age)_.*"
 )
@@ -69,7 +69,7 @@ _MEASURED = re.compile(
     r"price|cost|amount|charge|income|salary|balance|score|weight|height|icd\w*|drg|cpt|atc|loinc|lat|lon\w*|"
     r"population|pixel|temperature|pressure|size|rate|level|value|index|points?|visits?|children|steps"
 )
-"""Words in names of what is measured, counted or shared by many persons."""
+"""Words in names of columns that hold measurements, counts or attributes shared by many persons."""
 _HEX = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.\w+", re.IGNORECASE)
 _FEWEST_DIGITS = 3  # digits of a code in text; W12 is a ward
 _FEWEST_NUMBERS = 20  # with fewer different ones, their distribution says nothing
@@ -79,12 +79,13 @@ _RELATED = 4.9  # standard errors of a rank correlation that chance gives once i
 
 
 def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | None = None) -> tuple[Identifier, ...]:
-    """Return the columns of a table that look like identifiers, label, owner and user left out.
+    """Return the columns of a table that look like identifiers, except label, owner and user.
 
-    A column does by its name, where it numbers the records, or where its values repeat over most records, with 1.2 to
-    50 records a value, and are codes: long whole numbers or texts of one form, or numbers that determine another column
-    in no order, as the number of a person does their sex. Among measurements and counts the first is rare and the
-    second follows an order.
+    A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values
+    are codes that repeat: with 1.2 to 50 records per value on average, most records share their value with another
+    one. Codes are long integers or strings of one pattern, or integers that determine another column but not
+    monotonically, as a person's number determines the sex. Measurements and counts rarely have one pattern, and
+    columns that they determine follow their order.
 
     Parameters
     ----------
@@ -118,12 +119,13 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 def possible_identifiers(
     frame: pd.DataFrame, label: str, person: str | None, found: Sequence[Identifier]
 ) -> tuple[Identifier, ...]:
-    """Return columns of whole numbers that could be numbers of persons as well as amounts.
+    """Return columns of integers that may be either identifiers of persons or quantities.
 
-    Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
-    their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
-    them. Most quantities, such as ages, are told apart by one of the three; one whose distribution is flat is not.
-    Where the table has users or owners, its persons are known, and no column is returned.
+    Their values repeat over most records, with 1.2 to 50 records per value. Like identifiers they pass three tests: the
+    values are spread evenly over their range, the frequency of a value says nothing about that of nearby values, and no
+    other column is correlated with them. Most quantities, such as ages, fail one of these tests; a quantity with a
+    uniform distribution passes. If the table has a user or owner column, its persons are known, and no column is
+    returned.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def possible_identifiers(
 
 
 def is_named_so(name: str) -> bool:
-    """Return whether a column is an identifier by its name alone.
+    """Return whether the name of a column alone says that it is an identifier.
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ def is_named_so(name: str) -> bool:
 
 
 def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
-    """Return the column that most likely names each record's person; None if `person` is given or no values repeat.
+    """Return the column that most likely identifies persons; None if `person` is given, or no value repeats.
 
     Parameters
     ----------
@@ -188,20 +190,24 @@ def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier
 
 
 def _distance_from_person(one: Identifier) -> tuple[int, int]:
-    """Return the distance of a name from that of a person, and the number of values: persons are fewer than visits."""
+    """Return a sort key that ranks columns from most to least personal: by name, then by number of different values.
+
+    The name of a person's number comes before other identifiers, and those before columns found by their values. Fewer
+    values come first, since there are fewer persons than, say, visits.
+    """
     if is_named_so(one.name):
         return (0 if _OF_A_PERSON.fullmatch(_plain(one.name)) else 1), one.values
     return 2, one.values
 
 
 def _plain(name: str) -> str:
-    """Return the words of a name in small letters, joined by low lines: `patient_id` of `PatientID`."""
+    """Return a name in lower-case words joined by underscores, such as `patient_id` for `PatientID`."""
     parted = re.sub(r"(?<=[a-zß-ÿ0-9])(?=[A-Z])", "_", name)
     return "_".join(re.findall(r"[^\W_]+", parted.casefold()))
 
 
 def _can_name(column: "pd.Series[Any]") -> bool:
-    """Return whether a column has whole numbers or text."""
+    """Return whether a column holds integers or strings, and so may hold identifiers."""
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return False
     if pd.api.types.is_float_dtype(column):
@@ -212,7 +218,7 @@ def _can_name(column: "pd.Series[Any]") -> bool:
 
 
 def _codes(frame: pd.DataFrame) -> Integers:
-    """Return each column as numbers of its values, shape (records, columns)."""
+    """Return every column as integer codes of its values, shape (records, columns)."""
     found = [pd.factorize(frame[name])[0] for name in frame.columns]
     return np.stack(found, axis=1) if found else np.empty((len(frame), 0), dtype=np.int64)
 
@@ -256,9 +262,10 @@ def _says_a_quantity(name: str) -> bool:
 
 
 def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
-    """Return whether different numbers lie evenly in their range, and no part of it holds more of the records.
+    """Return whether numbers, each once with its count, look like identifiers and not like values of a quantity.
 
-    Of a quantity, values lie close together where it is frequent, and those beside a frequent one are frequent too.
+    Chi-squared tests over ten equal parts of the range check that the values are spread evenly, and that values in all
+    parts occur equally often. Of a quantity, by contrast, values near frequent ones are frequent too.
     """
     low, high = levels[0], levels[-1]
     # The ends of the range are numbers that occur, so they tell nothing of how the others are spread.
@@ -272,14 +279,14 @@ def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
 
 
 def _is_even(often: Floats, part: Integers) -> bool:
-    """Return whether numbers of every part of a range occur as often as those of others, as far as chance goes."""
+    """Return whether values occur equally often on average in all parts of their range, by a chi-squared test."""
     numbers, sums = np.bincount(part, minlength=_PARTS), np.bincount(part, often, minlength=_PARTS)
     variance = max(float(often.var()), 1e-12) * np.maximum(numbers, 1)
     return float(((sums - often.mean() * numbers) ** 2 / variance).sum()) <= _ODD
 
 
 def _ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranks of columns of numbers, with mean 0 and length 1."""
+    """Return the ranks within each numeric column, centred and scaled to L2 norm 1."""
     numbers = frame.select_dtypes("number").iloc[:, :_COLUMNS_COMPARED]
     ranks = numbers.rank() - (len(frame) + 1) / 2
     scaled: pd.DataFrame = ranks / np.sqrt((ranks**2).sum()).replace(0.0, 1.0)
@@ -287,7 +294,7 @@ def _ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rises_with_another(name: str, levels: int, frame: pd.DataFrame, ranks: pd.DataFrame) -> bool:
-    """Return whether another column of numbers rises or falls with a column, beyond chance."""
+    """Return whether a numeric column has a significant rank correlation with another numeric column."""
     own = frame[name].rank() - (len(frame) + 1) / 2
     others = ranks.drop(columns=[name], errors="ignore")
     # All records of a person may agree in another column: they count as one.
@@ -296,12 +303,12 @@ def _rises_with_another(name: str, levels: int, frame: pd.DataFrame, ranks: pd.D
 
 
 def _counts_up(column: "pd.Series[Any]") -> bool:
-    """Return whether numbers, each once, are consecutive, in whatever order."""
+    """Return whether different integers are consecutive, in any order."""
     return int(column.max()) - int(column.min()) == len(column) - 1
 
 
 def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
-    """Return whether whole numbers, each once, are long, of one length, and neither rounded amounts nor days."""
+    """Return whether integers, each once, are codes: long, of one length, and neither rounded amounts nor dates."""
     digits = np.array([len(str(abs(one))) for one in numbers])
     common = np.bincount(digits).argmax()
     if common < _LONG or (digits == common).mean() < _SAME_LENGTH or numbers.min() < 0:
@@ -311,7 +318,7 @@ def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
 
 
 def _are_coded(cells: list[str]) -> bool:
-    """Return whether texts, each once, are of one form: the same letters around digits, addresses, or hexadecimal."""
+    """Return whether strings, each once, are codes: hexadecimal, e-mail addresses, or digits in one pattern."""
     if all(_HEX.fullmatch(cell) for cell in cells):
         return True
     forms = {re.sub(r"\d", "0", cell) for cell in cells}
@@ -320,10 +327,10 @@ def _are_coded(cells: list[str]) -> bool:
 
 
 def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
-    """Return whether all records of each value agree in another column, which neither follows its order nor renames it.
+    """Return whether a column determines another one that neither follows its order nor only renames its values.
 
-    Who is a person has one sex. An age has one age group, but that follows its order; and the name of a diagnosis only
-    renames its number.
+    A person's number determines the sex in this way. An age determines the age group, but that follows the order of
+    ages; and the number of a diagnosis determines its name, but that only renames the number.
     """
     order = np.argsort(column.to_numpy(), kind="stable")
     same = np.diff(codes[order]) == 0
@@ -335,7 +342,11 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
 
 
 def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
-    """Return whether another column, in the order of the values, agrees within each value, beyond chance and order."""
+    """Return whether `other`, another column in the order of a column's values, is constant within each value.
+
+    It must not be so by chance, nor because it follows the order of the values or only renames them. `same` says for
+    each record but the first whether it has the value of the record before it; `pairs` are the positions where it does.
+    """
     if not (other[pairs] == other[pairs + 1]).all():
         return False
     shares = np.bincount(other) / len(other)
@@ -346,5 +357,5 @@ def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
 
 
 def _is_function(codes: Integers, other: Integers) -> bool:
-    """Return whether all records of each value have one value in another column."""
+    """Return whether a column determines another one, both given as integer codes, shape (records,)."""
     return len(np.unique(codes.astype(np.int64) * (int(other.max()) + 1) + other)) == int(codes.max()) + 1

@@ -20,7 +20,7 @@ _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 _MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 _HIGHEST_PIXEL = np.float32(255)
 WRITER = "writer"
-"""Name of the users of MNIST, the people who wrote its digits."""
+"""Value of the setting `user` that makes the writers of MNIST's digits the users."""
 WRITERS_FILE = "qmnist-train-labels-idx2-int"
 """File of QMNIST that names the writer of every training image of MNIST, in the order of MNIST."""
 _WRITER_COLUMN, _COLUMNS = 2, 8
@@ -42,8 +42,8 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
     directory
         The data directory.
     user
-        `writer`, where the people who wrote the digits are the users. The files of MNIST do not name them; those of
-        QMNIST do, and its file `qmnist-train-labels-idx2-int` lies beside them. None: that is not asked.
+        `writer` if the writers of the digits are the users. They are read from the file `qmnist-train-labels-idx2-int`
+        of QMNIST, which has to lie beside the files of MNIST. None if users are not needed.
     """
     require(user in (None, WRITER), f"user is {user!r} in [data]: accepted of mnist is {WRITER!r}, who wrote the digit")
     images, labels, test_images, test_labels = find_mnist(directory)
@@ -57,7 +57,7 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
 
 
 def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
-    """Return the writer of every training image, if the classes beside them are those of MNIST."""
+    """Return the writer of every training image; `InputError` if the labels in the QMNIST file differ from MNIST's."""
     (path,) = locate(directory, "mnist", WRITERS_FILE)
     table = read_idx(path)
     is_table = table.shape == (len(digits), _COLUMNS) and table.dtype.kind in "iu"
@@ -70,15 +70,15 @@ def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Own
 
 
 def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return images from any IDX files; their labels are used as they are, classes are counted from 0 to the highest.
+    """Return images from any IDX files; labels are used unchanged, and the number of classes is the largest label + 1.
 
     Parameters
     ----------
     directory
         Data directory, as for `resolve`; None if there is none.
     options
-        Paths of the files `images` and `labels`, plain or gzipped, and of `test-images` and `test-labels`, if there are
-        any. `InputError` if a file is missing, damaged, or no IDX file, or if only one of two is given.
+        Paths of the files `images` and `labels`, plain or gzipped, and optionally of `test-images` and `test-labels`.
+        Raises `InputError` if a file is missing, damaged, or no IDX file, or only one of the test files is given.
     """
     alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
     require(("test-images" in options) == ("test-labels" in options), alone)
@@ -94,9 +94,10 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def read_idx(path: Path) -> NDArray[np.generic]:
-    """Return the array of one IDX file, plain or gzipped; `InputError` if it is none or damaged.
+    """Return the array of an IDX file, plain or gzipped; `InputError` if the file has another format or is damaged.
 
-    The file has two zero bytes, type, number of axes, the length of each axis as big-endian uint32, the values.
+    The file consists of two zero bytes, one byte for the type, one byte for the number of axes, the length of each axis
+    as big-endian uint32, and the values.
     """
     content = read_bytes(path)
     magic = content[:4]

@@ -1,4 +1,4 @@
-"""Pictures as numbers, and those in folders, one folder for each class: `path/CLASS/PICTURE.png`."""
+"""Conversion of images to features, and data sets of images in one folder per class: `path/CLASS/PICTURE.png`."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,20 +20,20 @@ from fl_audit.errors import InputError, Remedy, require, require_number
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _HIGHEST_PIXEL = np.float32(255)
 _LARGEST_SIDE, _MOST_NUMBERS = 4096, 2**32
-"""Pixels that a side is scaled to at most, and numbers that all pictures are together: 16 GiB of them."""
+"""Largest `image-size` in pixels, and largest number of values in all images together, which take 16 GiB."""
 _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """Settings by which pictures are read."""
+    """Settings by which images are read."""
 
-    size: int | None = None  # height and width in pixels, from 1, that all are scaled to; None keeps their common size
-    grey: bool = False  # whether colours become grey; without it pictures keep three channels unless all are grey
+    size: int | None = None  # height and width in pixels to which all images are scaled; None keeps their common size
+    grey: bool = False  # whether images are converted to grey; otherwise they have three channels unless all are grey
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "ImageSettings":
-        """Return the settings that options name: image-size, grey; `InputError` if the size is beyond any model."""
+        """Return the settings from the options `image-size` and `grey`; `InputError` if the size is out of range."""
         size = options.get("image-size")
         if size is not None:
             require_number("image-size in [data] is", size, f"whole numbers from 1 to {_LARGEST_SIDE}")
@@ -41,14 +41,14 @@ class ImageSettings:
 
 
 def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageSettings) -> tuple[Floats32, str]:
-    """Return pictures as numbers from 0 to 1, (n, channels, height, width), and a description of size and colours.
+    """Return images as values in [0, 1], float32 (n, channels, height, width), and a description of size and colours.
 
     Parameters
     ----------
     pictures
-        Name, for messages, and image of each of at least one picture.
+        At least one pair of an image's name, for messages, and the image.
     settings
-        Settings by which pictures are read. Without a size in them all pictures have to be of one size.
+        Settings by which images are read. If they set no size, all images need to have the same size.
     """
     kept: list[NDArray[np.uint8]] = []
     first = ""
@@ -73,7 +73,7 @@ def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageS
 
 
 def _pixels(picture: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
-    """Return one picture as bytes, shape (channels, height, width)."""
+    """Return one image as uint8 array, shape (channels, height, width)."""
     grey = settings.grey or picture.mode in _GREY_MODES
     picture = picture.convert("L" if grey else "RGB")
     if settings.size is not None:
@@ -89,21 +89,21 @@ def _size(pixels: NDArray[np.uint8]) -> str:
 def load_image_folder(
     directory: Path | None, path: str, test_path: str | None = None, settings: ImageSettings | None = None
 ) -> LoadedDataset:
-    """Return the pictures of a folder whose folders are the classes, in the order of their names.
+    """Return the images of a folder that has one subfolder for each class; classes are sorted by name.
 
-    `InputError` if a folder is missing or empty, a picture cannot be read, or pictures differ in size and no size is
-    set.
+    Raises `InputError` if a folder is missing or empty, an image cannot be read, or images differ in size and no size
+    is set.
 
     Parameters
     ----------
     directory
         Data directory, as for `resolve`; None if there is none.
     path
-        Path of a folder with one folder of pictures for each class, at least two classes.
+        Path of a folder with one subfolder of images for each class, at least two classes.
     test_path
         Path of such a folder with official test records, or None.
     settings
-        Settings by which pictures are read; None is `ImageSettings()`.
+        Settings by which images are read; None means `ImageSettings()`.
     """
     settings = settings or ImageSettings()
     places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]
@@ -121,7 +121,7 @@ def load_image_folder(
 
 
 def _pictures(place: Path) -> list[Path]:
-    """Return the pictures of all classes in the order of their names, which no file system guarantees."""
+    """Return the paths of the images of all classes, sorted by class and file name on every file system."""
     classes = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     require(len(classes) > 0, f"{place} has no folders: accepted is a folder with a folder of pictures for each class")
     found = []

@@ -1,4 +1,4 @@
-"""Columns from which the label follows: the label in other words, or a value or limit for each class."""
+"""Detection of label leakage: columns that determine the label exactly, by their values or by ranges of numbers."""
 
 from collections.abc import Collection, Iterator
 from math import lgamma, log
@@ -16,7 +16,7 @@ _SURE = 14.0  # log of how unlikely chance has to be: about one in a million
 
 
 def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
-    """Yield warnings about columns that repeat the label in other words or determine it.
+    """Yield warnings about columns that leak the label: those that only rename it, and others that determine it.
 
     Parameters
     ----------
@@ -52,20 +52,23 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
 
 
 def _determines(values: Integers, codes: Integers) -> bool:
-    """Return whether all records of each value have one class."""
+    """Return whether the value determines the class, given the integer code of each record's value and class."""
     pairs = values.astype(np.int64) * (int(codes.max()) + 1) + codes
     return len(pd.unique(pairs)) == int(values.max()) + 1
 
 
 def _repeats(values: Integers, sizes: Integers) -> bool:
-    """Return whether enough records share a value that agreement within each value is not due to chance."""
+    """Return whether so many records share their value that equal classes within values cannot be due to chance.
+
+    `values` holds the code of each record's value, and `sizes` the number of records of each class.
+    """
     shares = sizes / sizes.sum()
     repeated = len(values) - (int(values.max()) + 1)
     return len(sizes) > 1 and -repeated * log(float((shares**2).sum())) > _SURE
 
 
 def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
-    """Return whether each class has a range of a column of numbers to itself."""
+    """Return whether the classes have disjoint ranges in a numeric column; `codes` holds the class of each record."""
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return False
     numbers = column.to_numpy(dtype=np.float64)
@@ -77,6 +80,9 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
 
 
 def _mixes(sizes: Integers) -> bool:
-    """Return whether enough records could lie in so many orders that ranges of classes are not due to chance."""
+    """Return whether there are enough records that disjoint ranges of the classes cannot be due to chance.
+
+    `sizes` holds the number of records of each class.
+    """
     orders = lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes.tolist()) - lgamma(len(sizes) + 1)
     return orders > _SURE

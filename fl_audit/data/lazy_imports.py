@@ -1,4 +1,4 @@
-"""Loaders that need pandas or torch, which take seconds: whoever lists or misspells a data set does without them."""
+"""Lazy imports of loaders that need slow packages such as pandas, so that listing data sets does not wait for them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Words that count as missing values only if the setting `missing` names them, and that must not go unnoticed."""
+"""Codes of missing values, such as NA, that count as missing only if the setting `missing` names them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ USUAL_WORDS = frozenset(
     {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
     | {"<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
 )
-"""Words that pandas, and whoever reads a table with it, takes for a missing value without being told."""
+"""Strings that pandas reads as missing values by default."""
 _FOLDED = frozenset(word.casefold() for word in USUAL_WORDS)
 _TRUTH = frozenset({"true", "false"})
 
 
 def is_usual(word: str) -> bool:
-    """Return whether a missing value is mostly written so, in whatever case.
+    """Return whether a cell is empty or holds a usual code of a missing value, in upper or lower case.
 
     Parameters
     ----------
@@ -35,14 +35,15 @@ def is_usual(word: str) -> bool:
 
 
 def words_among_numbers(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Return, by column, the usual words for a missing value that stand among numbers or truth values alone.
+    """Return, by column, the usual codes of missing values in columns that otherwise hold only numbers or bools.
 
-    There they can be no value of their own, and as long as they are not said to be missing the column can be no number.
+    In such a column they can only mean a missing value, and until they are declared as missing, the column cannot be
+    read as numbers.
 
     Parameters
     ----------
     frame
-        A table, in which what is missing already is NaN.
+        A table, in which values that are already known to be missing are NaN.
     """
     found = {}
     for name, column in frame.items():
@@ -67,14 +68,14 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 
 def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
-    """Return a table in which cells with one of some words, or the number that it writes, are NaN.
+    """Return a table in which cells that hold one of the words of `missing`, or the same number, are NaN.
 
     Parameters
     ----------
     frame
         The table.
     missing
-        Words that stand for a missing value.
+        Words that mean a missing value.
     """
     gone = [cell for cell in map(_as_number, missing) if cell is not None]
 
@@ -90,14 +91,14 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
 
 
 def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
-    """Return the number of records in which each word stood for a missing value; an empty text is an empty cell.
+    """Return the number of records in which each word meant a missing value; the empty string counts empty cells.
 
     Parameters
     ----------
     written
-        Text of the cells, as the file has it.
+        The table with every cell as the string in the file.
     read
-        Columns of `written` after reading, in which missing values are NaN.
+        Columns of `written` after missing values have become NaN.
     """
     gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
     if not gaps:

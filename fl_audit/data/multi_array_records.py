@@ -1,4 +1,4 @@
-"""Records that are several named arrays, such as token ids and their padding mask: packed in rows, and compared."""
+"""Records of several named arrays, such as token ids and their attention mask: packing into rows, and comparison."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,24 +15,24 @@ from fl_audit.errors import require
 from fl_audit.learning.named_inputs import LARGEST_WHOLE, NamedInput, width_of
 
 _SET = 4096
-"""Places of the set of a text's tokens: of a larger vocabulary, ids that are equal modulo this share a place."""
+"""Length of the 0/1 vector of a text's tokens; with a larger vocabulary, ids that are equal modulo it share a place."""
 
 
 def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats32, tuple[NamedInput, ...]]:
-    """Return named arrays as rows, float32 (n, width), and where each stands in them.
+    """Return named arrays packed into one row per record, float32 (n, width), and the layout of each row.
 
     Parameters
     ----------
     arrays
-        Named arrays of whole or real numbers, each with the records along its first axis.
+        Arrays of numbers by name, each with the records along its first axis.
     what
         Source of the arrays, for messages.
 
     Raises
     ------
     InputError
-        If there is no array, the arrays are of unequal lengths, or one holds anything but numbers that float32 holds
-        exactly.
+        If there is no array, the arrays have unequal lengths, an array holds no numbers or integers that float32 cannot
+        hold exactly, or a name is no identifier.
     """
     require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
     first = next(iter(arrays))
@@ -56,7 +56,7 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 
 
 def array_of(records: Records, name: str) -> NDArray[np.generic]:
-    """Return a named array of records as it was packed, whole numbers as int64, (n, *shape).
+    """Return a named array from packed records, shape (n, *shape); int64 if it held integers, otherwise float32.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
 def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> Records:
     """Return records in a form in which two of them can be compared feature by feature.
 
-    The Euclidean distance of two ids says nothing, so texts are compared as the sets of their tokens: of every array of
-    ids, such as input_ids, there is a 1 for each id that occurs and a 0 for each other one. The Euclidean distance of
-    two texts is then the root of the number of tokens that one of them alone has. Masks are left out where there are
-    ids, other numbers stay as they are. For graphs see `fl_audit.data.graph_records`.
+    Differences of token ids have no meaning, so texts are compared as sets of tokens: every array of ids, such as
+    input_ids, becomes a 0/1 vector that says which ids occur. The Euclidean distance of two texts is then the square
+    root of the number of tokens that only one of them has. If there are arrays of ids, other integer arrays, such as
+    masks, are left out; real numbers stay unchanged. For graphs see `fl_audit.data.graph_records`.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
     Raises
     ------
     InputError
-        If records are named arrays and the measure is for pictures, or it compares number by number and nothing says
-        whether whole numbers are ids.
+        If records are named arrays and the measure is for images, or integers may be ids and the measure would compare
+        them as numbers.
 
     Examples
     --------
@@ -128,7 +128,10 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
 
 
 def _ids_of(records: Records) -> set[str]:
-    """Return the names of those arrays whose numbers name something, which no record decides."""
+    """Return the names of the arrays of ids: integer arrays with a known number of ids or a name that ends in _ids.
+
+    The values of the records play no part.
+    """
     return {one.name for one in records.inputs if one.is_whole and (one.count or one.name.endswith("_ids"))}
 
 

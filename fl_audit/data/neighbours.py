@@ -1,4 +1,4 @@
-"""Neighbouring federations: which unit makes the difference, and whose records stand in for a client's."""
+"""Choice of the neighbour D' of D: the unit in which they differ, and the records that replace those of a client."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -18,7 +18,7 @@ from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import Purpose, generator
 
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
-"""The choices that put a crafted record in the place of a random one; the second crafts what replaces it as well."""
+"""Choices that put a crafted record in the place of a random one in D; with the second, D' has a crafted one too."""
 _MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
 _DECIMALS = 9  # dissimilarities that agree to so many are ties: sums in another order differ in their last bits
 Shard = Integers  # positions of a client's records
@@ -32,11 +32,11 @@ def ranked_neighbours(
     count: int,
     farthest: bool = True,
 ) -> tuple[NeighbourPair, ...]:
-    """Return the neighbours of D that are most or least dissimilar to it, in order, of ties the lowest indices first.
+    """Return the neighbours of D that are most or least dissimilar to it, in order; ties are ordered by index.
 
     For add-or-remove the records x1 of D are ranked by the sum over x2 in D of d(x1, x2) (Bernau et al. 2021, Eq. 9),
-    for replace the pairs of x in D and x' outside D by d(x, x') (Eq. 11). The first of the most dissimilar ones has
-    the dataset sensitivity of Definition 6. The search is exact and its memory does not grow with the number of pairs.
+    for replace the pairs of x in D and x' outside D by d(x, x') (Eq. 11). The most dissimilar neighbour has the dataset
+    sensitivity of Definition 6. The search is exact, and its memory does not grow with the number of pairs.
 
     Parameters
     ----------
@@ -73,10 +73,10 @@ def choose_neighbour(
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:
-    """Return the record by which D and D' differ.
+    """Return the record by which D and D' differ and, for replace, the outside record that takes its place in D'.
 
-    `InputError` if index or rank is out of range, D has too few records, replace has no outside record, or the records
-    do not suit the measure.
+    Raises `InputError` if index or rank is out of range, D has too few records, there is no outside record for replace,
+    or the records do not suit the measure.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ def choose_neighbour(
     outside
         m records that may replace one of D, or None; not used by add-or-remove.
     choice
-        Most or least dissimilar neighbour (see `ranked_neighbours`), random, crafted, or the index of a record of D. A
-        named record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
-        record, and a random outside record replaces it, unless its opposite does.
+        Most or least dissimilar neighbour (see `ranked_neighbours`), random, crafted, or the index of a record of D. If
+        it is an index, the record is replaced by the outside record most dissimilar to it. A crafted record takes the
+        place of a random record of D, and is replaced by a random outside record or by its crafted opposite.
     rank
         Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
     dissimilarity
@@ -150,9 +150,10 @@ def choose_client(
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:
-    """Return the client by which two federations differ, with the first stand-in shard where it is replaced.
+    """Return the client by which two federations differ and, for replace, 0, the number of its first stand-in shard.
 
-    `InputError` if number or rank is out of range, there is one client only, or the measure does not suit clients.
+    Raises `InputError` if number or rank is out of range, there is only one client, or the measure does not suit
+    clients.
 
     Parameters
     ----------
@@ -163,8 +164,8 @@ def choose_client(
     records
         Records of D.
     choice
-        Most or least dissimilar client (see `client_dissimilarities`), random, or the number of a client. The stand-in
-        has no part in the choice.
+        Most or least dissimilar client (see `client_dissimilarities`), random, or the number of a client. The records
+        of the stand-in shard play no part in the choice.
     rank
         Rank among the most or least dissimilar clients, from 1; 1 for any other choice.
     dissimilarity
@@ -189,9 +190,9 @@ def choose_user(
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:
-    """Return the user by which D and D' differ, with the user outside D who takes its place where it is replaced.
+    """Return the user by which D and D' differ and, for replace, the user outside D who takes its place in D'.
 
-    Users are numbered as `fl_audit.data.partition.users_of` numbers them.
+    Users are numbered as by `fl_audit.data.partition.users_of`.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ def choose_user(
         Records outside D with their users, or None.
     choice
         The user most or least dissimilar from all other users (see `client_dissimilarities`), random, or the number of
-        a user. The user who takes the place of a replaced one is drawn.
+        a user. The user who takes the place of a replaced one is drawn uniformly.
     rank
         Rank among the most or least dissimilar users, from 1; 1 for any other choice.
     dissimilarity
@@ -240,7 +241,7 @@ def _group_of_rank(
     rank: int,
     many: str,
 ) -> int:
-    """Return the index of the group of records with a given rank among those most or least dissimilar from others."""
+    """Return the index of the group of records that has a given rank by dissimilarity from all other groups."""
     count = len(groups)
     require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
     scores = np.round(client_dissimilarities(groups, records, dissimilarity), _DECIMALS)
@@ -263,8 +264,8 @@ def client_dissimilarities(
     records
         The records to which the positions refer.
     measure
-        Measure of dissimilarity: euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and
-        similarities of images say nothing of means.
+        Measure of dissimilarity: euclidean, manhattan or cosine. Others raise `InputError`, because they have no
+        meaning for vectors of means.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
@@ -287,16 +288,16 @@ def stand_in_shard(
     inside: Records | None = None,
     replaced: Shard | None = None,
 ) -> Shard:
-    """Return the records outside D that stand in for those of a replaced client; they are in no other sample.
+    """Return the positions in `outside` of the records that replace those of a client, ascending, shape (size,).
 
-    A stand-in is drawn uniformly. Where owners are known, it is drawn from the records of one owner who has enough of
-    them outside D, so that it is a natural client as well: if possible one without records in D, else any. Only where
-    no owner has enough does it mix records of several. With `inside` and `replaced`, a replaced client whose records
-    are those of one owner is never replaced by records of the same owner, and one whose records are those of several
+    This stand-in shard is drawn uniformly. If owners are known, all its records belong to one owner who has enough
+    records outside D, so that the stand-in is a natural client too; owners without records in D are preferred. Only if
+    no owner has enough records does it mix those of several owners. With `inside` and `replaced`, a client whose
+    records belong to one owner is never replaced by records of the same owner, and a client with records of several
     owners is replaced by a mixture.
 
-    The result is ascending positions in `outside`, shape (size,), which have to be left out of the population sample.
-    Raises `InputError` if there are too few records outside D.
+    The caller has to leave these records out of the population sample. Raises `InputError` if there are too few records
+    outside D.
 
     Parameters
     ----------
@@ -309,7 +310,7 @@ def stand_in_shard(
     number
         Number of the stand-in, from 0; different numbers are different draws.
     inside
-        Records of D, where owners in D are to be told from others; None if not.
+        Records of D, whose owners are avoided if possible; None avoids no owner.
     replaced
         Positions in D of the replaced client's records.
     """

@@ -1,4 +1,4 @@
-"""NumPy archives that users bring along."""
+"""Data sets from the user's own NumPy archives (.npz)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,13 +25,14 @@ def load_npz(
 ) -> LoadedDataset:
     """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
 
-    Without `x` every other array is an argument of the model's forward, which is given it by its name, whole numbers as
-    int64: `input_ids` and `attention_mask`, say, with `labels` or `y`, and `input_ids_test` and so on.
+    If the archive has no `x`, the labels are `labels` or `y`, and every other array, such as `input_ids` and
+    `attention_mask`, is passed to the model's `forward` under its key, integers as int64. Keys of test records then end
+    in `_test`, such as `input_ids_test`.
 
-    Bytes (uint8) are divided by 255, other numbers used as they are. Three axes are pictures and get a channel axis,
-    (n, 1, h, w), unless they are said to be sequences. Labels, shape (n,) or (n, 1), become 0..c-1 in sorted order, and
-    so do rows of zeros and one 1, (n, c). `InputError` if the file is missing or damaged, a key is missing, or an array
-    has another type or shape.
+    In `x`, uint8 values are divided by 255 and other numbers are unchanged. An array with three axes holds images and
+    gets a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels, shape (n,), (n, 1) or one-hot
+    (n, c), become 0..c-1 in sorted order. Raises `InputError` if the file is missing or damaged, a key is missing, or
+    an array has another type or shape.
 
     Parameters
     ----------
@@ -41,13 +42,13 @@ def load_npz(
         Path of the archive, as for `resolve`. It has the format of `numpy.savez` or `numpy.savez_compressed`, without
         Python objects.
     owner
-        Key of the array that names the owner of each record of `x`, such as `client`: whole numbers or text, shape
-        (n,). None if owners are not known.
+        Key of the array that names the owner of each record, such as `client`: whole numbers or strings, shape (n,).
+        None if owners are not known.
     user
-        Key of the array that names the person of each record of `x`, whole numbers or text, shape (n,); it may be that
-        of the owners.
+        Key of the array that names the person of each record: whole numbers or strings, shape (n,). It may be the key
+        of the owners. None if users are not known.
     axes
-        Meaning of a record's two axes, as in `RecordAxes`; None takes them for those of a picture.
+        Meaning of a record's two axes, as in `RecordAxes`; None takes them for height and width of an image.
     """
     file = resolve(directory, path)
     named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
@@ -81,7 +82,7 @@ def load_npz(
 
 
 def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
-    """Return owner and user of each record, by the keys of their arrays."""
+    """Return the owners and the users of the records from the arrays with the keys in `named`; unknown without one."""
     told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
     for what, key in named.items():
         require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
@@ -92,7 +93,7 @@ def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str]
 def _of_named(
     arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
 ) -> LoadedDataset:
-    """Return the records of an archive whose arrays are arguments of a model."""
+    """Return the records of an archive without `x`, whose arrays are named inputs of a model."""
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
     others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
     trained = [key for key in others if not key.endswith(_TEST)]
@@ -119,14 +120,14 @@ def _of_named(
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
-    """Return words for records with two axes, such as pictures or sequences."""
+    """Return the size of an image or a sequence as words for a description; empty unless records have two axes."""
     if len(shape) != 3:
         return ""
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
 
 
 def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWarning, ...]:
-    """Return a warning where records of two axes may be no pictures, which are mostly bytes."""
+    """Return a warning if records have two axes but are not uint8, as images mostly are, and so may be sequences."""
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
     sequence, picture = (Remedy("axes", str(one)) for one in (RecordAxes.SEQUENCE, RecordAxes.PICTURE))
@@ -141,7 +142,7 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
 
 
 def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
-    """Return labels along one axis: one column as it is, and of rows with one 1 its place."""
+    """Return labels with shape (n,): one-hot rows become the position of the 1, a single column becomes one axis."""
     if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
         is_one = values == 1
         rows = (is_one.sum(axis=1) == 1) & ((values == 0).sum(axis=1) == values.shape[1] - 1)

@@ -21,7 +21,8 @@ class Dissimilarity(StrEnum):
 class UsersAcrossClients(StrEnum):
     """Treatment of users whose records lie at several clients.
 
-    Users are REFUSE-d with their number, or each is given as a whole to the client that has the FIRST of its records.
+    REFUSE raises an error with the number of such users. FIRST gives all records of a user to the client that has the
+    first of them.
     """
 
     REFUSE = "refuse"
@@ -31,7 +32,7 @@ class UsersAcrossClients(StrEnum):
 class RecordAxes(StrEnum):
     """Meaning of the two axes of a record in an archive.
 
-    They are height and width of a PICTURE, or steps and features of a SEQUENCE.
+    For PICTURE they are height and width, for SEQUENCE steps and features.
     """
 
     PICTURE = "picture"
@@ -42,7 +43,7 @@ Measure = Dissimilarity | str  # a dissimilarity, or the name `package.module:na
 
 
 class NeighbourChoice(StrEnum):
-    """Rule that chooses the differing record if the configuration does not name it."""
+    """Rule that chooses the unit by which D and D' differ, if the configuration does not name it."""
 
     MOST_DISSIMILAR = "most-dissimilar"
     LEAST_DISSIMILAR = "least-dissimilar"
@@ -52,15 +53,15 @@ class NeighbourChoice(StrEnum):
 
 
 RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
-"""The choices that have a second, a third and further ranks."""
+"""The choices that rank all neighbours, so that the second, third and further ones can be chosen too."""
 
 
 class PartitionScheme(StrEnum):
     """Scheme that divides the records among the clients.
 
     IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet distribution. PATHOLOGICAL: a few
-    classes a client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes
-    growing with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
+    classes per client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, with
+    sizes that grow with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
     """
 
     IID = "iid"

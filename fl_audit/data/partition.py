@@ -1,4 +1,4 @@
-"""Dividing records into training, outside and test records, and among clients, as flwr-datasets partitions them."""
+"""Split of records into training, outside and test records, and partition among clients as by flwr-datasets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DEFAULTS: Mapping[PartitionScheme, Mapping[str, Parameter | type[int]]] = {
     PartitionScheme.PATHOLOGICAL: {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"},
     PartitionScheme.SHARD: {"num_shards_per_partition": int, "shard_size": int, "keep_incomplete_shard": True},
 }
-"""The parameters of schemes that have any, with their defaults; the type alone where these follow from the others."""
+"""Parameters of the partition schemes with their defaults; a type alone if the default follows from the others."""
 
 
 def partition_records(
@@ -31,12 +31,12 @@ def partition_records(
     seed: int,
     owner: Integers | None = None,
 ) -> tuple[Integers, ...]:
-    """Return the record indices of every client: sorted, disjoint, none empty, together all records.
+    """Return the sorted record indices of every client; the parts are disjoint, not empty, and cover all records.
 
-    Records are shuffled first, for several partitioners give out consecutive records. A setting under which a
-    partitioner would drop records is refused: the training set of an audit must be the one it says. Raises `InputError`
-    if a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record, or
-    `natural` has no owners or another number of them than of clients.
+    Records are shuffled first, because several partitioners assign consecutive records. Settings under which a
+    partitioner would drop records are refused, so that an audit's training set is the one that it reports. Raises
+    `InputError` if a parameter is unknown or has the wrong type, a client would be left empty, a record would be
+    dropped, or, for `natural`, owners are unknown or not as many as the clients.
 
     Parameters
     ----------
@@ -88,9 +88,10 @@ def user_shards(
     seed: int,
     across: UsersAcrossClients = UsersAcrossClients.REFUSE,
 ) -> tuple[Integers, ...]:
-    """Return the record indices of every client where users are units, so that all records of a user lie at one client.
+    """Return the record indices of every client, with all records of a user at one client.
 
-    `iid` deals out whole users, as evenly as it can. The other schemes deal out records, as `partition_records` does.
+    `iid` assigns whole users, in numbers as equal as possible. The other schemes assign records as `partition_records`
+    does; `across` says what happens to users whose records are then at several clients.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def user_shards(
 
 
 def _client_of(parts: Sequence[Integers], count: int) -> Integers:
-    """Return the number of the part that holds each record, shape (count,)."""
+    """Return the index of the part that contains each record, shape (count,)."""
     client = np.empty(count, dtype=np.int64)
     for number, part in enumerate(parts):
         client[part] = number
@@ -173,7 +174,15 @@ def users_of(records: Records) -> Integers:
 
 
 def owners_of(owner: Integers | None) -> Integers:
-    """Return the owners that have records, ascending, the clients of partition `natural`; `InputError` if unknown."""
+    """Return the codes of the owners that have records, ascending; `InputError` if owners are unknown.
+
+    These owners are the clients of partition `natural`.
+
+    Raises
+    ------
+    InputError
+        If owners are unknown.
+    """
     if owner is None:
         accepted = "accepted are csv and npz with owner in [data], which names a column or an array, and femnist"
         raise InputError(f"partition is natural, and nothing says whose each record is: {accepted}")
@@ -256,12 +265,12 @@ class Split:
     """Disjoint parts of a data set."""
 
     inside: Records  # D, the training set
-    outside: Records | None  # all other records of the pool but the held-out test records; None if there are none
+    outside: Records | None  # all other records of the pool except held-out test records; None if there are none
     test: Records  # records on which accuracy is measured, from the official test split if there is one
 
 
 def population_size(split: Split, population_records: int, taken: int) -> int:
-    """Return the number of records in the population sample of Epsilon*: test records where too few are left outside.
+    """Return the size of the population sample of Epsilon*, which is the test set if too few records are left outside.
 
     Parameters
     ----------
@@ -280,15 +289,15 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
 def select_records(
     source: LoadedDataset, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
 ) -> Split:
-    """Draw the training set uniformly without replacement from the pool, and the test records.
+    """Return the training set D, drawn uniformly without replacement from the pool, the rest of the pool and the tests.
 
     Without an official test split, min(test_records, 20 % of the pool) records, at least 1, are held out for the test.
-    The same seed gives the same D whatever the number of test records. More records than there are, or of one class
-    only, are refused.
+    The same seed gives the same D for any number of test records. Raises `InputError` if the pool has too few records,
+    or all records of D have the same class.
 
-    By user, whole users are drawn in the place of records, as many as fit: D, the records outside it and those held out
-    of the pool then have no user in common, D has up to `records` records, those of a user one after the other. Of an
-    official test split users are not known.
+    With `by_user`, whole users are drawn, as many as fit into `records` records, so that D can be smaller. D, the
+    records outside it and the records held out of the pool then have no user in common, and the records of a user are
+    consecutive in D. The users of an official test split are unknown.
 
     Parameters
     ----------
@@ -341,7 +350,7 @@ def select_records(
 
 
 def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
-    """Return records in a random order, and after how many of them one may stop: anywhere, or between users."""
+    """Return a random order of the records, and the sizes at which it may be cut; by user, only between users."""
     if not by_user:
         return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
     user = users_of(pool)
@@ -353,9 +362,10 @@ def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool)
 
 
 def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
-    """Return the last place up to a limit at which one may stop, 0 if there is none.
+    """Return the largest size in `ends` up to a limit, or 0 if there is none.
 
-    With `at_least`, the first one from the limit on in its place, if that is not the very end.
+    With `at_least`, it returns the smallest size from the limit on instead, but never the last size in `ends`, in whose
+    place it takes the one before, or 0 if there is only one.
     """
     if at_least:
         return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0

@@ -1,4 +1,4 @@
-"""The partitioners of flwr-datasets, with a table that gives out columns and rows as arrays."""
+"""Partitioners of flwr-datasets, run on a table that returns its columns and rows as NumPy arrays."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from fl_audit.data.option_names import PartitionScheme
 def divided(
     scheme: PartitionScheme, clients: int, settings: dict[str, Any], labels: Integers, order: Integers, seed: int
 ) -> tuple[Integers, ...]:
-    """Return the records of every client, sorted; whatever the library raises is passed on.
+    """Return the record indices of every client, sorted; exceptions of flwr-datasets are passed on.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ def divided(
     seed
         Seed of the partitioner.
     labels
-        Labels of the records in the order in which partitioners give them out.
+        Labels of the records, in the order in which the partitioner is given them.
     order
-        Indices of the records in the order in which partitioners give them out.
+        Indices of the records, in the order of `labels`.
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)
@@ -42,7 +42,7 @@ def divided(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence progress bars and repeated-draw warnings, and leave both as they were."""
+    """Silence progress bars and warnings inside the context, and restore both afterwards."""
     disabled = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
@@ -67,23 +67,24 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
 
 
 class ArrayTable(datasets.Dataset):  # type: ignore[misc]
-    """A table for partitioners that gives out columns and rows as arrays.
+    """A table for partitioners that returns columns and rows as NumPy arrays.
 
-    The table that `datasets.Dataset` makes for each client costs milliseconds, which is minutes for 10,000 clients.
+    The table that `datasets.Dataset` creates for each client takes milliseconds, which adds up to minutes for 10,000
+    clients.
     """
 
     def __getitem__(self, name: str) -> Integers:
-        """Return a column, read once."""
+        """Return a column as array, shape (records,); it is cached."""
         columns: dict[str, Integers] = self.__dict__.setdefault("columns_read", {})
         if name not in columns:
             columns[name] = self.data.column(name).to_numpy()
         return columns[name]
 
     def select(self, indices: Any, *_: Any, **__: Any) -> Any:
-        """Return the column `index` at some rows, by its name: all that is asked of a client's part."""
+        """Return a dictionary of the column `index` at some rows, the only column that is read of a client's part."""
         return {"index": self["index"][np.asarray(indices, dtype=np.int64)]}
 
     def sort(self, column_names: str, *_: Any, **__: Any) -> Any:
-        """Return the table sorted by a column, equal rows in the order they had."""
+        """Return the table sorted by a column; the sort is stable."""
         rows = np.argsort(self[column_names], kind="stable")
         return ArrayTable.from_dict({name: self[name][rows] for name in self.column_names})

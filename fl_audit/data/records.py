@@ -1,4 +1,4 @@
-"""Labelled records: what every loader returns and everything else consumes; crafted records can take a place there."""
+"""Labelled records, the type that every loader returns, and crafted records that can replace a record."""
 
 import base64
 import binascii
@@ -61,7 +61,7 @@ class Records:
         object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
 
     def _checked_codes(self, what: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
-        """Return positions in names, one for each record, or refuse them; None if there are no owners or users."""
+        """Return the owner or user codes as int64 after checks of shape and range; None if they are unknown."""
         if codes is None:
             unknown = f"there are {len(names)} names of {what}s and no {what} of any record"
             require(not names, f"{unknown}: accepted are both or neither")
@@ -82,7 +82,7 @@ class Records:
         return self.features.shape[1:]
 
     def take(self, indices: ArrayLike) -> "Records":
-        """Return copies of the records at `indices`, in that order; `InputError` if none is given or one is none."""
+        """Return copies of the records at `indices`, in that order; `InputError` if it is empty or out of range."""
         chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
         require(chosen.size > 0, "no record is chosen: at least 1 is needed")
         for index in (int(chosen.min()), int(chosen.max())):
@@ -98,7 +98,7 @@ class Records:
 
     @property
     def kind_of_arrays(self) -> str:
-        """The kind of records that are several named arrays, in a word or two; empty for all others."""
+        """Name of records that are several named arrays, "texts" or "named arrays", for messages; empty for others."""
         if not self.inputs:
             return ""
         return "texts" if any(one.name == TOKENS for one in self.inputs) else "named arrays"
@@ -109,7 +109,7 @@ class Records:
 
 
 class ColumnRole(StrEnum):
-    """Use of a column of a table, or of a folder of pictures."""
+    """Role of a column of a table, or of the folders and files in a folder of images."""
 
     NUMBER = "number"
     LEVELS = "levels"
@@ -147,12 +147,12 @@ _NAMED = 3
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names of a list, and how many follow.
+    """Return a line with the first three names of a list and the number of further ones.
 
     Parameters
     ----------
     names
-        Items of the list, in the form in which they stand in the line.
+        Items of the list, in the form in which they appear in the line.
 
     Examples
     --------
@@ -164,12 +164,12 @@ def some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Identifier:
-    """A column that seems to name a person or a thing, where a record should only describe one."""
+    """A column that seems to identify persons or things instead of describing them, and how its values repeat."""
 
     name: str  # name of the column
     values: int  # number of its different values, at least 2
-    rows: int  # in so many records
-    most: int  # records with the commonest value; 1 where each has a value of its own
+    rows: int  # number of records
+    most: int  # number of records with the most frequent value; 1 if all values are different
     within_owner: bool = False  # whether all records of a value have one owner
     within_user: bool = False  # whether all records of a value are of one user
 
@@ -184,12 +184,12 @@ class TableColumn:
 
     @property
     def places(self) -> slice:
-        """Positions of the column's features among those of a record."""
+        """Slice of the column's features in a record."""
         return slice(self.start, self.start + self.width)
 
 
 def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
-    """Return columns that follow each other among the features, from their names and widths."""
+    """Return the positions of columns that follow each other among the features, from their names and widths."""
     placed, start = [], 0
     for name, width in columns:
         placed.append(TableColumn(name, start, width))
@@ -199,7 +199,7 @@ def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
 
 @dataclass(frozen=True, eq=False)
 class LoadedDataset:
-    """A loaded data set before any record is chosen from it; pool and test have one feature shape and equal classes."""
+    """A loaded data set, from which training sets are drawn; pool and test have the same feature shape and classes."""
 
     name: str  # name in the catalogue
     pool: Records  # records that training sets and their neighbours are drawn from
@@ -213,9 +213,9 @@ class LoadedDataset:
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
     cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
     class_names: tuple[str, ...] = ()  # value that stands for each class in a table; empty elsewhere
-    found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
+    found: tuple[Remedy, ...] = ()  # settings of encoding, separator and decimal mark that differ from the usual ones
     identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
-    # Others that could number persons as well as be amounts: nothing in the table tells which.
+    # Further columns that may be either identifiers of persons or quantities; the table does not say which.
     possible_identifiers: tuple[Identifier, ...] = ()
 
     def __post_init__(self) -> None:
@@ -238,14 +238,14 @@ class LoadedDataset:
 
     @property
     def kind(self) -> str:
-        """The kind of records that are not rows of a table, in a word or two."""
+        """Name of records that are not rows of a table, such as "images", "graphs", "sequences" or "texts"."""
         if self.pool.inputs:
             return self.pool.kind_of_arrays
         return "graphs" if self.pool.graphs else "sequences" if self.is_sequence else "images"
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
-        """Shape of an image, height and width last; None where records are no images."""
+        """Shape of an image, height and width last; None if records are no images."""
         if self.flat_image is not None:
             return self.flat_image
         is_other = self.pool.graphs or self.is_sequence
@@ -253,7 +253,7 @@ class LoadedDataset:
 
     @property
     def table_columns(self) -> tuple[TableColumn, ...]:
-        """The columns of a table, those without a name by their number."""
+        """The columns of a table; columns without names are named by their numbers from 0."""
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 
 
@@ -279,7 +279,7 @@ def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> No
 
 
 def told_record(features: Floats32, label: int) -> CraftedRecord:
-    """Return a crafted record in the form in which it is sent to the parties.
+    """Return a crafted record with its features as base64 string, the form in which it is sent to the parties.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def told_record(features: Floats32, label: int) -> CraftedRecord:
 
 
 def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) -> Records:
-    """Return records with a crafted one in the place of one of them, whose owner it keeps.
+    """Return records in which a crafted record replaces the one at `index` and keeps its owner and user.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
     index
         Index of the record that is replaced, from 0.
     crafted
-        The crafted record, of the shape and the classes of the others, or `InputError`; None changes nothing.
+        The crafted record; `InputError` if its shape or class does not fit the records. None changes nothing.
     """
     if crafted is None:
         return records
@@ -313,14 +313,14 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
 
 def alone(crafted: CraftedRecord, like: Records) -> Records:
-    """Return a crafted record as the only one of its records, without an owner.
+    """Return `Records` with a crafted record as the only one, without an owner.
 
     Parameters
     ----------
     crafted
         The crafted record.
     like
-        Records whose shape and classes it has to have; `InputError` if it has not.
+        Records whose shape and classes the crafted record has to have, or `InputError` is raised.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)

@@ -181,7 +181,7 @@ def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Featu
 
 
 def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers:
-    """Return classes 0..k-1 of labels that are one-hot, 0..k-1 or, where a k occurs, 1..k."""
+    """Return labels as classes 0..k-1; they may be one-hot, 0..k-1, or 1..k, which is assumed if k occurs."""
     if labels.ndim == 2:
         require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
         ones = _checked_binary(labels, path, "labels")

@@ -1,4 +1,4 @@
-"""Settings by which a table is read: those of a configuration that belong to its file and its columns."""
+"""Settings of the configuration by which the file and the columns of a table are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -11,18 +11,22 @@ from fl_audit.data.texts import TextSettings
 from fl_audit.errors import Remedy, require
 
 WHITESPACE = "whitespace"
-"""The separator of tables whose cells stand between any number of spaces and tabs."""
+"""Separator of tables whose cells are separated by any number of spaces and tabs."""
 _SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
 _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # usual ways to write tables
 
 
 @dataclass(frozen=True)
 class TableSettings:
-    """Settings by which a table is read; `InputError` if separator or decimal is no mark, or the owner is dropped."""
+    """Settings by which a table is read.
+
+    Raises `InputError` if separator or decimal is no accepted character, or settings contradict each other, such as
+    `drop` that names the owner column.
+    """
 
     label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out
-    separator: str | None = None  # the character between cells, or `WHITESPACE`; None is to be found
+    separator: str | None = None  # the character between cells, or `WHITESPACE`; None detects it
     # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
     # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
@@ -31,8 +35,8 @@ class TableSettings:
     owner: str | None = None
     # Name of the column that says whom each record is about, likewise; it may be the owner column. None: unknown.
     user: str | None = None
-    decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
-    encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
+    decimal: str | None = None  # decimal mark, point or comma; the other may separate thousands. None detects it
+    encoding: str | None = None  # encoding of the file, as Python names it; None detects it
     ignore_case: bool = False  # whether words that differ by case or spaces only are one
     unique: bool = False  # whether records that repeat another one in every column are left out
     skip_lines: int = 0  # lines above the line of names, such as a title, that are left out
@@ -68,13 +72,13 @@ class TableSettings:
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
-        """The settings of a file's format that differ from the usual ones."""
+        """The settings of encoding, separator and decimal mark that differ from UTF-8, comma and point."""
         found = {key: getattr(self, key) for key in _USUAL}
         return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 
     @property
     def kept(self) -> list[str]:
-        """The columns that are never left out: the label, and owner, user and text if there are any."""
+        """Names of the columns that are never dropped: the label, and owner, user and text if they are set."""
         named = (self.label, self.owner, self.user, self.text)
         return [*dict.fromkeys(name for name in named if name is not None)]
 
@@ -87,13 +91,13 @@ class TableSettings:
         return TextSettings(self.text, vocabulary, self.tokenizer, self.tokens)
 
     def located(self, directory: Path | None) -> "TableSettings":
-        """Return the settings with the vocabulary where `resolve` finds it; `InputError` if it is nowhere."""
+        """Return the settings with the path of the vocabulary as `resolve` finds it; `InputError` if it is missing."""
         if self.vocabulary is None:
             return self
         return replace(self, vocabulary=str(resolve(directory, self.vocabulary)))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
+        """Return settings from options by their names with hyphens, such as max-levels; other options are ignored."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})

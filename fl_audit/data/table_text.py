@@ -1,4 +1,4 @@
-"""Files of tables as text: their encoding, the character between cells, and the line of names."""
+"""Reading of tables as text, with detection of the encoding, the separator and lines above the column names."""
 
 import codecs
 import csv
@@ -24,7 +24,7 @@ _BYTES_LOOKED_AT = 2**18
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file that a spreadsheet wrote for itself
 _WESTERN = ("cp1252", "latin_1")
 _ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "utf_16_be", "shift_jis", "gb18030")
-"""Encodings of tables that are not UTF-8; with more candidates, short texts would be guessed worse."""
+"""Candidate encodings of tables that are not UTF-8; with more candidates, short texts would be guessed worse."""
 _MOST_CHAOS = 0.6  # as charset-normalizer counts it, for which letters that are all accents or Cyrillic look odd
 _ALIKE = 0.08  # so much less coherence tells nothing: short texts have much of it by chance
 _WORD = re.compile(r"[^\s;,|\"]+")
@@ -41,7 +41,7 @@ csv.field_size_limit(
 
 @dataclass(frozen=True)
 class TableText:
-    """A file of text, and how it is written."""
+    """A table as text, with its encoding and its separator."""
 
     path: Path  # the file, for messages
     text: str  # its content, from the line of names on
@@ -52,17 +52,17 @@ class TableText:
 
     @property
     def header(self) -> list[str]:
-        """The names of its columns."""
+        """Column names of the table."""
         filled = (line for line in io.StringIO(self.text) if line.strip())
         return [name.strip() for name in next(split_rows(filled, self.separator), [])]
 
     def lines_above(self, names: Sequence[str] = ()) -> int:
-        """Return the number of lines above the line of names, such as a title; 0 where there seem to be none.
+        """Return the number of lines above the line of column names, such as a title; 0 if there seem to be none.
 
         Parameters
         ----------
         names
-            Names of columns that the user has given: the line of names has all of them.
+            Column names in the user's settings; the line of column names contains all of them.
         """
         lines = _first_lines(self.text)
         for separator in (self.separator, *_SEPARATORS, WHITESPACE):
@@ -90,32 +90,32 @@ def read_table_text(
     skip_lines: int = 0,
     sheet: str | None = None,
 ) -> TableText:
-    """Read a table as text, with settings that are found where they are not given; other formats become CSV.
+    """Return a table as text; workbooks and Parquet files become CSV. Encoding and separator are detected if not given.
 
-    A byte-order mark names the encoding; the library charset-normalizer judges a file that is not UTF-8. Where it finds
-    several encodings equally good, the header has to hold the names that the user has given, and western ones are by
-    far the most frequent. The separator is the character that divides the header and the first rows into equally many
-    cells.
+    The encoding is that of a byte-order mark, or UTF-8 if the file is valid UTF-8, or one that charset-normalizer
+    detects. Of several encodings that it finds equally likely, one is taken in which the beginning of the file contains
+    `names`, Western encodings first. The separator is the character that splits the header and the first rows into
+    equally many cells.
 
     Parameters
     ----------
     path
         The file, plain or gzipped.
     encoding
-        Encoding of the file, as Python names it; None to find it.
+        Encoding of the file, as Python names it; None to detect it.
     separator
-        Character between the cells; None to find it.
+        Character between the cells; None to detect it.
     names
-        Names of columns that the user has given.
+        Column names in the user's settings.
     skip_lines
-        Number of lines above the line of names.
+        Number of lines above the line of column names.
     sheet
-        Name of the sheet of a workbook; None where only one holds anything.
+        Name of the sheet of a workbook; None if only one sheet is not empty.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or not with that encoding, or is of another kind.
+        If the file cannot be read, cannot be decoded, or has an unsupported format.
     """
     content = read_bytes(path)
     kind = kind_of(content)
@@ -149,7 +149,7 @@ def read_table_text(
 
 
 def _below(text: str, lines: int, path: Path) -> str:
-    """Return a text without its first lines."""
+    """Return a text without its first `lines` lines; `InputError` if no line of column names is left."""
     if lines == 0:
         return text
     parts = text.split("\n", lines)
@@ -178,7 +178,7 @@ def split_rows(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
 
 
 def _encodings(content: bytes, path: Path) -> list[str]:
-    """Return the encodings that a file may have, the likeliest first."""
+    """Return the encodings that a file may have, Western ones first; `InputError` if it seems to be no text."""
     for mark, name in _MARKS:
         if content.startswith(mark):
             return [name]
@@ -197,7 +197,7 @@ def _encodings(content: bytes, path: Path) -> list[str]:
 
 
 def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
-    """Return whether the first lines of a file hold all of some names in an encoding."""
+    """Return whether the beginning of a file contains all names as an encoding writes them."""
     try:
         return all(name.encode(encoding) in content[:_BYTES_LOOKED_AT] for name in names)
     except (LookupError, ValueError):  # it has no such letters, is no encoding of files, or none at all
@@ -205,7 +205,7 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
 
 
 def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[DataWarning, ...]:
-    """Return a warning if the beginning of a file would have other words in encodings that are as likely."""
+    """Return a warning if other, equally likely encodings would decode words at the beginning of a file differently."""
     content = content[:_BYTES_LOOKED_AT]
     own = _WORD.findall(content.decode(encoding, "replace"))
     instead: dict[Remedy, tuple[str, str]] = {}

@@ -18,7 +18,7 @@ from fl_audit.errors import Remedy
 
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
 _SENTINELS = (-9.0, -77.0, -88.0, -777.0, -888.0, *(-number for number in _NINES), *_NINES)
-"""Numbers that are often written where a value is missing."""
+"""Numbers that often code a missing value."""
 _FEWEST_SENTINELS, _FEWEST_OTHERS = 2, 3
 _RARE = 0.02
 _ENOUGH_FOR_SHARES = 50  # of fewer records 2 % are less than one

@@ -1,1 +1,1 @@
-"""The membership audit: an insider, and attacks on the released models, find which of many targets are in."""
+"""The membership audit: insiders, and attacks on the released models, infer which of many targets are members."""

@@ -1,19 +1,20 @@
 """Limits of a guarantee on membership attacks: the largest TPR at each FPR, and the largest area under the curve.
 
-To call a target a member is to test "in" against "out". The guarantee limits such tests by the trade-off f: the
-smallest share of members missed at a given share of false alarms (Dong, Roth & Su 2022). For every epsilon at least 0,
-delta_in(epsilon) of the loss of "in" against "out", and delta_out of the reverse,
+To call a target a member is to test "in" against "out". The guarantee limits such tests by the trade-off function f,
+the smallest false-negative rate at a given false-positive rate (Dong, Roth & Su 2022). Let delta_in(epsilon) be the
+privacy profile of "in" against "out", and delta_out(epsilon) that of the reverse. Then, for every epsilon of at least
+0,
 
     f(a) >= max(0, 1 - delta_in(epsilon) - e^epsilon a, e^-epsilon (1 - delta_out(epsilon) - a)),
 
 and the supremum over epsilon is f itself where both deltas belong to one pair of distributions.
-`PrivacyProfile.tradeoff` takes the larger delta for both, which bounds tests either way. Here the direction is known,
-and under secret sampling the curve is lower for it where many false alarms are allowed.
+`PrivacyProfile.tradeoff` takes the larger delta for both, which bounds tests in either direction. Here the direction is
+known, which under secret sampling lowers the largest TPR at large FPR.
 
-The limits hold for every target by itself, and so for scores of all targets together, where units that come and go are
-claimed (add-remove): a target that is out is absent, and not replaced. They do not hold for an attacker that is shown
-one target that was in and one that was out of the same training, and has to order them: there two units differ, and
-`largest_order` is the limit.
+Under add-remove adjacency, where a target that is out is absent and not replaced, the limits hold for each target, and
+therefore also for the pooled scores of all targets. They do not hold for an attacker that is shown a member and a
+nonmember of the same training and has to order them: the two hypotheses then differ in two units, and `largest_order`
+is the limit.
 """
 
 import math
@@ -32,8 +33,8 @@ from fl_audit.privacy.log_odds import fine_curves
 def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     """Return the largest true-positive rate of an attack at each false-positive rate, float64 in the shape of `fpr`.
 
-    It is 1 - f(fpr): for Gaussian releases without sampling Phi(Phi^-1(fpr) + mu), otherwise from the privacy loss
-    distribution, never too small.
+    It is 1 - f(fpr), which is Phi(Phi^-1(fpr) + mu) for Gaussian releases without sampling. Otherwise it is computed
+    from the privacy loss distribution, and never too small.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     Raises
     ------
     InputError
-        If a rate is out of its range, or there is so little noise that a grid cannot hold the losses.
+        If a rate is out of its range, or the noise is too small for the grid of the privacy loss distribution.
 
     Examples
     --------
@@ -63,14 +64,14 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 
 
 def largest_auc(profile: PrivacyProfile) -> float:
-    """Return the largest area under the ROC curve of an attack, 1 less the integral of f, from 1/2 to 1.
+    """Return the largest area under the ROC curve of an attack, which is 1 minus the integral of f, from 1/2 to 1.
 
     It is Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
 
     Raises
     ------
     InputError
-        If there is so little noise that a grid cannot hold the losses.
+        If the noise is too small for the grid of the privacy loss distribution.
 
     Examples
     --------
@@ -87,17 +88,18 @@ def largest_auc(profile: PrivacyProfile) -> float:
 
 
 def largest_order(profile: PrivacyProfile) -> float:
-    """Return the largest probability of telling a member from a nonmember of the same training, from 1/2 to 1.
+    """Return the largest probability of ranking a member above a nonmember of the same training, from 1/2 to 1.
 
-    Adding i and removing j changes "i out, j in" into "i in, j out". With T the largest TPR at each FPR the first step
-    leads from a share a to T(a) at most, and the second from b to 1 - T^-1(1 - b) at most (group privacy, Dong, Roth &
-    Su 2022, theorem 2.14), so that (1 + max_a T'(T(a)) - a) / 2 is the limit at even odds. It is Phi(mu) for Gaussian
-    releases without sampling; otherwise it comes from a curve that is never too low.
+    Adding i and removing j changes "i out, j in" into "i in, j out". Let T be the largest TPR as a function of the FPR.
+    The first step leads from a probability a to at most T(a), and the second from b to at most T'(b) = 1 - T^-1(1 - b)
+    (group privacy, Dong, Roth & Su 2022, theorem 2.14). The limit at even odds is therefore
+    (1 + max_a (T'(T(a)) - a)) / 2. It is Phi(mu) for Gaussian releases without sampling; otherwise it comes from a
+    curve that is never too low.
 
     Raises
     ------
     InputError
-        If there is so little noise that a grid cannot hold the losses.
+        If the noise is too small for the grid of the privacy loss distribution.
     """
     if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu))
@@ -111,12 +113,13 @@ def largest_order(profile: PrivacyProfile) -> float:
 
 
 class _Tradeoff:
-    """The trade-off f from the distributions of the loss on a grid: two chains of corners joined by a line of slope -1.
+    """The trade-off function f, piecewise linear, from the distributions of the privacy loss L on a grid.
 
-    At the grid point l >= 0 of the loss of "in" against "out" the best test names as members all with a larger loss. It
-    has P_out(L > l) false alarms and misses P_in(L <= l). These are the corners at small rates of false alarms, where f
-    is steeper than -1. The reverse loss gives the corners at large rates in the same way, with both shares exchanged.
-    Neither uses losses under 0, whose tails rounding spoils.
+    For each grid point l >= 0 of the loss of "in" against "out", the best test calls members all whose loss exceeds l.
+    Its false-positive rate is P_out(L > l) and its false-negative rate P_in(L <= l). These points are the corners of f
+    at small false-positive rates, where f is steeper than -1. The reverse loss gives the corners at large rates in the
+    same way, with both rates exchanged, and a line of slope -1 joins the two chains. Losses below 0 are not used,
+    because rounding spoils their tails.
     """
 
     def __init__(self, profile: PrivacyProfile) -> None:
@@ -129,7 +132,7 @@ class _Tradeoff:
         self.corners = np.unique(np.concatenate([[0.0], self._small[0], self._large[0], [1.0]]))
 
     def missed(self, alarms: Floats) -> Floats:
-        """Return the trade-off function f at rates of false alarms."""
+        """Return the trade-off function f, i.e. the smallest false-negative rate, at false-positive rates."""
         line = self._height - alarms
         small = np.where(alarms <= self._small[0][-1], np.interp(alarms, *self._small), line)
         large = np.where(alarms >= self._large[0][0], np.interp(alarms, *self._large, right=0.0), line)

@@ -1,17 +1,18 @@
-"""Results of one attack in the membership audit: rates, the curve, and bounds from its scores.
+"""Results of one attack in the membership audit: its rates, its ROC curve, and lower bounds on epsilon from its scores.
 
-Scores of one trial share its model, so the bounds of `bounds`, which ask for independent scores, must not be given all
-of them. With one target of each trial, drawn before scores are seen, what remains are pairs of a score and a coin that
-are independent and alike over trials, and the score has a distribution P1 if the coin says in and P0 if not.
+Scores of one trial share its model, so a lower bound that needs independent scores must not use all of them. If one
+target of each trial is drawn before scores are seen, the pairs of its score and its coin are i.i.d. over trials. The
+score has the distribution P1 if the coin says in, and P0 if not.
 
-**P1 and P0 are close where the mechanism is private.** For fixed coins of all other targets, P1 and P0 are
-distributions of what is computed from the releases of two neighbours: P1(A) <= e^epsilon P0(A) + delta for every event
-and the same with both exchanged. Coins are independent, so averaging over the others' coins and over the target drawn
-keeps both inequalities. Nothing else is used; records may depend on each other as they like.
+**P1 and P0 are close if the mechanism is private.** For fixed coins of all other targets, P1 and P0 are distributions
+of a function of the releases of two neighbours, so that P1(A) <= e^epsilon P0(A) + delta for every event A, and the
+same holds with both exchanged. Coins are independent, so both inequalities still hold after averaging over the other
+coins and over the drawn target. Nothing else is assumed; records may depend on each other.
 
-**What the scores may rest on.** The score of a trial rests on its own release and on shadow trials that are not among
-those of the bound. Were every trial a shadow of all others, one trial's coin would move other trials' scores, and they
-would be independent no more. Attacks take the shadow trials by name; give only the others to these functions.
+**What scores may depend on.** The score of a trial may depend on its own release and on shadow trials that are not used
+for the bound. If every trial were a shadow of all others, a trial's coin would influence other trials' scores, and they
+would no longer be independent. Attacks take the shadow trials as an argument; pass only scores of the other trials to
+these functions.
 """
 
 from dataclasses import dataclass
@@ -33,13 +34,13 @@ from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
 _GUESSED = 0.1
-"""Share of targets called members in a single run, and share called nonmembers; fixed beforehand."""
+"""Share of targets called members in a one-run audit, and share called nonmembers; fixed beforehand."""
 _PUBLIC_SEED = 0
 _LARGEST_PHI = 2.0  # cut of phi in the paper
 
 
 class OneTargetScores(NamedTuple):
-    """Scores of trials whose drawn target was in, (n1,), of the others, (n0,), and the targets drawn, (trials,)."""
+    """Scores of one drawn target per trial, of members (n1,) and nonmembers (n0,), and the targets drawn (trials,)."""
 
     members: Floats
     nonmembers: Floats
@@ -75,7 +76,7 @@ def one_target_scores(scores: ArrayLike, membership: TargetMembership, draw: np.
 def epsilon_of_one_target(
     scores: ArrayLike, membership: TargetMembership, delta: float, draw: np.random.Generator, confidence: float = 0.95
 ) -> LowerBound | None:
-    """Return a lower bound on epsilon at delta by one target of each trial; None where all were in, or all out.
+    """Return a lower bound on epsilon from one target of each trial; None if all drawn targets were in, or all out.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def epsilon_of_one_target(
 
 @dataclass(frozen=True)
 class AttackResults:
-    """The results of a membership attack: its rates, and the lower bounds on epsilon that it proves."""
+    """The results of a membership attack: its rates, its ROC curve, and lower bounds on epsilon."""
 
     rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
     roc: RocCurve  # the curve of all scores
@@ -125,7 +126,7 @@ def achieved_by_attack(
     confidence: float,
     knows_coins: bool = False,
 ) -> AttackResults:
-    """Return the results of an attack on models.
+    """Return the rates and the lower bounds on epsilon of an attack on models.
 
     Parameters
     ----------
@@ -133,8 +134,8 @@ def achieved_by_attack(
         Scores, higher for a likelier member, (trials, targets), where each trial is attacked with all others as
         shadows.
     apart
-        Scores, (trials, targets), with NaN in trials that served only as shadows; all scores, if the attack has no
-        shadows; None where no trials were kept apart.
+        Scores by separate shadow trials, (trials, targets), with NaN in these; `scores` itself if the attack has no
+        shadows; None if there are no separate shadow trials.
     membership
         Membership of the targets in all trials.
     delta
@@ -142,7 +143,7 @@ def achieved_by_attack(
     confidence
         Confidence of the bounds, above 0.5 and below 1.
     knows_coins
-        Whether the attacker of a trial knows some of its coins, so that its guesses are no test of a single run.
+        Whether the attacker of a trial knows some of its coins, so that one-run bounds do not apply.
     """
     has_shadows = apart is not scores
     rates = rates_of(scores, membership, confidence, has_shadows, of_insiders=False)
@@ -159,7 +160,7 @@ def achieved_by_attack(
 def achieved_by_insiders(
     log_odds: Floats, membership: TargetMembership, delta: float, confidence: float
 ) -> AttackResults:
-    """Return the results of the insiders, one for each target, who know all coins but one and need no shadows.
+    """Return the rates and the lower bound of the insiders, one for each target, who know all other coins.
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ def achieved_by_insiders(
 def rates_of(
     scores: Floats, membership: TargetMembership, confidence: float, has_shadows: bool, of_insiders: bool
 ) -> MembershipRates:
-    """Return the rates of an attack with intervals at any confidence, from the same resamples at every one.
+    """Return the rates of an attack with bootstrap intervals; resamples are the same for every confidence.
 
     Parameters
     ----------
@@ -203,13 +204,13 @@ def rates_of(
 def bound_of_scores(
     apart: Floats | None, membership: TargetMembership, delta: float, confidence: float
 ) -> LowerBound | None:
-    """Return the epsilon that scores prove by one target of every trial, at any confidence.
+    """Return a lower bound on epsilon from the scores of one target of each trial; None without usable scores.
 
     Parameters
     ----------
     apart
-        Scores of the trials that served no other trial as shadows, shape (trials, targets), NaN for the other trials;
-        None where no trials were kept apart.
+        Scores by separate shadow trials, with NaN in these, or all scores of an attack without shadows, shape (trials,
+        targets); None if there are no separate shadow trials.
     membership
         Membership of the targets in all trials.
     delta
@@ -224,16 +225,16 @@ def bound_of_scores(
 
 
 def _draws() -> np.random.Generator:
-    """Return the generator for resampled trials and for one target a trial, which depends on no score."""
+    """Return the generator that resamples trials and draws one target per trial; it does not depend on scores."""
     return generator(_PUBLIC_SEED, Purpose.TARGET_CHOICE, round=1)
 
 
 def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, accuracy: float, classes: int) -> float:
-    """Return phi, from 0 to 2: above 1 where privacy gained relatively more than accuracy lost.
+    """Return phi, from 0 to 2, which is above 1 if privacy gained relatively more than accuracy lost.
 
-    phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2. Where accuracy was not
-    lost the paper sets 2. NaN where there was nothing to lose: the attack on the model without privacy was no better
-    than guessing, or that model was not. Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially
+    It is phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2; it is 2, as in
+    the paper, if no accuracy was lost. It is NaN if there was nothing to lose, because without privacy the attack or
+    the model was no better than guessing. Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially
     private deep learning with membership inference, section on the relative privacy-accuracy trade-off.
 
     Parameters

@@ -1,6 +1,6 @@
-"""The attacks of the membership audit by name, each from the observed models of a run.
+"""The attacks of the membership audit by name, applied to the outputs of the models of a run.
 
-The model of every trial is attacked with all other trials as its shadow models, if the attack uses shadow models.
+If an attack uses shadow models, the model of every trial is attacked with those of all other trials as shadow models.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _FEW_TRIALS = 64
 
 @dataclass(frozen=True)
 class ModelAnswers:
-    """The outputs of the models of all trials for the records of the targets."""
+    """The outputs of the models of all trials on the records of the targets and of the population."""
 
     log_probability: Floats  # log p_y of every target, (trials, targets); of a client the mean over its records
     confidence: Floats  # scaled confidence of every target, (trials, targets); of a client the mean over its records
@@ -40,19 +40,19 @@ class ModelAnswers:
     logits: NDArray[np.floating] | None
     labels: Integers | None  # classes of these records (records,); None with `logits`
     population: Floats  # log p_y of records that no trial was trained on, (trials, p)
-    # Features and classes of the targets and of the population, (targets, features) and (p, features); None likewise.
+    # Features and classes of targets and of the population, (targets, features) and (p, features); None as `logits`.
     records: tuple[Floats, Floats] | None = None
     # Features of the targets' gradients in three releases, the final one last; None if not requested.
     white_box: WhiteBoxFeatures | None = None
-    # Of which targets the attacker of each trial knows whether they are in, bool (trials, targets); None likewise.
+    # Targets whose membership the attacker of each trial knows, bool (trials, targets); None as `white_box`.
     known: Flags | None = None
     # Mean loss of every target while the insider pushed it up, (trials, targets); None if it did not.
     under_ascent: Floats | None = None
-    # Scaled confidence of every query about every target, (trials, targets, queries); None if one was asked.
+    # Scaled confidence of every query about every target, (trials, targets, queries); None if there was one query each.
     queries: Floats | None = None
 
     def of(self, trials: Integers) -> "ModelAnswers":
-        """Return the outputs of the models of some trials for a single query, without their weights."""
+        """Return the outputs of the models of some trials, without optional fields such as gradients and queries."""
         logits = None if self.logits is None else self.logits[trials]
         seen = self.log_probability[trials], self.confidence[trials]
         return ModelAnswers(*seen, logits, self.labels, self.population[trials])
@@ -69,18 +69,19 @@ def attack_scores(
     Parameters
     ----------
     attack
-        The attack; any other text is the name `package.module:name` of the user's own.
+        The attack; any other string is the name `package.module:name` of the user's own attack.
     answers
         Outputs of the models on the targets.
     membership
         Membership of the targets in all trials. No attack on a trial uses the membership of this trial's own targets.
     shadows
-        Trials that are shadow models alone, (trials,), whose scores are NaN; None attacks each trial with all others.
+        Mask of the trials that only serve as shadow models, (trials,), whose scores are NaN; None attacks each trial
+        with all others as shadow models.
 
     Raises
     ------
     InputError
-        If there are too few trials for the attack, or it is asked about targets of several records.
+        If there are too few trials for the attack, or it needs one record per target and targets have several.
     """
     match attack:
         case Attack.LOSS:
@@ -123,8 +124,8 @@ def _own_scores(name: str, answers: ModelAnswers, membership: TargetMembership, 
     """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
     The attack gets the model of one trial, the trial's shadow models, and their membership, bool (shadow models,
-    targets). It returns the scores of the targets, (targets,). It gets no membership of its own trial, so its scores
-    cannot use what they are to find.
+    targets). It returns the scores of the targets, (targets,). It gets no membership of the attacked trial, so its
+    scores cannot depend on the coins that it has to infer.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
@@ -142,7 +143,7 @@ def _own_scores(name: str, answers: ModelAnswers, membership: TargetMembership, 
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return the values where there is one record for each target, or raise `InputError`."""
+    """Return the values unchanged; `InputError` if they are None, because targets are not single records."""
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

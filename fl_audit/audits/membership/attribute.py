@@ -1,10 +1,10 @@
 """Attribute inference (Yeom et al. 2018): the attacker picks the value of an attribute with which the model fits best.
 
-The attacker knows a record but for one attribute, and what is common among people (the prior). It asks the model for
-the loss of the record with every possible value in turn. That a model does better on its members than on others is what
-leaks; what can be guessed of anybody is no fault of the training set. So the measure is the difference of the shares
-guessed right, of members and of others. Arrays whose shapes do not fit, and numbers out of their range, raise
-`InputError`.
+The attacker knows a record except for one attribute, and the distribution of this attribute among people (the prior).
+It asks the model for the loss of the record with every possible value in turn. The leak is that a model fits its
+members better than others; a value that can be guessed for anybody does not come from the training set. Therefore the
+measure is the share of correct guesses among members minus that among others. Arrays whose shapes do not fit, and
+numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,10 @@ LossDistribution = Callable[[Floats], Floats]
 
 _LEAST_SAMPLES = 2
 _MOST_KERNELS, _MOST_PLACES = 1000, 2000
-"""Number of evenly spaced quantiles that replace larger samples, and size of the table in which more losses are looked
-up, between whose places the logarithm of the density is a straight line. Compared with all kernels the error is below
-0.05 where 99 % of members' losses lie.
+"""Number of evenly spaced quantiles that replace larger samples, and number of grid points that replace more losses.
+
+The log density is interpolated linearly between grid points. Compared with all kernels the error is below 0.05 in the
+range of 99 % of members' losses.
 """
 
 
@@ -37,9 +38,10 @@ class AttributeGuesses:
     right: Flags  # whether it is the true one, shape (trials, targets)
 
     def advantage(self, membership: TargetMembership) -> Floats:
-        """Return the share guessed right of members less that of others, for each trial, from -1 to 1, shape (trials,).
+        """Return the share of correct guesses among members minus that among others, in each trial, shape (trials,).
 
-        A trial without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
+        It lies between -1 and 1; a trial without members or without others gives NaN. Source: Yeom et al. 2018,
+        definition 5.
         """
         shape = (membership.trials, membership.targets)
         require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
@@ -54,12 +56,12 @@ def attribute_guesses(
 ) -> AttributeGuesses:
     """Guess the attribute of every record in every trial.
 
-    With the distribution the guess is the argmax of prior x density of the loss. Without it, the guess is the value of
-    the least loss among those with a positive prior, and among equal losses the likelier value by the prior. Among
-    equally good values it is the first.
+    With `distribution`, the guess is the argmax of prior times density of the loss. Without it, the guess is the value
+    with the smallest loss among those with a positive prior; ties go to the value with the larger prior, and then to
+    the first one.
 
-    Source: Yeom et al. 2018, adversary 4 (the distribution of the error known). Without the distribution, the reduction
-    to membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+    Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution it is the reduction to
+    membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
     Raises `InputError` if shapes do not match, a loss is not finite, or the prior is no distribution.
 
@@ -71,7 +73,7 @@ def attribute_guesses(
         Index of the true value of each record, from 0, shape (targets,).
     prior
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
-        it follows from what is known of the record.
+        it depends on the other attributes of the record.
     distribution
         Distribution of a member's loss; None if the attacker does not know it.
     """
@@ -95,7 +97,7 @@ def attribute_guesses(
 def attribute_guesses_with_shadows(
     losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: TargetMembership
 ) -> AttributeGuesses:
-    """Guess the attribute by the distribution of losses that members have in other trials.
+    """Guess the attribute of every record in every trial by the distribution of members' losses in other trials.
 
     Parameters
     ----------
@@ -106,8 +108,8 @@ def attribute_guesses_with_shadows(
     prior
         Probability of every value among people, as for `attribute_guesses`.
     membership
-        The membership. Trials of even number are attacked by the distribution of members' losses in the odd ones, and
-        vice versa, so the attacker of a trial knows nothing of that trial's coins and losses.
+        The membership. Trials of even number are attacked with the distribution of members' losses in the odd ones, and
+        vice versa, so the distribution does not depend on the attacked trial's coins and losses.
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
     shape = (membership.trials, membership.targets)
@@ -123,10 +125,10 @@ def attribute_guesses_with_shadows(
 
 
 def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
-    """Return the distribution of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
+    """Return a kernel density estimate of members' losses, computed on log(loss + a thousandth of the mean loss).
 
-    On a logarithmic scale losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the density
-    is the tail of the nearest kernel, whose logarithm is never -infinity.
+    On the log scale losses are spread evenly enough for one bandwidth (Silverman's rule). Beyond the kernels the
+    density is the tail of the nearest kernel, whose logarithm is never -infinity.
 
     Parameters
     ----------
@@ -155,7 +157,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
 
 
 def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return log probabilities (targets, values), or raise `InputError`."""
+    """Return the log of the prior, shape (targets, values); `InputError` if the prior is no distribution."""
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
     require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
@@ -166,7 +168,7 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    """Return the true values (targets,), or raise `InputError`."""
+    """Return the indices of the true values, int64 (targets,); `InputError` if one is out of range."""
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
     require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")

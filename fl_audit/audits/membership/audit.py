@@ -1,4 +1,4 @@
-"""The membership audit: coins decide which of many targets are in, and insiders and attackers guess them."""
+"""The membership audit: independent coins decide which of many targets are in; insiders and attackers guess them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class MembershipAudit(TargetsAudit):
-    """The audit in which a separate coin decides for every target."""
+    """The audit in which an independent coin decides for every target whether it is a member."""
 
     judged_by = "fl_audit.audits.membership.judging:MembershipJudging"
     own_settings = ("targets", "attacks", "queries")
     counted = "targets"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the default attacks, with the defaults of all audits of targets."""
+        """Return the default attacks together with the defaults of all audits of targets."""
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
@@ -31,5 +31,5 @@ class MembershipAudit(TargetsAudit):
         return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING
 
     def keeps_outputs(self, public: "Federation") -> bool:
-        """Return true: attacks use the models after the run."""
+        """Return true, because the attacks use the models' outputs after the run."""
         return True

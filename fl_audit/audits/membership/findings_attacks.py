@@ -1,4 +1,4 @@
-"""Findings of attacks on many targets, an attribute and the final model, next to insiders and guarantees."""
+"""Findings of attacks on many targets, on an attribute and on the final model, with the limits of the guarantee."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_low
 from fl_audit.statistics.methods import BoundMethod
 
 SCORE, APART = "score_", "apart_"
-"""Prefixes of the columns of an attack's scores: with all other trials as shadows, and with some kept apart."""
+"""Prefixes of columns of an attack's scores: with all other trials as shadows, and with separate shadow trials."""
 INSIDER = "insider"
 _RATES = 4  # rates of an attack whose intervals hold together
 _TRIALS_OF_PAIRS = 100
@@ -38,7 +38,7 @@ _TRIALS_OF_PAIRS = 100
 
 @dataclass(frozen=True)
 class AttackFinding:
-    """The results of all adversaries."""
+    """The results of all membership attacks and of the insiders, with the limits that the guarantee sets."""
 
     achieved: dict[str, AttackResults]  # by name, the attacks in the order of the configuration, the insider last
     trials: int  # number of trials
@@ -57,15 +57,15 @@ class AttackFinding:
 
     @property
     def outsiders(self) -> dict[str, AttackResults]:
-        """The attacks that see models alone."""
+        """The results of the attacks that use only models, i.e. all except those of the insiders."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
 
     def largest_auc_of(self, name: str) -> float | None:
-        """Return the AUC that the guarantee allows to an attacker; None without a guarantee."""
+        """Return the largest AUC of an attacker under the guarantee; None without a guarantee."""
         return self.largest_auc if name == INSIDER else self.largest_order
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `attacks`."""
+        """Return this finding under the key `attacks` of `summary.json`."""
         limits = {"largest_auc": self.largest_auc, "largest_auc_within_trials": self.largest_order}
         limits |= {"insider_auc_from_signal": self.insider_auc}
         by_name = {name: _json(found) for name, found in self.achieved.items()}
@@ -94,7 +94,7 @@ class Scores:
     of_insiders: bool = False  # whether they are log-odds of insiders
 
     def rates(self, confidence: float) -> MembershipRates:
-        """Return the rates with intervals at any confidence."""
+        """Return the rates of these scores, with intervals that hold jointly at a confidence."""
         has_shadows = not self.of_insiders and self.apart is not self.values
         return rates_of(self.values, self.membership, confidence, has_shadows, self.of_insiders)
 
@@ -127,7 +127,7 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
 
 
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:
-    """Return the interval of one rate of an attack by itself.
+    """Return the interval of a single rate of an attack, at its own confidence and not jointly with other rates.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tupl
 
 
 def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
-    """Return the epsilon that an attack proves at any confidence, and infinity.
+    """Return an attack's lower bound on epsilon at a given confidence, and infinity as the upper end.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
-    """Return the results of every attacker; None outside the membership audit, and where no comparison is possible."""
+    """Return the results of all attackers; None outside the membership audit, or if `can_compare_targets` is false."""
     table, guarantee = run.tables.targets, run.facts.guarantee
     if (
         table is None
@@ -197,10 +197,10 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
 
 
 def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:
-    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets with different mu, over pairs in some trials, or None.
+    """Return the expected AUC if log-odds are N(+-mu^2/2, mu^2), with mu of each target; None without any pairs.
 
-    For a member with mu_1 and another target with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 +
-    mu_0^2.
+    It is the mean over pairs of a member and another target in the first trials. For a member with mu_1 and another
+    target with mu_0 the difference of their log-odds is N(s^2/2, s^2) with s^2 = mu_1^2 + mu_0^2.
     """
     right, pairs = 0.0, 0
     for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):
@@ -221,16 +221,16 @@ GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
 @dataclass(frozen=True)
 class AttributeGuesser:
-    """The success of an adversary that guessed an attribute of every target."""
+    """The accuracy of one adversary that guesses an attribute of every target, for members and for others."""
 
-    members: float  # share guessed right of targets that were in, over all trials
-    others: float  # the same of those that were not
-    advantage: AdvantageInterval  # the first less the second, the mean over trials
+    members: float  # share of correct guesses among targets that were in, over all trials
+    others: float  # share of correct guesses among targets that were out, over all trials
+    advantage: AdvantageInterval  # `members` minus `others` in each trial, averaged over trials
 
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The success of all adversaries that guess an attribute."""
+    """The accuracies of all adversaries that guess an attribute."""
 
     attribute: str  # name of the column, or its number
     values: int  # number of different values
@@ -240,14 +240,14 @@ class AttributeFinding:
     largest: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `attribute`."""
+        """Return this finding under the key `attribute` of `summary.json`."""
         told = {name.removeprefix("attribute_"): json_of(found) for name, found in self.by_name.items()}
         numbers = {"attribute": self.attribute, "values": self.values, "largest_advantage": self.largest}
         return {"attribute": numbers | {"by_name": told}}
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
-    """Return the findings on an attribute; None where none was guessed, and where no comparison is possible."""
+    """Return the findings on an attribute; None if no attribute was guessed, or `can_compare_targets` is false."""
     table, guarantee = run.tables.targets, run.facts.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
@@ -258,7 +258,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
-    """Return the success of an adversary, from the table of targets."""
+    """Return the accuracy and the advantage of one adversary, computed from the table of targets."""
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
@@ -305,12 +305,12 @@ def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
 
 def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the epsilon that the losses of the record prove at any confidence, and infinity.
+    """Return the lower bound on epsilon from the differing record's losses, and infinity as the upper end.
 
     Parameters
     ----------
     run
-        A finished run with a guarantee and trials of both kinds.
+        A finished run with a guarantee, and with trials of both D and D'.
     confidence
         Confidence of the bound, above 1/2 and below 1.
     """
@@ -333,7 +333,7 @@ class MembershipFinding:
     lower_bound: LowerBound | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `membership`."""
+        """Return this finding under the key `membership` of `summary.json`."""
         bounds, low = self.bounds, self.lower_bound
         mean = {name: getattr(self.over_trials, name) for name in ("advantage", "low", "high", "confidence")}
         record = {name: getattr(self.record, name) for name in ("wins", "advantage", "low", "high")}
@@ -344,7 +344,7 @@ class MembershipFinding:
 
 
 def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
-    """Return the success of the membership adversary; None where the run has none."""
+    """Return the success of the membership adversary; None if the run has no such adversary."""
     trials, facts = run.tables.trials, run.facts
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None

@@ -1,18 +1,18 @@
 """The insider of the membership audit: exact log-odds for all targets at once.
 
-For each target there is an insider of its own, who knows all records, the membership of the other targets, and the
-rounds in which each of them takes part. It subtracts what the others add to a release, and the rest is x = n + b s g:
+Each target has a separate insider, who knows all records, the membership of the other targets, and the rounds in which
+each of these takes part. It subtracts the contributions of the others from a release. The rest is x = n + b s g with
 the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and its participation s, 0 or
-1. Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise computes the
+1. The sufficient statistic is <x, g> = <n, g> + b s ||g||^2. Therefore a simulation that knows the noise computes the
 log-odds of all insiders of a trial in one pass over the records.
 
-Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
-models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
-shapes do not fit, and numbers out of their range, raise `InputError`.
+Summed over rounds, the log-odds of a target are the log-likelihood ratio of all releases, however the models evolved.
+Insiders of one trial see the same noise, so their log-odds are not independent. Arrays whose shapes do not fit, and
+numbers out of their range, raise `InputError`.
 
-In messages, too, each target has an insider of its own, and one client acts as all of them: it gets all coins and the
-participation, computes the noise of the release, and of a target's own coin uses only the release, which the target's
-insider sees anyway.
+In the federation one client acts as the insiders of all targets. It gets all coins and the participation, and computes
+the noise of the release. For each target it uses the target's own coin only by way of the release, which the insider of
+this target sees anyway.
 """
 
 import math
@@ -44,7 +44,8 @@ from fl_audit.privacy.events import require_sampling_rate
 def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
     """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (trials, targets).
 
-    Given all rounds before, the increment of a target that is known to take part is N(+-mu^2/2, mu^2), + if it is in.
+    Given all earlier rounds, the increment of a target that is known to take part is N(mu^2/2, mu^2) if it is in, and
+    N(-mu^2/2, mu^2) if it is out.
     """
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
@@ -52,8 +53,8 @@ def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: Array
 def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
     """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (trials, targets).
 
-    Given all rounds before it is N(0, 1) if the noise has the claimed distribution, whoever takes part: h follows from
-    them. It is NaN where h is 0, which has no direction.
+    Given all earlier rounds, which determine h, it is N(0, 1) for any participation if the noise has the claimed
+    distribution. It is NaN if h is 0, which has no direction.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
@@ -72,9 +73,10 @@ def increments(
 ) -> Floats:
     """Return the increment of a round to the log-odds of "in" against "out" per target, float64 (trials, targets).
 
-    Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
-    takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).
-    A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
+    It is in nats. Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds that the target is in the sum. If the insider
+    knows whether the target takes part, the increment is l if it does and 0 if not; otherwise it is
+    log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing. Raises `InputError` also if
+    records are sampled and `takes_part` is missing.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
     `fl_audit.mechanisms.likelihood_ratio`.
@@ -90,8 +92,8 @@ def increments(
     clipping_norm
         Clipping norm C, positive, or None for no clipping.
     sigma
-        Standard deviation of the noise in each trial, positive, shape (trials,). Without noise the insider is certain
-        as soon as a target takes part, and there are no finite log-odds: 0 is refused.
+        Standard deviation of the noise in each trial, positive, shape (trials,). 0 is refused, because without noise
+        the log-odds are infinite as soon as a target takes part.
     is_in
         Whether each target is in, bool, shape (trials, targets).
     takes_part
@@ -128,7 +130,7 @@ def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
 
 
 def _checked(values: ArrayLike, name: str) -> Floats:
-    """Return numbers of all trials and targets as float64, or raise `InputError`."""
+    """Return values as float64; `InputError` unless they are finite and have the axes (trials, targets)."""
     found = np.asarray(values, dtype=np.float64)
     require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
     require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
@@ -136,7 +138,13 @@ def _checked(values: ArrayLike, name: str) -> Floats:
 
 
 def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
-    """Return the noise of each trial as a column, or raise `InputError`."""
+    """Return the noise scale of each trial, shape (trials, 1).
+
+    Raises
+    ------
+    InputError
+        If the shape is wrong, or a scale is not positive and finite.
+    """
     scale = np.asarray(sigma, dtype=np.float64)
     require(scale.shape == (trials,), f"sigma has shape {scale.shape}: accepted is ({trials},), one for each trial")
     positive = np.isfinite(scale) & (scale > 0)
@@ -154,15 +162,15 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
 
 
 class TargetObservations(NamedTuple):
-    """The observation of a round for every target."""
+    """The evidence in the observation of one round about every target."""
 
     increments: Floats  # added to the log-odds of "in" against "out", float64 (trials, targets)
     # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (trials,
     # targets).
     signal: Floats
     # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
-    # float64 (trials, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
-    # insider. In the reconstruction audit it is that of the candidate which is in, and of the others means nothing.
+    # float64 (trials, targets); NaN where there is no such direction. It is computed from the coins, so only the
+    # challenger knows it. In the reconstruction audit it has a meaning only for the candidate that is in.
     noise: Floats
 
 
@@ -172,7 +180,7 @@ def observe_targets(
     """Compute the log-likelihood ratio of a round for every target.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
-    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
+    Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
 
     Parameters
     ----------
@@ -180,10 +188,10 @@ def observe_targets(
         The federation with its targets.
     membership
         Membership of the targets. None in the reconstruction audit, where exactly one candidate is in and the insider
-        does not know which: every candidate is then compared with none being in, which differs from its log-likelihood
-        by the same number for all.
+        does not know which: the log-likelihood ratio of every candidate against no candidate then differs from its
+        log-likelihood by the same constant for all.
     seen
-        The observation of the clients, which contains everybody's participation where rounds are sampled.
+        The observation of the clients, which contains the participation of all units if rounds are sampled.
     """
     public, trials = federation.public, len(seen.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
@@ -226,7 +234,7 @@ def observe_targets(
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return the units that take part in a round if they are in, (trials, units); None is all of them."""
+    """Return which units take part in a round if they are in, bool (trials, units); None means that all do."""
     turn, shown = federation.public.turn(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
@@ -247,7 +255,10 @@ def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Fl
 def _noise_of_records(
     federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
-    """Return a round's release less all gradients in it, float64 (trials, parameters), and bits likewise."""
+    """Return the noise of a round: the release minus all gradients in it, float64 (trials, parameters).
+
+    The second value is the noise of the bits of an adaptive clipping norm, computed in the same way, or None.
+    """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
     if federation.user is not None:
@@ -273,10 +284,10 @@ def _of_records_over_rounds(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return the products of a target's clipped parts of some rounds with the noise, and the norms of these parts.
+    """Return <n, g> and ||g||, each (trials, targets), for the whitened sum g of each target's clipped gradients.
 
-    A target's bit for an adaptive norm is one further coordinate. Both results are also given without it, as in
-    `_of_clients`.
+    g and the noise n are summed over `steps`. With an adaptive norm, a target's bit is one further coordinate of both.
+    A second pair of these results leaves this coordinate out, as in `_of_clients`.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
@@ -309,7 +320,7 @@ def _of_records_over_rounds(
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the unit in which the noise of an adaptive norm's bits is as large as that of the sum, (trials,)."""
+    """Return the factor that makes the noise of an adaptive norm's bits as large as that of the sum, (trials,)."""
     mechanism = federation.public.mechanism
     return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)
 
@@ -321,10 +332,11 @@ def _of_clients(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return the products of the target clients' clipped updates with the noise, and their norms.
+    """Return <n, g> and ||g||, each (trials, targets), for the target clients' clipped updates g and the noise n.
 
-    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
-    stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
+    With an adaptive norm, a client's bit is one further coordinate, scaled so that its noise is as large as that of the
+    others. A second pair of these results leaves it out, because next to a short update the noise of the bits would
+    hide that of the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)
@@ -363,7 +375,7 @@ def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
 
 
 def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
-    """Return a malicious insider's addition to its contribution of a round, float32 (trials, parameters).
+    """Return a malicious insider's addition to its contribution, which raises losses, float32 (trials, parameters).
 
     Parameters
     ----------

@@ -18,10 +18,10 @@ from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
 class MembershipJudging(AuditJudging):
-    """Planning and judging where a separate coin decides for every target."""
+    """Planning and judging of audits in which an independent coin decides for every target."""
 
     def require_playable(self, public: Federation) -> None:
-        """Raise `InputError` if a federation cannot have the audit of membership, as with too few records."""
+        """Raise `InputError` if the membership audit cannot run on a federation, e.g. if it has too few clients."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "membership")
         require_candidates(public)
@@ -37,11 +37,11 @@ class MembershipJudging(AuditJudging):
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Return the pairs and seed that a verdict covers."""
+        """Return a sentence on the pairs and the seed that a verdict covers."""
         return pairs_covered("these pairs", facts)
 
     def not_compared(self, run: FinishedRun) -> str:
-        """Return that no attack is measured where no trial has a member and another target; else an empty text."""
+        """Return a sentence on why no attack was measured, for a report; empty if attacks can be measured."""
         if can_compare_targets(run):
             return ""
         why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
@@ -55,7 +55,7 @@ class MembershipJudging(AuditJudging):
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, None)
 
@@ -80,7 +80,7 @@ def target_scores(run: FinishedRun) -> OneTargetScores | None:
 
 
 def can_compare_targets(run: FinishedRun) -> bool:
-    """Return whether attacks can be measured: there are two trials, and one has a member and another target."""
+    """Return whether attacks can be measured: at least two trials, one of them with both a member and a nonmember."""
     if (table := run.tables.targets) is None or run.trials < 2:
         return False
     inside = table.groupby("trial")["is_in"].agg(["any", "all"])

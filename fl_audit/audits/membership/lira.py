@@ -1,7 +1,7 @@
 """The likelihood ratio attack (LiRA) of Carlini et al. 2022, which tests whether a confidence is that of a member.
 
-Every trial is attacked with all others (or with named ones) as its shadow trials. What is compared is the confidence in
-a record's label on the scale of log-odds (`scaled_confidence`), which is near normal over models.
+Every trial is attacked with all other trials, or with given ones, as its shadow trials. The attack uses the confidence
+in a record's label on the log-odds scale (`scaled_confidence`), which is nearly normal over models.
 """
 
 from enum import StrEnum
@@ -25,7 +25,7 @@ class LiraForm(StrEnum):
 
 
 class LiraSpread(StrEnum):
-    """The estimate of the spread over models. EACH: per target and query. SHARED: one for all, where trials are few."""
+    """The estimate of the variance over models. EACH: per target and query. SHARED: one for all, if trials are few."""
 
     EACH = "each"
     SHARED = "shared"
@@ -41,9 +41,9 @@ def lira_scores(
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (trials, targets).
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
-    differences from the authors' code: means are means, as in the algorithm, where the code takes medians; and the
-    shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
-    members' values, differences between records included, for both.
+    differences from the authors' code: means are used as in the algorithm, while the code takes medians; and the shared
+    variance is that about each target's own mean, for in and out separately, while the code takes the variance of all
+    members' values, including the differences between records, for both.
 
     Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow trials on
     a side that is used (with a shared spread: fewer than 1, or no two of any target).
@@ -52,19 +52,18 @@ def lira_scores(
     ----------
     confidences
         phi of every target under every trial's model, finite, shape (trials, targets), or (trials, targets, queries)
-        where each target is asked about in several ways (augmentations).
+        if each target is queried in several ways (augmentations).
     membership
         Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
     shadows
-        Whether each trial may serve as a shadow, bool, shape (trials,). None lets all trials but the attacked one
-        serve.
+        Whether each trial may serve as a shadow, bool, shape (trials,). None allows all trials but the attacked one.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
         deviations. Either is averaged over queries, as if they were independent.
     spread
-        SHARED: the variance about each target's own mean, pooled over targets; one for in, one for out, and one for
-        each query.
+        SHARED: the variance about each target's own mean, pooled over targets, separately for in and out and for each
+        query.
 
     Examples
     --------
@@ -94,7 +93,7 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
 
 
 def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the variance that a trial's attacker assumes, shape (trials, targets or 1, queries), above 0."""
+    """Return the variance estimate of each trial's attacker, shape (trials, targets or 1, queries), above 0."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance

@@ -1,4 +1,4 @@
-"""The membership attacks of a run by name, without their code, because a configuration needs the names alone."""
+"""The names of the membership attacks, without their code, because a configuration needs only the names."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Attack(StrEnum):
 
     @property
     def asks_about_records(self) -> bool:
-        """Whether every target has to be one record. (An active insider states this requirement itself.)"""
+        """Whether every target has to be a single record. (ACTIVE checks this requirement by itself.)"""
         return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
 
     @property
@@ -42,11 +42,11 @@ def of_ours(attacks: Iterable[Attack | str]) -> list[Attack]:
 
 
 def has_shadows(attack: Attack | str) -> bool:
-    """Return whether trials are shadow models of each other, which is assumed of the user's own attacks."""
+    """Return whether an attack uses the other trials' models as shadow models; assumed for the user's own attacks."""
     return not isinstance(attack, Attack) or attack in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
 
 
 USUAL = (Attack.LOSS, Attack.SHADOW, Attack.LIRA, Attack.RMIA)
 """Default attacks of a run: they need final models alone."""
 OF_ANY_UNIT = (Attack.LOSS, Attack.LIRA, Attack.RMIA)
-"""Attacks that need one number of a target, so that they also work for clients."""
+"""Attacks that need only one number per target, so that they also work for clients."""

@@ -1,8 +1,8 @@
 """Quantile regression (Bertran et al. 2023): compares the confidence in a record with that in similar records.
 
-The attacker has records that no model was trained on. On these it learns how sure the attacked model is of a record,
-given the record: the quantiles of the confidence, which no member has shifted. No shadow model is trained, so that the
-attack costs a regression where others cost as many trainings as they have shadows.
+The attacker has records that no model was trained on. On these it regresses the quantiles of the attacked model's
+confidence on the features of the record, so that no member shifts them. No shadow model is trained: the attack costs
+one regression, where others cost one training per shadow model.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 
 FEWEST_RECORDS = 30
-"""Number of population records below which the spread of confidences cannot be learned."""
+"""Smallest number of population records from which the spread of confidences can be learned."""
 _PENALTIES = np.geomspace(1e-3, 1e4, 15)
 _LEAST = 1e-12
 
@@ -25,16 +25,16 @@ def quantile_scores(
     It is (phi - mean(x)) / spread(x), higher for a likelier member, with the mean and spread of the trial's regression.
 
     Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
-    regression". Quantiles are those of a location and a scale, mean(x) + spread(x) times one quantile for all, their
-    Gaussian form; both are ridge regressions on the record whose penalty has the least error in records left out. So
-    all trials, and the residuals of the records that are left out, follow from one decomposition.
+    regression". As in the paper's Gaussian form, quantiles are mean(x) + spread(x) times the same normal quantile for
+    all records. Mean and log spread are ridge regressions on the record, each with the penalty of the smallest
+    leave-one-out error. One singular value decomposition serves all trials and all leave-one-out residuals.
 
     Parameters
     ----------
     confidences
         Confidence phi of every target under every trial's model, shape (trials, targets).
     records
-        Known features of every target, its label among them, shape (targets, features).
+        Known features of every target, including its label, shape (targets, features).
     population_confidences
         Confidence phi of p records on which no trial was trained, shape (trials, p), p at least 30.
     population
@@ -59,7 +59,7 @@ def quantile_scores(
 
 
 class _Ridge:
-    """Ridge regressions of many answers on the same records, each at the penalty with the least leave-one-out error."""
+    """Ridge regressions of many responses on the same records, each with the penalty of least leave-one-out error."""
 
     def __init__(self, records: Floats, asked: Floats) -> None:
         self._middle = records.mean(axis=0)
@@ -70,7 +70,7 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Return predictions for the queried records, and the leave-one-out residuals of the answers."""
+        """Return predictions for the queried records, and the leave-one-out residuals of the responses `answers`."""
         middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)
         found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)

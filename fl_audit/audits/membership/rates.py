@@ -1,23 +1,23 @@
-"""Rates of scores that tell members from others: ROC, AUC, TPR at small FPR, balanced accuracy, with intervals.
+"""Rates of scores that distinguish members from others: ROC, AUC, TPR at small FPR, balanced accuracy, and intervals.
 
 Scores of one trial share its model: they are not independent, and a thousand records of three trials say little about a
-fourth. So a **trial** is what is drawn again in the bootstrap, with all its targets.
+fourth. Therefore the bootstrap resamples **trials**, each with all its targets.
 
-**The AUC compares scores of the same trial**, as everybody does who attacks models one by one and takes the mean. No
-score of a trial rests on its own coins (of a white-box attack, on those of the half that it judges), so each trial's
-AUC is 1/2 in the mean over coins where nothing leaks, whatever the attack and its shadows. Between two trials that are
-each other's shadows this fails. Let w have used a target that v did not use. The score of w is worked out without w's
-own value on the side of those who used it, and that of v without v's on the other side: the one comes out too low, the
-other too high. Such pairs alone give online LiRA an AUC of 0.41, 0.43 and 0.44 with 24, 48 and 96 trials of coins, and
-a bias of about (0.41 - 0.5) / targets to an AUC over all pairs.
-The ROC and the TPR at a small FPR need more records than a trial has: there all trials share a threshold.
+**The AUC compares scores of the same trial**, as is usual when models are attacked one by one and results are averaged.
+No score of a trial depends on its own coins (in a white-box attack, on those of the half that it judges). Without a
+leak, each trial's AUC therefore has the mean 1/2 over coins, whatever the attack and its shadows. Between two trials
+that are each other's shadows this fails. Let w have used a target that v did not use. The score of w is computed
+without w's own value on the side of those that used the target, and that of v without v's value on the other side: the
+first comes out too low, the second too high. On such pairs alone, without any leak, online LiRA has an AUC of 0.41,
+0.43 and 0.44 with 24, 48 and 96 trials, which biases an AUC over all pairs by about (0.41 - 0.5) / targets. The ROC and
+the TPR at a small FPR need more records than a trial has, so that all trials share a threshold there.
 
-**The AUC of insiders compares scores of different trials.** Each of them knows all coins of its trial but one, so the
-scores of two insiders in one trial tell one another's coins, and share one noise: where two contributions are equal,
-the noise cancels, and all pairs of one trial come out in order whatever the noise. What a guarantee limits is each
-insider by itself, over trials. A threshold that trials share calls each of them right and wrong as often as the
-guarantee allows, and so does a mixture of them, since a trade-off curve is convex: `largest_auc` holds for this AUC.
-For the same reason insiders call a member whose log-odds are above 0, and not above the median of the trial.
+**The AUC of insiders compares scores of different trials.** Each insider knows all coins of its trial but one, so the
+scores of two insiders in one trial reveal each other's coins. They also share the noise: if two contributions are
+equal, the noise cancels, and all pairs of one trial are in order whatever the noise. The guarantee limits each insider
+alone, over trials. With a threshold that trials share, each insider's error rates obey the guarantee, and so do those
+of their mixture, since a trade-off curve is convex: `largest_auc` holds for this AUC. For the same reason insiders call
+a target a member if its log-odds are above 0, and not if they are above the median of the trial.
 """
 
 import math
@@ -36,12 +36,12 @@ from fl_audit.statistics.intervals import Interval
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
-"""Factor on the alarms of a small rate: the top scores with so many nearly always suffice for a resample."""
+"""Factor on the false alarms at the larger small rate: top scores with so many nearly always suffice to resample."""
 
 
 @dataclass(frozen=True)
 class RocCurve:
-    """The corners of the ROC of all scores together; straight lines join them where scores are equal."""
+    """The corners of the ROC of all scores together; ties give straight lines between them."""
 
     fpr: Floats  # share of others at or above each threshold, ascending from 0 to 1, shape (corners,)
     tpr: Floats  # share of members at or above each threshold, as `fpr`
@@ -104,17 +104,18 @@ def membership_rates(
 ) -> MembershipRates:
     """Return the rates of an attack, with intervals over trials.
 
-    The half-width is the largest of three: the distances to the two quantiles of the bootstrap, and t standard errors.
-    t is the quantile of Student's distribution with W - 1 degrees of freedom for W trials, the standard error that of
-    the bootstrap times sqrt(W / (W - 1)), and the quantiles are taken at Phi of the product, further out than the
-    confidence says (Hesterberg 2015, What teachers should know about the bootstrap, section 3.5).
+    The half-width is the largest of three numbers: the distances to two bootstrap quantiles, and t standard errors.
+    Here t is the quantile of Student's distribution with W - 1 degrees of freedom for W trials, the standard error is
+    that of the bootstrap times sqrt(W / (W - 1)), and the quantiles are those at Phi(-t sqrt(W / (W - 1))) and one
+    minus that, further out than the confidence says (Hesterberg 2015, What teachers should know about the bootstrap,
+    section 3.5).
 
-    The factor of the square root of 2: where nothing leaks, what an attack on trial w takes from trial v is to first
-    order a product of both trials' chance, h(w, v), and the attack on v takes h(v, w) from w. For online LiRA they are
-    equal, so that every pair of trials counts twice: the variance of the mean over trials is twice what trials drawn
-    again by themselves show. More than that it cannot be, by the inequality of Cauchy and Schwarz. Where something
-    leaks, each trial's own chance weighs more, and the interval is wider than it need be. Attacked trials that are
-    nobody's shadows (`shadows` of the attacks) need no factor.
+    If trials are each other's shadows, the interval is wider by the square root of 2. Without a leak, trial v
+    contributes to the score of trial w, to first order, a random term h(w, v), and w contributes h(v, w) to that of v.
+    For online LiRA both are equal, so that every pair of trials counts twice, and the variance of the mean over trials
+    is twice what resampled trials show. It cannot be larger, by the Cauchy-Schwarz inequality. If there is a leak, each
+    trial's own randomness weighs more, and the interval is wider than necessary. Attacked trials that are nobody's
+    shadows (`shadows` of the attacks) need no factor.
 
     The coverage of the intervals is tested with coins in `tests.validation.coverage`.
 
@@ -129,14 +130,14 @@ def membership_rates(
     resamples
         Number of resamples, at least 100.
     confidence
-        Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
-        (Bonferroni).
+        Joint confidence of the four intervals, above 0.5 and below 1: each misses with a quarter of the error
+        probability (Bonferroni).
     shadows_of_each_other
         Whether the score of a trial used other trials of the table as shadows (all attacks but the one on losses,
         unless shadow trials were named and are left out here). Intervals are then wider by the square root of 2.
     of_insiders
         Whether the scores are log-odds of insiders, each of whom knows all other coins of its trial. The interval of
-        the AUC then rests on the jackknife over trials; it is 0 to 1 with fewer than three of them.
+        the AUC then uses the jackknife over trials; it is 0 to 1 with fewer than three trials.
 
     Raises
     ------
@@ -169,7 +170,7 @@ def membership_rates(
 
 
 def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return the AUC over pairs of scores of different trials, as the jackknife's pseudo-values, shape (trials,)."""
+    """Return the jackknife pseudo-values of the AUC over pairs of scores of different trials, shape (trials,)."""
     # Their mean is the AUC but for terms of order 1/trials, and their spread over the root of the trials is its
     # standard error, as if each were the value of one trial. NaN where no pairs are left without a trial. With T the
     # won pairs of different trials out of P, and t_w and p_w those in which trial w has a part, the value of w is
@@ -178,7 +179,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
-        """Return the number of `those` below each of `these`, ties counting half."""
+        """Return, for each of `these`, the number of smaller values in `those`; ties count one half."""
         return (np.searchsorted(those, these, "left") + np.searchsorted(those, these, "right")) / 2
 
     below = np.where(is_in, beside(values, others), 0.0).sum(axis=1)
@@ -193,7 +194,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of the values of trials, a share, with its interval, which is 0 to 1 for undefined values."""
+    """Return the mean of one value per trial, which is a share, and its interval, 0 to 1 if values are undefined."""
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
     # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
     # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100
@@ -212,7 +213,7 @@ def _share_of(values: Floats, level: float) -> Interval:
 
 
 class _Ranked:
-    """All scores in falling order, ready to be counted with a weight for each trial."""
+    """All scores in descending order, prepared for counts with a weight for each trial, as the bootstrap needs them."""
 
     def __init__(self, values: Floats, membership: TargetMembership, threshold: Floats | float) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
@@ -231,12 +232,12 @@ class _Ranked:
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
-        """Return the weights of members and of others at or above each of the top scores, (resamples, scores)."""
+        """Return weighted counts of members and of others at or above each of the top scores, (resamples, scores)."""
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return the counts down to the score at which all resamples have more alarms than the largest small rate."""
+        """Return the counts at the top scores, as many as bring every resample above the largest of the small FPRs."""
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
             hits, alarms = self.counts(weights, taken)
@@ -261,7 +262,7 @@ class _Ranked:
 
 
 def _checked(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return scores as float64, or refuse them."""
+    """Return scores as float64; `InputError` if the shape is wrong, one is NaN, or members or others are missing."""
     values = np.asarray(scores, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")

@@ -1,7 +1,7 @@
-"""The loss of a model on a record and its confidence in the label, and variations of a record for further queries.
+"""Losses and confidences of models on records, and variations of records for further queries.
 
-A query is a record that the model has not seen, close to one that it may have seen. Which queries there are is fixed
-and public: images are mirrored and moved, and of a row of a table some columns are taken from public records.
+A query is a record that the model has not seen, close to one that it may have seen. The queries are fixed and public:
+images are mirrored and shifted, and in a row of a table some columns are replaced by those of public records.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
@@ -28,8 +28,8 @@ def log_probabilities(logits: ArrayLike) -> Floats:
     Parameters
     ----------
     logits
-        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too,
-        and come back as they are.
+        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits too,
+        and are returned unchanged.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 
@@ -51,9 +51,8 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
 def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return phi = log p_y - log(1 - p_y), the confidence in the label on the scale of log-odds, shape (...).
 
-    Source: Carlini et al. 2022, section VI-A. The sum over the other classes is taken in place of 1 - p_y, whose
-    rounding would make every well learned record look the same: z_y - log sum over k != y of e^(z_k), which needs no
-    softmax.
+    Source: Carlini et al. 2022, section VI-A. It is computed as z_y - log sum over k != y of e^(z_k), without softmax,
+    because the rounding of 1 - p_y would make all records that are learned well look the same.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ def _checked(logits: ArrayLike) -> Floats:
 
 
 def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
-    """Return the labels as indices of the last axis of logits, shape (..., 1), or raise `InputError`."""
+    """Return the labels as indices of the last axis of logits, shape (..., 1); `InputError` if they do not fit."""
     found = np.asarray(labels)
     classes = logits.shape[-1]
     require(np.issubdtype(found.dtype, np.integer), f"labels are {found.dtype}: accepted are whole numbers")
@@ -99,12 +98,12 @@ _RESAMPLED = 0.05  # share of the columns of a row that a query takes from elsew
 
 @dataclass(frozen=True)
 class ShiftedImages:
-    """Images moved by up to two pixels up, down, left and right, and mirrored."""
+    """Queries about images, which are shifted by up to two pixels up, down, left and right, and mirrored."""
 
     shape: tuple[int, ...]  # shape of one image, height and width last
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the images as they are, mirrored, and then moved, shortest moves first, each plain and mirrored.
+        """Yield the images unchanged, then mirrored, and then shifted, smallest shifts first, each plain and mirrored.
 
         Parameters
         ----------
@@ -132,14 +131,14 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResampledColumns:
-    """Rows in which a twentieth of the columns, at least one, has the values of a public record."""
+    """Queries about rows of a table, in which 5 % of the columns, at least one, get the values of a public record."""
 
     columns: tuple[TableColumn, ...]  # the columns of the table
     donors: Floats32  # features of public records, shape (m, features)
     seed: int  # public seed, of which columns and donors are drawn
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the rows as they are, and then with other columns and donors in every query.
+        """Yield the rows unchanged, and then with randomly chosen columns replaced, anew in every query.
 
         Parameters
         ----------
@@ -162,9 +161,9 @@ Queries = ShiftedImages | ResampledColumns
 
 
 def queries_for(source: LoadedDataset, public: Floats32, seed: int, number: int) -> Queries:
-    """Return the way in which records of a data set are varied.
+    """Return the method by which records of a data set are varied for further queries.
 
-    Raises `InputError` if there is no way to vary the records, or not to vary them so often.
+    Raises `InputError` if records of this kind cannot be varied, or not in so many ways.
 
     Parameters
     ----------

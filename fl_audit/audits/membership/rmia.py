@@ -1,8 +1,9 @@
 """The robust membership inference attack (RMIA) of Zarifzadeh, Liu & Shokri 2024.
 
-Has the attacked model become surer of x than models commonly are, and more so than of other records of the population?
-The score is the share of population records z that x outdoes: P(model | x) / P(model | z) >= gamma, where each
-probability is, by Bayes' rule, the model's confidence in the record over that of reference models.
+The attack asks whether the attacked model has gained confidence in x, compared with reference models, and more than it
+has in other records of the population. The score is the share of population records z for which
+P(model | x) / P(model | z) >= gamma. By Bayes' rule each probability is proportional to the model's confidence in the
+record, divided by the mean confidence of reference models.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class RmiaForm(StrEnum):
 
 @dataclass(frozen=True)
 class RmiaSettings:
-    """The choices made before the attack."""
+    """Settings of the RMIA attack."""
 
     form: RmiaForm = RmiaForm.OFFLINE  # the reference models
     gamma: float = 1.0  # factor by which x must exceed z, above 0; the paper takes 1 or 2
@@ -102,17 +103,17 @@ def rmia_scores(
 
 
 def _log(confidence: Floats) -> Floats:
-    """Return logarithms of confidences, with those too small for a float raised to the smallest."""
+    """Return logarithms of confidences, which are raised to the smallest positive float so that none is -infinity."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
 def _from_out(out: ShadowGroup, rule: RmiaSettings) -> Floats:
-    """Return the mean confidence over all models from that over models that did not use a record."""
+    """Return the mean confidence over all models, estimated from that over models that did not use a record."""
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:
-    """Return log-probabilities, or refuse them."""
+    """Return log-probabilities unchanged; `InputError` unless they are finite, at most 0, and of one query."""
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
     require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")

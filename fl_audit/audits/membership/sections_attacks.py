@@ -1,7 +1,7 @@
-"""Sections on the attacks: on many targets at once, on members by the final model alone, and on an attribute.
+"""Report sections on the attacks: on many targets, on members by the final model alone, and on an attribute.
 
-The attacks on many targets are on one axis, from an attacker that sees only a finished model to one that knows all but
-one coin.
+The attacks on many targets share one figure, from an attacker that sees only the final model to an insider that knows
+all coins but one.
 """
 
 import math
@@ -59,7 +59,7 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents) -> Row:
-    """Return one rate of an attack next to its claimed limit."""
+    """Return the table row of one rate of an attack, with its limit under the guarantee."""
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
@@ -199,7 +199,7 @@ ATTACKS = Section(
 
 
 def _scope_of(facts: RunFacts) -> str:
-    """Return the units that the bounds cover, in words."""
+    """Return sentences on the units and the data sets that the bounds cover."""
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."

@@ -1,13 +1,12 @@
-"""Sums over shadow trials: the values that a trial's attacker may use of all other trials, without a loop over trials.
+"""Leave-one-out sums over shadow trials, the statistics that each trial's attacker may use, without a loop over trials.
 
-The attacker of trial w knows the targets that all other trials used, and the outputs of their models. For each target
-this gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
-trials; the attacked trial's own value is then taken out of the group it belongs to, which costs O(1) a value.
+The attacker of trial w knows the membership of targets in all other trials, and the outputs of their models. For each
+target this gives two groups of values, of the trials that used it and of those that did not. Sums are computed once
+over all trials, and the attacked trial's own value is then subtracted from its group, which costs O(1) per value.
 
-**Which bounds may follow.** The scores of one trial rest on its own model and on other trials, whose coins tell nothing
-of its own: any bound that looks at one trial holds. Scores of several trials together do not have this property, for
-each has seen the others' coins. Where trials are pooled into one bound, name shadow trials that are not attacked
-(`shadows`), and use the scores of the others.
+**Which bounds hold.** The scores of one trial depend on its own model and on other trials, whose coins are independent
+of its own, so any bound from a single trial holds. Scores of several trials together depend on each other's coins. To
+pool trials in one bound, set apart shadow trials that are not attacked (`shadows`), and use the scores of the others.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
@@ -28,7 +27,7 @@ LEAST_SHARE_OF_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """The shadow trials on one side (in or out) of every target, for the attacker of each trial."""
+    """Statistics of the shadow trials on one side (in or out) of every target, for the attacker of each trial."""
 
     count: Integers  # number of shadow trials, shape (trials, targets)
     mean: Floats  # mean value over them, shape (trials, targets, queries); 0 where there are none
@@ -41,7 +40,7 @@ class ShadowGroup:
 
 
 def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
-    """Return the trials that may serve as shadows, bool (trials,): all, unless some are named."""
+    """Return a mask of the trials that may serve as shadows, bool (trials,); all if `shadows` is None."""
     if shadows is None:
         return np.ones(membership.trials, dtype=np.bool_)
     flags = np.asarray(shadows)
@@ -51,16 +50,17 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return the shadow trials on one side for each trial's attacker, without the attacked trial.
+    """Return statistics of the shadow trials on one side for each trial's attacker, without the attacked trial.
 
     Groups with too few shadow trials raise `InputError`, which names the side, `in` or `out`, and the target with the
     fewest.
 
-    Values are (trials, targets, queries); the side says which trial is on it for which target, (trials, targets), and
-    the shadows which trials may serve, (trials,). Values are counted from the median over trials, so that equal ones
-    give exact zeros and little is lost when the sums S of values and Q of squares lose the attacked trial's: of n - 1
-    left values the mean is (S - x) / (n - 1), the squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a
-    coin by the way its sums were rounded.
+    `values` has shape (trials, targets, queries), `side` marks the trials on this side for each target, (trials,
+    targets), and `shadows` the trials that may serve, (trials,). Values are taken relative to the median over trials,
+    so that equal values give exact zeros, and little precision is lost when the value x of the attacked trial is
+    subtracted from the sum S of values and the sum Q of squares. The n - 1 other values have the mean (S - x) / (n - 1)
+    and the sum of squares Q - x^2 - (n - 1) mean^2 about it. A score must not reveal a coin by the rounding of its
+    sums.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -83,7 +83,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
 
 
 def require_shadows_of_all(membership: TargetMembership) -> None:
-    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` trials, before any attack starts."""
+    """Raise `InputError`, before any attack starts, if a target is in, or out, in fewer than `FEWEST` trials."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
@@ -93,7 +93,7 @@ def require_shadows_of_all(membership: TargetMembership) -> None:
 
 
 def fewest_on_a_side(membership: TargetMembership) -> Integers:
-    """Return the number of trials in which each target is in, or out if these are fewer, shape (targets,)."""
+    """Return, for each target, the smaller of the numbers of trials in which it is in and out, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 

@@ -1,8 +1,8 @@
 """The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models' outputs for members.
 
-For every class an attack model gets confidence vectors of shadow trials' models, with their membership. It then judges
-the outputs of the attacked trials' models. Trials are split into folds: the attack models of a fold learn from the
-trials of the other folds, so no trial is attacked by a model that saw its coins.
+For every class an attack model is trained on confidence vectors of shadow trials' models, labelled by membership. It
+then classifies the outputs of the attacked trials' models. Trials are split into folds for cross-fitting: the attack
+models of a fold learn from the other folds, so that no trial is attacked by a model that saw its coins.
 """
 
 import warnings
@@ -32,7 +32,7 @@ class AttackModel(StrEnum):
     """The scikit-learn classifier that attacks.
 
     NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
-    TREES: boosted trees on histograms.
+    TREES: histogram-based gradient boosting.
     """
 
     NETWORK = "network"
@@ -42,11 +42,11 @@ class AttackModel(StrEnum):
 
 @dataclass(frozen=True)
 class ShadowSettings:
-    """The choices made before the attack."""
+    """Settings of the shadow attack."""
 
     model: AttackModel = AttackModel.NETWORK  # the classifier
-    # Into how many parts trials are split, 2 or more; trial w is in part w modulo folds. Without meaning where the
-    # shadow trials are named.
+    # Number of folds into which trials are split, 2 or more; trial w is in fold w modulo `folds`. Not used if shadow
+    # trials are given.
     folds: int = 2
     seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
 
@@ -66,7 +66,8 @@ def shadow_scores(
     Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
     other trials: the attacker holds the target, as everywhere in the membership audit. Shokri's shadow models are
     trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
-    Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
+    The paper does not treat rare classes; here their model learns from the records of all classes, with the label's
+    confidence first.
 
     Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
     others in all that the models would learn from.
@@ -128,7 +129,7 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 def _parts(
     membership: TargetMembership, rule: ShadowSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of disjoint sets of trials, to learn from and to attack."""
+    """Return pairs of disjoint sets of trials, the first for training and the second for the attack."""
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
@@ -170,14 +171,14 @@ def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
 
 
 def _fewer_kind(is_in: Flags) -> int:
-    """Return the number of members, or of others if these are fewer."""
+    """Return the smaller of the numbers of members and of others."""
     return int(min(is_in.sum(), (~is_in).sum()))
 
 
 def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
-    """Return the values and the labels, or refuse them."""
+    """Return the values and the labels as int64; `InputError` if shapes do not fit or a value is not finite."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
     shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2

@@ -2,13 +2,13 @@
 rest.
 
 No shadow trials are needed: the attacker of a trial knows of half of its targets whether they are members, and never
-looks at another trial. Crossing the halves gives every target a score by a network that was not told of it. Numbers out
-of their range raise `InputError`.
+looks at another trial. Cross-fitting over both halves gives every target a score by a network that did not learn its
+membership. Numbers out of their range raise `InputError`.
 
-Many networks learn side by side. Every network has learning examples of its own and learns nothing of the others: all
-tensors have a leading axis of networks, and a step of Adam moves every number by itself. Initial weights and the inputs
-that are left out are the same for all of them, so what a network learns does not depend on which ones run beside it.
-Every step sees all learning examples, so their order does not matter either.
+Many networks are trained in parallel, each on its own examples: all tensors have a leading axis of networks, and Adam
+updates every parameter independently. Initial weights and dropped inputs are the same for all networks, so the result
+of a network does not depend on the others. Every step uses all learning examples, so their order does not matter
+either.
 """
 
 from collections.abc import Mapping
@@ -43,9 +43,9 @@ factors `signals` and `inputs`, (networks, examples, releases, .) each.
 class WhiteBoxPart(StrEnum):
     """The parts of a target's features that the attack network may use.
 
-    GRADIENT: of the loss in weight and bias of the last dense layer. ACTIVATIONS: of the last hidden layer. OUTPUT:
-    log-probabilities of all classes. LOSS: the cross-entropy, as it is and as the log-odds of the label that it stands
-    for. LABEL: the class, one-hot.
+    GRADIENT: of the loss with respect to weight and bias of the last dense layer. ACTIVATIONS: of the last hidden
+    layer. OUTPUT: log-probabilities of all classes. LOSS: the cross-entropy, and the log-odds of the label computed
+    from it. LABEL: the class, one-hot.
     """
 
     GRADIENT = "gradient"
@@ -61,7 +61,7 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 
 @dataclass(frozen=True)
 class WhiteBoxSettings:
-    """The choices made before the attack."""
+    """Settings of the white-box attack: inputs, sizes and training of its networks."""
 
     parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
     # Number of learned linear maps of a class's row of the gradient, the same for all classes, 1 or more. With as many
@@ -90,7 +90,7 @@ class WhiteBoxSettings:
 
 
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
-    """Return the log-odds of membership that one network a trial gives to all targets, shape (trials, targets).
+    """Return the log-odds of membership of all targets by one network per trial, shape (trials, targets).
 
     The membership, bool (trials, targets), has no effect where `learnt` is False; `learnt` marks the targets, one or
     more, that each trial's network learns from. The results for these are no attack, because the network knew their
@@ -113,7 +113,7 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
 
 
 def _taken(values: Tensor, places: Tensor) -> Tensor:
-    """Return each network's examples at its places, shape (networks, places, ...)."""
+    """Return the examples at the given positions for each network, shape (networks, positions, ...)."""
     return values[torch.arange(len(values)).unsqueeze(1), places]
 
 
@@ -121,7 +121,7 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, c
     """Return the networks' inputs for all targets, scaled by the learning examples alone."""
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        """Return values divided by their spread over the learning examples, about their mean or about 0."""
+        """Return values divided by their standard deviation over the learning examples, about their mean or about 0."""
         values = torch.as_tensor(given)
         examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
@@ -172,7 +172,7 @@ class _Networks:
 
     @classmethod
     def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "_Networks":
-        """Return untrained networks, all alike: normal weights of variance 2 / inputs (He et al. 2015), no biases."""
+        """Return untrained, equal networks: normal weights of variance 2 / inputs (He et al. 2015), and zero biases."""
         networks = len(next(iter(examples.values())))
         made = cls(rule, tuple(sorted(rule.parts)), {}, {})
 
@@ -199,7 +199,7 @@ class _Networks:
     def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of every example, shape (networks, examples).
 
-        The source draws the inputs of the branches that are dropped; None drops none.
+        `source` draws which inputs of the branches are dropped (dropout); None drops none.
         """
         seen = []
         for branch in self.branches:
@@ -236,8 +236,8 @@ class _Networks:
     def _filtered(self, shown: Shown) -> Tensor:
         """Return the learned linear maps of each class's row of the gradient, (networks, examples, filters x outs).
 
-        A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
-        summed, like channels of a convolution.
+        A linear map of a row d_c (h, 1) is d_c times the map of (h, 1), so the gradient itself is never formed.
+        Releases are summed, like channels of a convolution.
         """
         found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
@@ -252,7 +252,7 @@ _SCALARS_AT_ONCE = 2**23
 
 
 def known_halves(trials: int, targets: int, generator: np.random.Generator) -> Flags:
-    """Draw the half of the targets that the attacker of each trial knows, bool (trials, targets).
+    """Draw the half of the targets whose membership the attacker of each trial knows, bool (trials, targets).
 
     Parameters
     ----------
@@ -276,9 +276,9 @@ def white_box_scores(
     """Return the scores of the white-box attack, shape (trials, targets), higher for a likelier member.
 
     In each trial one network learns from the known targets and judges the others, and a second one does the reverse.
-    The score is the share of targets of its half of the trial that a target exceeds in log-odds of membership, itself
-    and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than
-    2 others to learn from.
+    The score of a target is the share of the targets in its half whose log-odds of membership are below its own. The
+    target itself and ties count as half, so that scores lie strictly between 0 and 1. Raises `InputError` if a half has
+    fewer than 2 members or fewer than 2 others to learn from.
 
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
     steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
@@ -287,9 +287,9 @@ def white_box_scores(
 
     Shares replace log-odds because a network that learned from more members gives higher log-odds, and it judges the
     other half. Without a leak, log-odds of both halves together had an AUC of 0.45 in simulation with 30 targets; with
-    shares it is exactly 1/2 in the mean, because both halves have the same shares. Where members stand out well this
-    costs about 0.004 of the AUC with 100 targets. No trial's score depends on another's, so `membership_rates` may
-    treat trials as independent.
+    shares it is exactly 1/2 in the mean, because both halves have the same shares. If members are easy to distinguish,
+    this costs about 0.004 of the AUC with 100 targets. No trial's score depends on another trial, so
+    `membership_rates` may treat trials as independent.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return the halves, or raise `InputError` if they do not match the features or cannot be learned from."""
+    """Return `known` as an array; `InputError` if it does not match the features, or a half cannot be learned from."""
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)
     require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")

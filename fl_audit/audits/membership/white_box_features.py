@@ -2,8 +2,8 @@
 
 The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
 gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
-the bias's is d. So d and h are kept, outs + ins numbers in place of outs (ins + 1), and say all that the gradient says.
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+the bias's is d. Therefore only d and h are kept, outs + ins numbers instead of outs (ins + 1), which contain all
+information of the gradient. Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ class WhiteBoxFeatures:
         return replace(self, **{name: getattr(self, name)[trials] for name in _ARRAYS})
 
     def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
-        """Return the features of some targets, in the order in which they are named."""
+        """Return the features of some targets, in the given order."""
         chosen: dict[str, Any] = {name: getattr(self, name)[:, targets] for name in _ARRAYS}
         return replace(self, labels=self.labels[targets], **chosen)
 
@@ -88,7 +88,7 @@ class WhiteBoxFeatures:
 
     @staticmethod
     def over_trials(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return the features of several batches of trials with the same targets and releases as one value."""
+        """Return the features of several trial batches with the same targets and releases as one value."""
         return _joined(parts, axis=0)
 
 
@@ -109,19 +109,19 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
     """Return the features of targets under stacked models, for one release.
 
-    Source: Nasr, Shokri & Houmansadr 2019, section II; the last layer and no activations are what the code of Bernau et
-    al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
-    that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
+    Source: Nasr, Shokri & Houmansadr 2019, section II; the code of Bernau et al. 2019 also gives the attack the last
+    layer and no activations. Logits are float32, but log-probabilities and losses are computed from them in float64:
+    otherwise 1 - p would round to 0 for records with a confidence p near 1, and all such records would look the same.
 
-    Memory: a trial at a time, in portions of as many examples as `model.examples_per_pass`. Raises `InputError` if the
-    module has no such layer, the layer's gradient is not what autograd says of the first examples (its weight is
-    shared, or its forward was replaced), or a result is not finite.
+    To bound memory, one trial is processed at a time, in portions of `model.examples_per_pass` examples. Raises
+    `InputError` if the module has no such layer, the layer's gradient differs from that by autograd for the first
+    examples (its weight is shared, or its forward was replaced), or a result is not finite.
 
     Parameters
     ----------
     model
-        Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of
-        several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
+        Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of several
+        such layers the last one called is used; later operations, such as a temperature or a normalisation, do no harm.
     models
         Parameters of the models, float32 (trials, parameters).
     features
@@ -193,7 +193,10 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that is called last; refuse a model without such a layer."""
+    """Return the path of the dense layer that is called last.
+
+    Raises `InputError` if there is no dense layer, or this one is not called once with one row per example.
+    """
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]
@@ -215,7 +218,7 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Refuse a layer whose gradient is not d h', by autograd on single examples."""
+    """Raise `InputError` unless the gradient of a layer is d h', which autograd checks on single examples."""
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):

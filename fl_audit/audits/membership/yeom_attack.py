@@ -1,18 +1,18 @@
 """The membership adversary of Yeom et al. 2018: a record whose loss is at most the average training loss is a member.
 
-It sees one released model, through losses alone, and knows the average training loss. Two experiments are played with
-it, and both run in all trials at once; a third use leaves the threshold open.
+It sees one released model, through losses alone, and knows the average training loss. It is used in three ways, each on
+all trials at once.
 
-* `membership_attack`, the population form (Bernau et al. 2021, experiment 1): asked about every member and about every
-  record of a population sample. Figures 7d, 8d and 9d of that paper draw its advantage.
-* `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very trials
+* `membership_attack`, the population form (Bernau et al. 2021, experiment 1), guesses for every member and for every
+  record of a population sample. Figures 7d, 8d and 9d of that paper show its advantage.
+* `record_membership_guess`, the paired form, guesses for x, the one record in which D and D' differ, in the same trials
   in which the insider guesses. Only here proposition 1 can be tested trial by trial.
-* `loss_scores`, for the membership audit: every threshold at once.
+* `loss_scores`, for the membership audit, gives scores for all thresholds.
 
-The active attack of Nasr et al. 2019 makes losses tell more: the insider pushes losses of targets up and watches which
-come down again. A data owner trains on its records whatever their loss. So where the released model has been moved up
-the loss of a target, the owner of a member moves it down again in the rounds that follow, by the more the larger the
-loss has become; nobody does so for a record that was not used.
+The active attack of Nasr et al. 2019 makes losses more informative: the insider increases the losses of targets and
+watches which of them decrease again. A data owner trains on its records whatever their loss. If the released model has
+a larger loss on a member, the owner of the member decreases it again in the following rounds, the more the larger the
+loss is; nobody does so for a record that was not used.
 
 Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
@@ -39,16 +39,16 @@ class AttackErrorRates:
 
     @property
     def advantage(self) -> Floats:
-        """TPR - FPR, from -1 to 1; it is 2 P(right) - 1 where members and others are tested equally often."""
+        """TPR - FPR, from -1 to 1; it is 2 P(right) - 1 if members and others are tested equally often."""
         return self.true_positive_rate - self.false_positive_rate
 
 
 def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> AttackErrorRates:
-    """Call a record a member where its loss is at most the mean loss of the members.
+    """Return the error rates of the rule that calls a record a member if its loss is at most the members' mean loss.
 
-    Increasing affine maps of the losses change nothing. Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary
-    that knows the average training loss, with ties as Jayaraman & Evans 2019 settle them (a loss equal to the threshold
-    is a member's).
+    The result is invariant under increasing affine maps of the losses. Source: Yeom, Giacomelli, Fredrikson & Jha 2018,
+    the adversary that knows the average training loss, with ties as in Jayaraman & Evans 2019 (a loss equal to the
+    threshold is a member's).
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 
 
 def loss_scores(losses: ArrayLike) -> Floats:
-    """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
+    """Return the scores of the loss attack, which are the negated losses, higher for a likelier member.
 
     Losses are finite, of shape (trials, targets). The attack is that of Yeom et al. 2018 with all thresholds instead of
     the average training loss.
@@ -74,9 +74,9 @@ def loss_scores(losses: ArrayLike) -> Floats:
 
 
 def chance_spread(members: int, others: int) -> float:
-    """Return the spread of the advantage against one model by the choice of members alone, without any leak.
+    """Return the standard deviation of the advantage against one model by the random choice of members, without a leak.
 
-    The largest standard deviation, sqrt((1 / members + 1 / others) / 4): that of the difference of two shares near one
+    It is sqrt((1 / members + 1 / others) / 4), the largest one, that of the difference of two proportions near one
     half. The threshold moves with the members' losses, but it moves both shares alike. Models that are alike and
     trained on the same records share this error, so a mean over many of them keeps it; the more they differ, the more
     of it averages out.
@@ -84,23 +84,23 @@ def chance_spread(members: int, others: int) -> float:
     Parameters
     ----------
     members
-        Number of members about which the adversary is asked, at least 1.
+        Number of members for which the adversary guesses, at least 1.
     others
-        Number of other records about which the adversary is asked, at least 1.
+        Number of other records for which the adversary guesses, at least 1.
     """
     require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
     return math.sqrt((1 / members + 1 / others) / 4)
 
 
 def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> Flags:
-    """Guess whether x was used: whether its loss is at most the mean loss of the records that D and D' share.
+    """Return the guess that x was used if its loss is at most the mean loss of the records that D and D' share.
 
-    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in trials
-    that used D this is the population form's rule for a member. The mean of the data set really used would differ
-    between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
-    the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
+    The loss of x is at most the mean loss of D if and only if it is at most that of the other records, so in trials
+    that used D this is the rule of the population form for a member. The mean loss of the data set that was really used
+    would differ between D and D', and so reveal the bit even if the model does not. The mean of the shared records does
+    not: the guess is a function of values that the insider knows too, so all bounds on the insider's advantage hold.
 
-    Returns the guesses, shape (...): True where the adversary answers that x was used.
+    The guesses are bool, shape (...), and True if the adversary guesses that x was used.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
 
@@ -128,14 +128,14 @@ def ascent(
 ) -> Tensor:
     """Return the insider's addition to its contribution of a round, which makes the model raise targets' losses.
 
-    The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
-    is minus the sum of the targets' gradients, float32 (trials, parameters).
+    The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. Therefore the
+    addition is minus `rate` times the sum of the targets' gradients, float32 (trials, parameters).
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
 
-    It works best from an early round: the gradient of a record that the model is sure of vanishes, and then nothing
-    moves.
+    It works best from an early round on: once the model fits a record with high confidence, the record's gradient
+    vanishes, and the addition has no effect.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def ascent(
 def active_scores(values: ArrayLike) -> Floats:
     """Return the scores of the active attack, shape (trials, targets), higher for a likelier member.
 
-    Given is the loss or gradient norm of every target under every model that was released while the attack went on,
-    finite, shape (releases, trials, targets), one release or more. Scores are minus the mean over releases: losses of
-    a member, whose owner works against the ascent, stay low.
+    `values` holds the loss or gradient norm of every target under every model that was released during the attack,
+    finite, shape (releases, trials, targets), one release or more. Scores are minus the mean over releases, because the
+    losses of a member, whose owner works against the ascent, stay low.
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
     members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
@@ -183,7 +183,7 @@ def _mean(losses: Floats) -> Floats:
 
 
 def _checked(losses: ArrayLike, what: str) -> Floats:
-    """Return losses as float64, or refuse them."""
+    """Return losses as float64; `InputError` if there are none or one is not finite."""
     values = np.asarray(losses, dtype=np.float64)
     are_some = values.ndim >= 1 and values.shape[-1] >= 1
     require(are_some, f"{what} have shape {values.shape}: accepted are 1 or more losses")

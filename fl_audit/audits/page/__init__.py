@@ -1,1 +1,1 @@
-"""The page and the PDF of a report, and its first lines on a terminal."""
+"""Output of a report: the HTML page, the PDF, and a summary for the terminal."""

@@ -1,10 +1,10 @@
-"""The first screen of a report, and a run in a few lines on the terminal.
+"""The first screen of a report, and the summary of a run for the terminal.
 
 The first screen has the verdict in words, three numbers, a gauge, the next step and warnings.
 
-The gauge shows what was claimed, what was shown, and which breach would have been found. It is made of boxes and not
-of a drawing, so that its words keep their size on a phone. Its axis ends beyond everything that was measured, and what
-could not have been found is marked as such.
+The gauge shows the claimed epsilon, the lower bound that the audit shows, and the limit of detection. It is made of
+HTML boxes and not of an image, so that its text keeps its size on a phone. Its axis ends beyond everything that was
+measured, and the range of breaches that could not have been found is marked.
 """
 
 import math
@@ -38,7 +38,7 @@ from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 
 LARGE_DELTA = 0.5
-"""Value of delta times the number of units from which even publishing whole units would keep the guarantee."""
+"""Least delta times number of units for the warning that publishing whole units at random would keep the guarantee."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Fact:
 
 
 def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
-    """Return the three numbers of the first screen; after a breach, those of the breach come first."""
+    """Return the three numbers of the first screen; if the guarantee is violated, those of the violation come first."""
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
@@ -169,7 +169,7 @@ def _after_consistent(contents: ReportContents) -> str:
 
 
 def warnings_of(contents: ReportContents) -> list[str]:
-    """Return the warnings, one line each: no private release, a delta that allows publishing, odd data."""
+    """Return the warnings, one line each, on a release that is not private, a large delta, and unusual data."""
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
     if guarantee is not None and guarantee.delta * facts.units >= LARGE_DELTA:
@@ -186,7 +186,7 @@ _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less 
 
 
 def first_screen(contents: ReportContents) -> str:
-    """Return the first screen, which is also the first page on paper, as HTML."""
+    """Return the HTML of the first screen, which is also the first page of the PDF."""
     words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
@@ -200,23 +200,23 @@ def first_screen(contents: ReportContents) -> str:
 
 
 def fact_html(fact: Fact) -> str:
-    """Return one number of a first screen."""
+    """Return one number of the first screen as HTML."""
     told = f'<span class="figure">{escape(fact.value)}</span> <span class="note">{escape(fact.note)}</span>'
     return f"<div><dt>{escape(fact.name)}</dt><dd>{told}</dd></div>"
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the gauge."""
+    """One row of the gauge."""
 
     name: str
     words: str
-    # Parts of the axis: what each stands for, and both its ends in multiples of the guarantee.
+    # Bars on the axis: kind of each bar, and both its ends as multiples of the claimed epsilon.
     bars: tuple[tuple[str, float, float], ...] = ()
 
 
 def gauge_html(contents: ReportContents) -> str:
-    """Return the gauge of a run; without a guarantee it has a sentence and no bars."""
+    """Return the gauge of a run as HTML; without a guarantee it has text only and no bars."""
     numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
     if guarantee is None:
@@ -251,7 +251,7 @@ def gauge_html(contents: ReportContents) -> str:
 
 
 def _share(epsilon: float, guarantee: Guarantee) -> float:
-    """Return an epsilon in multiples of the guarantee, at least 0."""
+    """Return an epsilon as a multiple of the guarantee's epsilon, at least 0."""
     if guarantee.epsilon <= 0:
         return 0.0 if epsilon <= 0 else math.inf
     return max(0.0, epsilon / guarantee.epsilon)
@@ -294,7 +294,7 @@ def _axis(end: float) -> str:
 
 
 def _of_verdict(numbers: VerdictFinding) -> str:
-    """Return why the verdict differs from the comparison of shown and claimed epsilon; empty if it does not."""
+    """Return a sentence on why the verdict differs from comparing shown with claimed epsilon; empty if it does not."""
     found = numbers.judged
     shows_breach = found.epsilon_lower_bound > numbers.claimed
     is_broken = numbers.verdict is Verdict.VIOLATED

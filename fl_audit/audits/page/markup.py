@@ -1,4 +1,4 @@
-"""The frame of every page, its opening, and the pieces of HTML that pages are built from; none loads anything."""
+"""HTML building blocks of all pages: frame, opening, figures and tables; none of them loads external resources."""
 
 import base64
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from fl_audit.report.formatting import MISSING, number_text, percent
 
 
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> str:
-    """Return a picture with its caption.
+    """Return an HTML figure: a picture with its caption.
 
     Parameters
     ----------
     picture
-        A PNG, or a drawing that stands in the page itself: an SVG element of `page.pictures`.
+        A PNG, or an SVG element, in which `$label` stands for the description.
     alternative
-        A plain text description of the picture.
+        Alternative text of the picture, as plain text.
     caption
-        Caption as HTML that is escaped already.
+        Caption, as escaped HTML.
     name
-        Identifier to which links lead, plain text; empty for none.
+        HTML id of the figure, as plain text; empty for none.
     """
     label, identifier = escape(alternative), f' id="{escape(name)}"' if name else ""
     if isinstance(picture, bytes):
@@ -45,7 +45,7 @@ def page_table(
     title: str = "",
     look: str = "numbers",
 ) -> str:
-    """Return a table in a box that scrolls, also by keys, where the table is too wide.
+    """Return an HTML table in a box that scrolls sideways, also by keyboard, if the table is too wide.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def page_table(
     look
         CSS class of the table, see `fl_audit.notebook.html_table`.
     rows
-        Cells, as many in each row as there are columns: plain text, numbers, or None for what was not determined.
+        Cells of each row, one per column: plain text, numbers, or None for values that were not determined.
     numbers
         Indices of the columns whose text holds numbers.
     links
@@ -79,7 +79,7 @@ def _cell(cell: Any, is_number: bool) -> str:
 
 
 def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
-    """Return a number for display, wrapped so that its full precision stays in the page.
+    """Return a rounded number as an HTML `data` element, which keeps its full precision.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ $body
 
 
 def banner_html(banner: Banner) -> str:
-    """Return the verdict of a page in large letters."""
+    """Return the verdict of a page as HTML, in large letters."""
     kind, sign, _ = banner.look.value
     shown = f'<span class="sign" aria-hidden="true">{sign}</span>'
     said = f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div>'
@@ -129,7 +129,7 @@ def banner_html(banner: Banner) -> str:
 
 
 def next_html(step: str) -> str:
-    """Return the next step for the reader."""
+    """Return the next step for the reader as HTML."""
     return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
 
 
@@ -151,9 +151,9 @@ def html_page(
     banner: Banner | None = None,
     step: str = "",
 ) -> str:
-    """Return a whole page, whose policy forbids scripts and external resources; images are embedded as data.
+    """Return a whole HTML page; its content security policy forbids scripts and external resources.
 
-    The footer has the time of writing and the version.
+    Images are embedded as data. The footer names the version and the date of writing.
 
     Parameters
     ----------
@@ -166,13 +166,13 @@ def html_page(
     footer
         Plain text at the end of the page.
     opening
-        First paragraph; empty where the body has one of its own.
+        First paragraph, as plain text; empty if the body has its own.
     step
         Plain text below the first paragraph that says what to do next.
     body
-        HTML of everything below, escaped already.
+        Escaped HTML of the rest of the page.
     banner
-        The verdict above the first paragraph; None where the body has its own.
+        The verdict above the first paragraph; None if the body has its own.
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
     said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""

@@ -1,4 +1,4 @@
-"""Files of a report, each written whole or not at all; the PDF needs WeasyPrint, which may not be installed."""
+"""Files of a report, each written atomically; the PDF needs WeasyPrint, which is optional."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ ON_PAPER = """
 
 @cache
 def hindrance() -> str:
-    """Return why no PDF can be written here, in a phrase; empty where it can."""
+    """Return the reason why this installation cannot write PDFs, as a phrase; empty if it can."""
     try:
         # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -31,12 +31,12 @@ def hindrance() -> str:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Write a page as a PDF, whole or not at all; without WeasyPrint remove the PDF of an earlier run.
+    """Write a page as a PDF file atomically; without WeasyPrint, remove the PDF of an earlier run instead.
 
     Parameters
     ----------
     page
-        The page as HTML that loads nothing from elsewhere.
+        The page as HTML without external resources.
     path
         Path of the PDF file.
     """
@@ -54,10 +54,8 @@ def write_pdf(page: str, path: Path) -> None:
 def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
     """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
 
-    Where no PDF can be written (`hindrance`), an earlier PDF is removed.
-
-    Everything is drawn before the first file is written. Each file gets a temporary name in its own directory and is
-    then moved into place, so that a reader never finds half of one.
+    If no PDF can be written (see `hindrance`), an earlier PDF is removed. All figures are drawn before the first file
+    is written, and each file is written atomically.
 
     Parameters
     ----------
@@ -66,7 +64,7 @@ def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: b
     directory
         Directory of the report, which is made if it is missing. An earlier report in it is replaced.
     pdf_with_appendix
-        Whether the PDF holds the appendix as well as the page.
+        Whether the PDF contains the appendix as well as the page.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)

@@ -1,4 +1,4 @@
-"""The report as one HTML file without external resources: a page, and an appendix that is folded on a screen."""
+"""The report as one HTML file without external resources: a page, and an appendix that is collapsed on a screen."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ _NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?
 
 @dataclass(frozen=True)
 class DrawnPicture:
-    """A figure as PNG bytes, with the name of its section and its words, and as an SVG element for a page."""
+    """A drawn figure of a report as PNG and as SVG element, with the name of its section, its title and its caption."""
 
     name: str
     png: bytes
@@ -49,7 +49,7 @@ class DrawnPicture:
 
 
 def draw_all(contents: ReportContents) -> list[DrawnPicture]:
-    """Return every figure of the report, in order, if the run has numbers for it."""
+    """Return the figures of a report, in its order, for all sections that have a figure and findings."""
     drawn = []
     for section, numbers in measured(contents):
         if (picture := section.picture) is not None and picture.applies(numbers, contents):
@@ -61,7 +61,10 @@ def draw_all(contents: ReportContents) -> list[DrawnPicture]:
 
 
 def _page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an SVG element, short, themed, with its own identifiers; equal figures give equal texts."""
+    """Return a figure as a compact SVG element with the colours of the page and identifiers that begin with `name`.
+
+    Equal figures give equal text.
+    """
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)
@@ -77,7 +80,7 @@ def _page_svg(figure: Figure, name: str) -> str:
 
 
 def _with_own_names(text: str, name: str) -> str:
-    """Keep identifiers that are referred to, made different from those of other figures, and drop all others."""
+    """Return SVG text in which identifiers that are referred to begin with `name`, and all others are removed."""
     used = {first or second for first, second in _REFERENCE.findall(text)}
     text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
     return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
@@ -89,7 +92,7 @@ _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 
 
 def papers_of(contents: ReportContents) -> list[str]:
-    """Return the papers whose methods a run used, each as text."""
+    """Return the papers whose methods a run used, each as a line with reference, use and DOI."""
     return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
 
 
@@ -151,7 +154,7 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
 
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
-"""The note above numbers that assume a guarantee which the run broke."""
+"""Note above numbers that are computed under the assumption of a guarantee that the run broke."""
 MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
 
 
@@ -167,7 +170,7 @@ def render_html(
     pictures
         The drawn figures in the order of the report.
     on_paper
-        Whether the page is made for paper: pictures instead of drawings, the configuration, and a place to sign.
+        Whether the page is made for paper, with PNG instead of SVG figures, the configuration and a place to sign.
     with_appendix
         Whether the appendix follows.
     """
@@ -203,7 +206,7 @@ def render_html(
 
 
 def paragraphs(contents: ReportContents) -> list[str]:
-    """Return the sentences of the findings that belong on the page."""
+    """Return the sentences of the sections that are shown on the page, one per section."""
     shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
     return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
@@ -213,7 +216,7 @@ def _is_broken(contents: ReportContents) -> bool:
 
 
 def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
-    """Return whether sentence and figure belong on the page, where nothing assumes a broken guarantee."""
+    """Return whether a section's sentence and figure belong on the page; not if they assume a broken guarantee."""
     return section.on_page and not (section.trusts and _is_broken(contents))
 
 
@@ -255,7 +258,7 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
 
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return a table without its empty columns; an empty text without rows."""
+    """Return an HTML table without columns whose cells are all empty; an empty string if there are no rows."""
     told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
     if not rows:
         return ""
@@ -263,7 +266,7 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
 
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    """Return the name of a row, its number, interval and claim, the latter three rounded together if present."""
+    """Return the cells of a row: its name, number, interval and claim; the last three are rounded together if given."""
     if row.limit is None and row.confidence is None:
         return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
     value, low, high = row.cells
@@ -282,7 +285,10 @@ def _configuration(contents: ReportContents) -> str:
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the annex for a data-protection officer, for a report without an appendix, which has these sections."""
+    """Return the HTML of the annex for a data-protection officer, for reports without an appendix.
+
+    The appendix has these sections otherwise. The annex is empty if the run has no findings for them.
+    """
     numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""
@@ -292,7 +298,7 @@ def _annex(contents: ReportContents) -> str:
 
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return every section in full, folded, under a table of contents."""
+    """Return the HTML of the appendix: a table of contents and every section in full, each collapsed."""
     inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
     told = [(section.name, escape(section.title), html) for section, html in inside if html]
     contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
@@ -308,7 +314,7 @@ def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
 
 
 def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return the appendix's part of a section: everything that is not on the page; empty if there is nothing."""
+    """Return the HTML of a section in the appendix: everything that is not on the page; empty if there is nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [

@@ -1,4 +1,4 @@
-"""The reconstruction audit: one of several candidates is in, and an attacker who knows everything else guesses it."""
+"""The reconstruction audit: one of several candidates is in, and an attacker that knows all else guesses which one."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ReconstructionAudit(TargetsAudit):
-    """The audit in which exactly one of the targets is in."""
+    """The audit in which exactly one of the targets, called candidates, is in."""
 
     judged_by = "fl_audit.audits.reconstruction.judging:ReconstructionJudging"
     own_settings = ("candidates", "candidate_weights")
@@ -19,16 +19,16 @@ class ReconstructionAudit(TargetsAudit):
     scheme = MembershipScheme.EXACTLY_ONE
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the attribute that the candidates differ in; None where the candidates are different records."""
+        """Return the column in which the candidates differ; None if the candidates are different records."""
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return the number and kind of the candidates, in words."""
+        """Return a phrase on the number and the kind of the candidates."""
         if public.candidate_column is None:
             return super().in_question(public, chosen)
         values = f"{public.targets} values of {public.candidate_column}"
         return f"record {public.pair.index} with one of {values} in each trial"
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the query for candidates, if there is an insider, who has to find out which one is in."""
+        """Return the query for the log-odds of candidates if there is an insider, otherwise the value for no query."""
         return ReleaseQuery.CANDIDATES if public.with_insider else ReleaseQuery.NOTHING

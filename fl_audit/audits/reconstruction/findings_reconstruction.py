@@ -1,4 +1,4 @@
-"""Findings of the reconstruction audit: how often the right candidate is guessed, next to the guarantee's limit."""
+"""Findings of the reconstruction audit: how often the right candidate is guessed, and the limit by the guarantee."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ _GUESSES = (1, 5, 10, 100)
 
 @dataclass(frozen=True)
 class Success:
-    """The share of trials with the truth among the first guesses."""
+    """The share of trials in which the true candidate is among the attacker's first guesses."""
 
     guesses: int  # number of the attacker's guesses
     share: float  # share of the trials in which one of them is right, from 0 to 1
@@ -29,13 +29,13 @@ class Success:
 
 @dataclass(frozen=True)
 class ReconstructionFinding:
-    """The guesses of an attacker that knew everything except which of the candidates was in."""
+    """The guesses of an attacker that knows everything except which candidate is in."""
 
     candidates: int  # number of records, clients, or values of a column
-    # Share of the trials that `k` guesses hit where nothing is released, k from 1 to all, (candidates,): the sum of the
-    # k largest probabilities.
+    # Probability that the truth is among k guesses without any release, for k from 1 to all, (candidates,): the sum of
+    # the k largest prior probabilities.
     chances: Floats
-    ranks: Integers  # place of the truth in the attacker's order, 1 being its first guess, (trials,)
+    ranks: Integers  # rank of the true candidate in the attacker's order, 1 for its first guess, (trials,)
     successes: tuple[Success, ...]  # by number of guesses, ascending, that of one guess first
     confidence: float  # of each interval
     longest: float  # largest mu of a candidate over all rounds of a trial: its contribution's length over the noise
@@ -43,16 +43,16 @@ class ReconstructionFinding:
 
     @property
     def are_even(self) -> bool:
-        """Whether all candidates were equally likely."""
+        """Whether all candidates have the same prior probability."""
         return bool(abs(self.chances[0] - 1 / self.candidates) < 1e-9)
 
     @cached_property
     def first(self) -> Success:
-        """The success of the first guess."""
+        """The share of trials in which the first guess is right, with its interval and limits."""
         return self.successes[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `reconstruction`."""
+        """Return this finding under the key `reconstruction` of `summary.json`."""
         return {"reconstruction": {
             "candidates": self.candidates, "trials": len(self.ranks), "confidence": self.confidence,
             "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,
@@ -61,7 +61,7 @@ class ReconstructionFinding:
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
-    """Return the share of right first guesses; None outside the reconstruction audit, or without an insider."""
+    """Return how often the true candidate was guessed; None outside the reconstruction audit, or without an insider."""
     ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or guarantee is None:
         return None

@@ -1,6 +1,6 @@
-"""Image reconstruction from observed updates: by the first layer, by descent, or with images of other people.
+"""Reconstruction of images from observed updates: from a first dense layer, by gradient descent, or by regression.
 
-The last bias of a model reveals the classes in an update before any image is sought.
+The regression uses images of other people. For gradient descent, labels are first inferred from the last bias.
 """
 
 import math
@@ -19,12 +19,12 @@ from fl_audit.errors import require, require_number
 from fl_audit.learning.stacked_model import CACHE_BUDGET, StackedModel
 
 _BREAKS = (2.667, 1.6, 1.142)
-"""Parts of the iterations at which the step falls to a tenth, as in the authors' code."""
+"""Divisors of the number of iterations; after each such part the step falls to a tenth, as in the authors' code."""
 
 
 @dataclass(frozen=True)
 class DescentSettings:
-    """The length and the extent of the search."""
+    """Settings of the search by gradient descent."""
 
     iterations: int = 1000  # steps of Adam, at least 1
     step: float = 0.1  # of each pixel, in the first three eighths; positive
@@ -44,7 +44,7 @@ USUAL = DescentSettings()
 
 
 def total_variation(pictures: Tensor) -> Tensor:
-    """Return the mean change from pixel to pixel, down plus across, of pictures (..., height, width)."""
+    """Return the anisotropic total variation of images (..., height, width), as a mean over pixels and not a sum."""
     down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
     return down + across
 
@@ -61,9 +61,9 @@ def descended(
 
     They are float32 (owners, images, *shape), from 0 to 1, an owner's images in the order of its labels.
 
-    Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4):
-    one less the cosine of both updates, plus total variation, by Adam on the signs of the gradient, in the box of
-    pixels. Weight, step and its fall are those of the authors' code.
+    Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4).
+    Adam on the signs of the gradient minimises one minus the cosine of both updates, plus weighted total variation,
+    with pixels clamped to [0, 1]. The weight, the step and its decay are those of the authors' code.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class PopulationImages:
 
 
 def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
-    """Refuse records that are not images of at least 7x7 pixels from 0 to 1.
+    """Raise `InputError` unless records are images of at least 7x7 pixels from 0 to 1.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def drawn_pictures(
 ) -> Tensor:
     """Return the attacker's reconstruction of the images of every owner, float32 (owners, count, *shape).
 
-    Without noise a first dense layer reveals a single image, and elsewhere descent finds images; other images fill in
-    what noise hides.
+    With noise, images are estimated by regression on images of other people. Without noise, a single image is computed
+    from the gradient of the first dense layer if the model permits it; otherwise gradient descent finds the images.
 
     Parameters
     ----------
@@ -191,10 +191,10 @@ def drawn_pictures(
 
 
 def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
-    """Return possible image sets of an owner, (as many owners as images, count), in the order of labels.
+    """Return the indices of random sets of images that an owner could have, int64 (images, count), sorted by label.
 
-    An update does not reveal the order of its records. In the order of labels, the same place of two owners looks
-    alike.
+    An update does not reveal the order of its records. When sorted by label, images at the same position of two sets
+    look alike.
     """
     known = labels.cpu().numpy()
     if count == 1:
@@ -210,11 +210,11 @@ def reads_first_layer(model: StackedModel) -> bool:
 
 
 def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
-    """Return the one picture behind every gradient of one record, float32 (owners, 1, *shape), from 0 to 1.
+    """Return the image of each owner from the gradient of its only record, float32 (owners, 1, *shape), from 0 to 1.
 
-    With d_k the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
-    3.1). Under noise a unit is less informative the smaller d_k is, so x is the least squares solution: the sum of d_k
-    times the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
+    If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
+    3.1). The smaller d_k is, the less informative is the unit, so x is the least squares solution: the sum of d_k times
+    the gradient of the weights, divided by the sum of d_k^2. An update of zero gives a black image.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
@@ -225,14 +225,15 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 
 
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return the linear least squares estimate of each owner's image, float32 (owners, *shape), from 0 to 1.
+    """Return the linear least squares estimate of each owner's images, float32 (owners, count, *shape), from 0 to 1.
 
-    The attacker's knowledge of other people's images, and of their updates without noise, fills in what noise hides.
-    The estimate needs no label and no layer, and works for every model and every rule of updates.
+    The attacker knows images of other people, and computes their updates without noise. The estimate needs neither
+    labels nor a special layer, and works for every model and every rule of updates.
 
-    mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other pictures
-    (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred it is
-    mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of the others.
+    It is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other
+    images x and their updates u (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred,
+    the estimate is mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of
+    the others.
     """
     flat, centre = pictures.flatten(1).double(), updates.mean(0)
     middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
@@ -251,9 +252,9 @@ def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Ten
     The attacker does not know the owners' probabilities and clipping factors. It estimates both from `like`, at least
     `count` records of the population.
 
-    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the population's mean of p_k in
-    it, it gives the expected number of records of the class. Classes are then assigned greedily, the one with the
-    largest number of missing records first. For one record this is the only class whose bias has a negative gradient
+    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the population's mean of p_k it
+    gives the expected number of records of the class. Classes are then assigned greedily, each time the one with the
+    largest number of missing records. For one record this is the only class whose bias has a negative gradient
     (Zhao et al. 2020, "iDLG"); for several it is the rule of Wainakh et al. 2022, "User-level label leakage from
     gradients in federated learning".
     """
@@ -269,7 +270,7 @@ def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Ten
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
-    """Refuse a model whose updates do not reveal labels: its last parameter is not a bias with one entry per class.
+    """Raise `InputError` unless the last parameter of a model is a bias with one entry per class, which reveals labels.
 
     Parameters
     ----------
@@ -284,7 +285,7 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
 
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
-    """Return the mean factor on a record's gradient in an update."""
+    """Return the mean factor by which a record's gradient enters an update, from learning rate, steps and clipping."""
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
     if shared.clipping_norm is None:

@@ -17,17 +17,17 @@ from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
 
 class ReconstructionJudging(AuditJudging):
-    """Planning and judging where exactly one of the targets is in."""
+    """Planning and judging of audits in which exactly one of the targets is in."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse a federation that does not support candidates."""
+        """Raise `InputError` if the reconstruction audit cannot run on a federation, e.g. if it has too few clients."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "reconstruction")
         require_candidates(public)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by right first guesses and the noise along the true candidate; None without guesses."""
+        """Return the judgement by right first guesses and noise along the true candidate; None without an insider."""
         if (ranks := candidate_ranks(run)) is None:
             return None
         chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
@@ -36,7 +36,7 @@ class ReconstructionJudging(AuditJudging):
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Return the candidates and seed that a verdict covers."""
+        """Return a sentence on the candidates and the seed that a verdict covers."""
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
             "data and other seeds were not tried."
@@ -50,7 +50,7 @@ class ReconstructionJudging(AuditJudging):
         planned
             The run that is planned.
         parameters
-            Number of parameters of the model; None where the noise in all of them cannot be measured.
+            Number of parameters of the model; None if the noise in all of them cannot be measured.
         """
         return limits_of_noise(planned, None)
 
@@ -79,7 +79,7 @@ def _ranks(run: FinishedRun) -> Integers | None:
 
 
 def candidates_of(run: FinishedRun) -> tuple[Floats, Integers]:
-    """Return the log-odds of each candidate against none, (trials, candidates), and the true candidate."""
+    """Return log-odds of each candidate against none, (trials, candidates), and numbers of the true ones, (trials,)."""
     table, shape = run.tables.targets, (run.trials, -1)
     assert table is not None, "the audit of reconstruction has candidates"
     truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)

@@ -27,7 +27,7 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, j
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     """Return the rank of the true candidate in the attacker's order, 1 for its first guess.
 
-    Among equal candidates the one with the smaller number is guessed first, whichever is true.
+    Of candidates with equal likelihood the one with the smaller number is guessed first, whichever is true.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def judge_hits(
     confidence: float,
     noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
-    """Return the judgement of the guarantee by the number of right first guesses.
+    """Return the judgement of the guarantee from the number of right first guesses, called hits.
 
-    It is violated where at least so many hits have a probability under the level by the reconstruction bound, and where
-    there is less noise than claimed; otherwise the verdict is as in `judged_with_noise`, and never consistent without
-    noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower end of the share of hits: under
-    (epsilon, delta)-DP that share is at most e^epsilon chance + delta.
+    The guarantee is violated if, under the reconstruction bound, the probability of at least so many hits is below the
+    level of the test, or if there is less noise than claimed. Otherwise the verdict is as in `judged_with_noise`, and
+    never consistent without noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower
+    confidence bound on the hit rate: under (epsilon, delta)-DP that rate is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ def judge_hits(
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution of the candidate that was in, in every trial; None where it cannot be computed.
-        The hit rate under less noise depends on the distances between candidates, and is not known; so the limit of
-        detection is that of the noise.
+        The noise along the contribution of the candidate that was in, in every trial; None if it cannot be computed.
+        The limit of detection is that of this noise, because the hit rate under less noise depends on the distances
+        between candidates and is unknown.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"
@@ -113,14 +113,14 @@ def judge_hits(
 
 
 def _share_found(trials: int, bound: float) -> float:
-    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; infinite if none is."""
+    """Return the smallest hit rate that the test detects with probability `DETECTION_POWER`; infinite without one."""
     level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
     fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
     return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
 
 
 def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
-    """Return an epsilon that is exceeded with a confidence, since hits are at most e^epsilon chance + delta.
+    """Return a lower confidence bound on epsilon, from a hit rate that is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
     trials
         Number of trials, at least 1.
     chance
-        Share of right best guesses where nothing is released, positive: 1 / m for m equally likely candidates.
+        Hit rate of the best guess without any release, positive: 1 / m for m equally likely candidates.
     delta
         Delta of (epsilon, delta)-DP, at least 0 and below 1.
     confidence
@@ -160,7 +160,7 @@ class ReconstructionQuality:
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """A level of noise: how well it hides a contribution from an adversary that knows all others."""
+    """A level of noise, described by how well it hides a contribution from an adversary that knows all others."""
 
     epsilon: float  # of the guarantee; infinite without noise
     mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
@@ -177,31 +177,31 @@ class NoiseLevel:
         mu
             Gaussian-DP parameter, above 0.
         chance
-            Probability of naming the true candidate where nothing is seen, at most 1.
+            Probability of identifying the true candidate without any release, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
 
 @dataclass(frozen=True)
 class ReconstructionDraws:
-    """The attacker's reconstructions under some noise."""
+    """The attacker's reconstructions at one level of noise."""
 
     level: NoiseLevel  # level of the noise
     pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
     likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
-    guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
+    guesses: int = 1  # number of images that are reconstructed per owner, any of which may be identified
 
 
 @dataclass(frozen=True)
 class ReconstructedImages:
-    """The reconstructions of an attacker that knows all contributions but one."""
+    """The true images, and their reconstructions at every level of noise by an attacker that knows all other data."""
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
     drawings: tuple[ReconstructionDraws, ...]  # from no noise to the most
-    own: int  # index of the one at the run's own noise
+    own: int  # index in `drawings` of the reconstructions at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `pictures`."""
+        """Return this finding under the key `pictures` of `summary.json`."""
         told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
         return {"pictures": told}
 
@@ -241,13 +241,13 @@ def drawings(
 ) -> Iterator[ReconstructionDraws]:
     """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
 
-    Every release is queried at the same weights, so that all rounds carry the same signal and their noise averages out:
-    the strongest attack of a server within the guarantee.
+    All releases are computed at the same model parameters, so that all rounds carry the same signal and their noise
+    averages out. This is the strongest attack of a server within the guarantee.
 
     Parameters
     ----------
     shared
-        The map from the images of an owner to an update; with a clipping norm where there is noise.
+        The map from the images of an owner to an update; it needs a clipping norm if a level has noise.
     victims
         Images of the owners.
     others
@@ -255,7 +255,7 @@ def drawings(
     levels
         The levels of noise.
     draws
-        Generator of each level's noise and starts, by its number.
+        Function from the index of a level to the generator of its noise and of the images from which searches start.
     descent
         Number of starts and steps of the search, as for `descended`.
     on_step
@@ -276,7 +276,7 @@ def drawings(
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:
-    """Return reconstructed images in the order of the true ones, because an update does not reveal their order.
+    """Return each owner's reconstructed images in the order of the true ones, which an update does not reveal.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
 
 def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
-    """Return the similarity of reconstructed to true images.
+    """Return the similarity of reconstructed to true images, by PSNR, SSIM and identification among candidates.
 
     Parameters
     ----------

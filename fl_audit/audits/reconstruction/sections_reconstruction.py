@@ -1,4 +1,4 @@
-"""Sections on the reconstruction: the candidate that was used, and images, next to the limit of the guarantee."""
+"""Report sections on reconstruction: guesses of the true candidate, and images, with the limits of the guarantee."""
 
 import math
 from collections.abc import Sequence
@@ -102,7 +102,10 @@ def _epsilon(drawing: ReconstructionDraws, is_own: bool) -> str:
 
 
 def _allowed(drawing: ReconstructionDraws, once: str = "") -> str:
-    """Return the largest share of identified images, and the number of guesses; `once` follows a single guess."""
+    """Return words on the largest share of identified images that the guarantee allows, and on the number of guesses.
+
+    `once` is appended in place of the number if there is a single guess.
+    """
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 
@@ -136,7 +139,7 @@ def draw_pictures(
 
 
 def _strip(pictures: Floats32) -> Floats32:
-    """Return images beside each other in matplotlib's layout, (height, width) or (height, width, 3)."""
+    """Return images side by side in matplotlib's layout, (height, width) or (height, width, 3)."""
     stacked = pictures[:, None] if pictures.ndim == 3 else pictures
     framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
     strip = np.concatenate(list(framed), axis=2)

@@ -1,4 +1,4 @@
-"""The update that an owner shares for a few records, as a function of records that an attacker tries."""
+"""The update that an owner shares for its records, as a differentiable function of records for gradient inversion."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,15 +21,14 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class UpdateFunction:
-    """The map from records to an update: the rule of the federation, and the model that all clients received.
+    """The map from records to an update, by the federation's rule for updates and the model that all clients received.
 
     Raises `InputError` if the local optimizer is not SGD.
     """
 
     model: StackedModel  # the model
     start: Tensor  # its weights at the start of the round, float32 (parameters,)
-    # C, to which the gradient of each record is clipped before they are added, or an update of local training as a
-    # whole; None leaves them as they are.
+    # Clipping norm C of the gradient of each record or, with local training, of the whole update; None clips nothing.
     clipping_norm: float | None = None
     # Local training by SGD, in place of gradients; None shares the sum of gradients.
     schedule: LocalSchedule | None = None
@@ -42,7 +41,9 @@ class UpdateFunction:
         require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
 
     def of(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the update of the owner of some records, float32 (parameters,); differentiable, and fit for vmap.
+        """Return the update that the owner of these records shares, float32 (parameters,).
+
+        It is differentiable in the records and can be used with vmap.
 
         Parameters
         ----------
@@ -80,7 +81,7 @@ class UpdateFunction:
         return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the start minus the end of SGD on the mean loss of each batch."""
+        """Return the parameters before minus those after SGD, with one step on the mean loss of each mini-batch."""
         assert self.schedule is not None, "local training has a schedule"
         now = parameters
         for batch in self.batches:

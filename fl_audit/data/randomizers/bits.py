@@ -19,8 +19,9 @@ from fl_audit.privacy.identifiability_bounds import truth_probability
 class RandomisedBits:
     """Randomised response on every feature of records of 0 and 1.
 
-    Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
-    `fl_audit.privacy.identifiability_bounds`), independently. Raises `InputError` if epsilon is negative or not finite.
+    Each bit is reported truthfully with probability e^epsilon / (1 + e^epsilon), independently of others (Bernau et al.
+    2019, Eq. (1); module `fl_audit.privacy.identifiability_bounds`). Raises `InputError` if epsilon is negative or not
+    finite.
 
     Examples
     --------
@@ -66,10 +67,10 @@ class RandomisedBits:
     def log_odds(
         self, observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]
     ) -> Floats:
-        """Return log P(observed | first) / P(observed | second), in nats, shape (...), a number an observed record.
+        """Return log P(observed | first) / P(observed | second) of each observed record, in nats, shape (...).
 
-        Each differing bit adds epsilon where it agrees with the first record and takes it away where it agrees with the
-        second. Raises `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
+        Each bit in which the two records differ adds epsilon if the observed bit is that of the first record, and
+        subtracts epsilon otherwise. Raises `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
 
         Parameters
         ----------
@@ -87,14 +88,14 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the paper's guarantee for records of a shape, one for each feature.
+        """Return the releases of the guarantee in Bernau et al. 2019 for records of a shape, one for each feature.
 
-        No two records can differ in more, so it is also the exact distribution for records that differ everywhere.
+        They are also the exact releases in the worst case, where two records differ in every feature.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish two records of a shape at most: records that differ everywhere."""
+        """Return the releases in the worst case, where two records of a shape differ in every feature."""
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:

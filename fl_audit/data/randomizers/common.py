@@ -1,4 +1,4 @@
-"""Common parts of all randomizers: draws, shapes of records, and the sum of epsilons that the paper claims."""
+"""Common parts of all randomizers: draws, checks of shapes, and the total epsilon as in Bernau et al. 2019."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
-    """Return the sum of epsilons of releases (Bernau et al. 2019, Definition 5), 0 of none; refuse Gaussian noise."""
+    """Return the sum of the releases' epsilons (Bernau et al. 2019, Definition 5); `InputError` for Gaussian noise."""
     total = 0.0
     for event in events:
         if not isinstance(event, LaplaceRelease | RandomizedResponse):
@@ -23,7 +23,7 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return the release of several randomised responses on a bit; no release where there is no response.
+    """Return the release of `count` randomised responses on bits as a tuple; empty if `count` or `epsilon` is 0.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
 
 
 def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
-    """Return the trailing axes that are those of one record."""
+    """Return the axes of one record in an array of records, counted from the last one: -ndim to -1."""
     return tuple(range(-record.ndim, 0))
 
 
 def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    """Refuse observed records and a pair that they can come from whose shapes do not fit.
+    """Raise `InputError` unless observed records and the two records from which they can come have fitting shapes.
 
     Parameters
     ----------

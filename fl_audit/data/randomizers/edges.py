@@ -22,16 +22,15 @@ _FEWEST_NODES = 2
 class RandomisedEdges:
     """Randomised response on every pair of nodes of an undirected graph: edge-local differential privacy.
 
-    Each pair of different nodes is told truly, joined or not, with probability e^epsilon / (1 + e^epsilon); the matrix
-    stays symmetric. Edges from a node to itself are left out. Then every node gets "at least one symmetric edge"
-    (section 4.3 of the paper, which does not say how): going through the nodes in order, one without an edge is joined
-    to the next node, the last one to the one before it. This rule looks at the randomised matrix alone, so it costs no
-    privacy, and it leaves the exact log-odds simple: an edge that the rule may have made is there whether or not the
-    randomised matrix had it, so that seeing it tells nothing.
+    For each pair of different nodes, whether they are joined is reported truthfully with probability e^epsilon /
+    (1 + e^epsilon); the matrix stays symmetric, and self-loops are left out. Then every node gets "at least one
+    symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how): in the order of the nodes, each node
+    without an edge is joined to the next node, and the last node to the one before it. This is post-processing of the
+    randomised matrix, so it costs no privacy. The exact log-odds stay simple too: an edge that this rule may have added
+    exists whether or not the randomised matrix had it, so that it carries no information.
 
-    Graphs are packed rows (`fl_audit.data.graph_records`). How many nodes a graph has is not randomised, so absent
-    nodes stay absent, and whoever sees graphs of different sizes tells them apart for sure. Raises `InputError` if
-    epsilon is negative or not finite.
+    Graphs are packed rows (`fl_audit.data.graph_records`). The number of nodes is not randomised, so graphs of
+    different sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.
     """
 
     epsilon: float  # epsilon_i of one pair of nodes, from 0 (a random graph that tells nothing)
@@ -51,7 +50,7 @@ class RandomisedEdges:
         require(fewest >= _FEWEST_NODES, f"local-randomizer is '{name}' and a graph has {fewest} nodes: {accepted}")
 
     def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
-        """Return randomised graphs of the same shape, one after the other.
+        """Return randomised graphs, packed like `features` and in the same shape.
 
         Parameters
         ----------
@@ -71,12 +70,12 @@ class RandomisedEdges:
         return told
 
     def log_odds(self, observed: NDArray[Any], first: Floats32, second: Floats32) -> Floats:
-        """Return log P(observed | first) / P(observed | second) of what `perturb` returns, in nats, shape (graphs,).
+        """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
 
-        Each pair of nodes in which the graphs differ counts as a bit does (`RandomisedBits.log_odds`), except the only
-        edge of a node that leads to the next node (of the last node: to the one before it): it would be there anyhow.
-        Raises `InputError` if a graph is not symmetric, they have different numbers of nodes, or an observed node has
-        no edge.
+        Each pair of nodes in which the graphs differ counts like a bit in `RandomisedBits.log_odds`. The only exception
+        is the single edge of a node if it leads to the next node (for the last node, to the one before it): `perturb`
+        would have added it anyway. Raises `InputError` if a graph is not symmetric, the graphs have different numbers
+        of nodes, or an observed node has no edge.
 
         Parameters
         ----------
@@ -108,19 +107,19 @@ class RandomisedEdges:
         return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the paper's guarantee for graphs of up to `shape` = (nodes, nodes), one for each edge.
+        """Return the releases of the guarantee in Bernau et al. 2019 for graphs of up to `shape` = (nodes, nodes).
 
-        It counts the edges that one node can have. The paper multiplies epsilon_i by a largest degree of 2,000.
-        COLLAB's largest graph has 492 nodes, and its largest degree is 491.
+        There is one release for each edge that a node can have. The paper multiplies epsilon_i by a largest degree of
+        2,000. COLLAB's largest graph has 492 nodes, and its largest degree is 491.
         """
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish two graphs of `shape` = (nodes, nodes) at most, at all their pairs."""
+        """Return the releases in the worst case, where two graphs of `shape` = (nodes, nodes) differ in all pairs."""
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish two graphs at most: one for each pair of nodes in which they differ.
+        """Return an upper bound on the releases that distinguish two graphs: one for each pair of nodes that differs.
 
         Parameters
         ----------
@@ -135,7 +134,7 @@ class RandomisedEdges:
 
 
 def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
-    """Return the adjacency matrix of a packed graph; refuse one that cannot be randomised."""
+    """Return the adjacency matrix of a packed graph; `InputError` unless it is symmetric and has at least two nodes."""
     matrix = unpack_graph(packed.astype(np.float32, copy=False))
     require(len(matrix) >= _FEWEST_NODES, f"a graph has {len(matrix)} nodes: accepted are {_FEWEST_NODES} and more")
     require(np.array_equal(matrix, matrix.T), "a graph is not symmetric: accepted are undirected graphs")
@@ -143,7 +142,7 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 
 def _partners(nodes: int) -> Integers:
-    """Return whom each node is joined to where it has no edge: the next node, of the last one the node before it."""
+    """Return the node that each node is joined to if it has no edge: the next one, for the last node the one before."""
     return np.append(np.arange(1, nodes), nodes - 2)
 
 
@@ -157,7 +156,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return the edges that would exist even if the randomised matrix had not had them; shape of `observed`."""
+    """Return a mask of the edges that would exist even if the randomised matrix lacked them, shaped like `observed`."""
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)

@@ -24,9 +24,9 @@ class LaplacePixelation:
 
     An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
     255 m / (b^2 epsilon) in grey levels or m / (b^2 epsilon) for pixels in [0, 1] as here, is clipped to [0, 1], and
-    stands for all pixels of its block. Images that differ in at most m pixels are told apart by at most epsilon.
+    replaces all pixels of its block. For images that differ in at most m pixels this is epsilon-differentially private.
 
-    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds. Raises `InputError`
+    Clipping loses no evidence, because all values beyond one end of [0, 1] have the same log-odds. Raises `InputError`
     if a number is out of its range.
 
     Examples
@@ -52,7 +52,7 @@ class LaplacePixelation:
         return self.neighbourhood / (self.block**2 * self.epsilon)
 
     def require_records(self, records: Records) -> None:
-        """Raise `InputError` if records are no grey images, have fewer pixels than m, or cannot be pixelated."""
+        """Raise `InputError` if records are no grey images in [0, 1], have fewer than m pixels, or no whole blocks."""
         shape, pixels = records.shape, int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
         named = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
@@ -64,7 +64,7 @@ class LaplacePixelation:
         self.require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
-        """Return pixelated images of the same shape; `InputError` where `require_images` refuses them.
+        """Return pixelated images of the same shape; raises `InputError` if `require_images` does so.
 
         Parameters
         ----------
@@ -81,9 +81,9 @@ class LaplacePixelation:
     def log_odds(self, observed: NDArray[Any], first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
-        The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
-        was clipped to 0 or 1: there both probabilities are tails of Laplace distributions. Raises `InputError` if a
-        pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
+        It is the sum over blocks of (|o - mean'| - |o - mean|) / scale with the observed value o. The formula also
+        holds if o was clipped to 0 or 1, where both probabilities are tails of Laplace distributions. Raises
+        `InputError` if a pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's side.
 
         Parameters
         ----------
@@ -102,15 +102,15 @@ class LaplacePixelation:
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the paper's guarantee for images of a shape: one of epsilon_i for each released value.
+        """Return the releases of the guarantee in Bernau et al. 2019, epsilon_i for each released value of an image.
 
-        So it counts 62,500 epsilon_i for 250 x 250 pixels. That is far too much: the noise of one value covers m
-        changed pixels, and its block has b^2 of them. `whole_events` has what can be told of any two images.
+        For 250 x 250 pixels the total is 62,500 epsilon_i. That is far too much, because the noise of one value covers
+        m changed pixels, and its block has only b^2. `whole_events` returns the worst case of any two images.
         """
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases for the worst pair of images, black and white; their epsilon is epsilon_i pixels / m."""
+        """Return the releases in the worst case, a black against a white image; epsilon is epsilon_i * pixels / m."""
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
     def pair_events(
@@ -140,7 +140,7 @@ class LaplacePixelation:
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
 
     def require_images(self, images: NDArray[np.floating]) -> None:
-        """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
+        """Raise `InputError` unless images are grey, in [0, 1], and their sides are multiples of the block's side."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
         accepted = "accepted are grey ones, (n, 1, h, w)"
         require(one_channel and images.size > 0, f"images have shape {images.shape}: {accepted}")
