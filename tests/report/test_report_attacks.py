@@ -154,5 +154,5 @@ def test_a_report_on_the_insider_alone_names_no_attacker(contents):
     assert not {"loss", "lira", "shadow"} & alone.find(AttackFinding).achieved.keys()
     page, with_attackers = (render_html(one, draw_all(one)) for one in (alone, contents))
     assert "but one coin" in page
-    assert "the right one" in with_attackers
-    assert "the right one" not in page
+    assert "picked the right" in with_attackers
+    assert "picked the right" not in page
