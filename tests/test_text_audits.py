@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Sections, str]] = {
         {"data": {"records": 100}, "privacy": RECORD, "audit": ATTACKED | {"attacks": ["lira"], "queries": 3}},
         "queries .*texts: .*images and tables; leave queries out",
     ),
-    "pictures": ({"audit": {"reconstruct-samples": 2}}, "reconstruct-samples .*texts .*: leave it out"),
+    "pictures": ({"audit": {"reconstruct-samples": 2}}, "reconstruct-samples .*texts .*: leave it"),
     "a crafted record": ({"audit": {"neighbour": "crafted"}}, "none .*crafted: leave it out"),
     "similarity of pictures": (
         {"audit": {"dissimilarity": "ssim"}},

@@ -162,7 +162,7 @@ def test_columns_of_a_data_set(hub: Path) -> None:
     [
         ({"label": "sick"}, "no label column 'sick': .* x, y"),
         ({"label": "y", "split": "validation"}, "cannot be read"),
-        ({"label": "y", "owner": "who"}, "no owner column 'who'"),
+        ({"label": "y", "owner": "who"}, "no owner column 'who': "),
         ({}, "needs label in"),
         ({"label": "y", "path": "somewhere"}, "takes no path "),
     ],
@@ -174,5 +174,5 @@ def test_data_sets_that_cannot_be_used_are_refused(hub: Path, options: dict[str,
 
 
 def test_a_data_set_that_cannot_be_reached_is_refused(hub: Path) -> None:
-    with pytest.raises(InputError, match="hf:nobody/nothing cannot be read"):
+    with pytest.raises(InputError, match=r"hf:nobody/nothing .*be read"):
         load("hf:nobody/nothing", label="y")
