@@ -48,7 +48,8 @@ def test_a_model_no_better_than_one_class_is_told(make_contents):
     contents = make_contents(exact=False, trials=40, rounds=4)
     accuracy = float(contents.summary["utility"]["test_accuracy"])
     (line,) = changed(contents, commonest=accuracy).summary["look_at"]
-    assert re.search(rf"no better .*one class: .*{percent(round(accuracy, 3))}", line)
+    share = re.escape(percent(round(accuracy, 3)))
+    assert re.search(rf"no better .*one class: .*{share} .*, against {share} ", line)
     assert " ".join(line.split()) in shown(changed(contents, commonest=accuracy))
     assert changed(contents, commonest=accuracy - 0.01).summary["look_at"] == []
 
