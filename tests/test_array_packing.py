@@ -47,7 +47,7 @@ def test_what_others_packed_is_read_as_flower_reads_it() -> None:
         unpack(Array("float64", (2,), "numpy.ndarray", pack(np.zeros(2)).data[:-4]))
     objects = BytesIO()
     np.save(objects, np.array([{}]), allow_pickle=True)
-    with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
+    with pytest.raises(ValueError, match="Object arrays"):
         unpack(Array("object", (1,), "numpy.ndarray", objects.getvalue()))
 
 

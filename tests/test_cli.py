@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from small_audits import small_toml
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
@@ -83,7 +85,9 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
     trials.assign(log_odds=trials["log_odds"] + 0.001).to_parquet(tmp_path / "out" / "trials.parquet")
     changed = fl_audit("replay", "out")
     assert changed.returncode == 4
-    assert "does not agree with the run: log-odds differ by up to" in changed.stdout
+    differ = re.search(r"not agree .*log-odds .*up to ([0-9.e-]+)", changed.stdout)
+    assert differ
+    assert float(differ[1]) == pytest.approx(0.001, rel=0.01)
     trials.to_parquet(tmp_path / "out" / "trials.parquet")
     (tmp_path / "out" / "report.html").unlink()
     assert fl_audit("report", "out").returncode == 0
@@ -120,48 +124,47 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["privacy.deltta=0.1"], "'privacy.deltta' is unknown: nearest is 'delta'"),
-        (["audits.trials=1"], "'audits' is unknown: nearest is 'audit'"),
-        (["privacy.epsilon=2"], "belief = 0.9 and epsilon = 2.0 given: accepted is exactly one of belief, epsilon"),
-        (["privacy.belief="], "none given: accepted is exactly one of belief"),
+        (["privacy.deltta=0.1"], "'privacy.deltta' .*unknown: .* 'delta'"),
+        (["audits.trials=1"], "'audits' .*unknown: .* 'audit'"),
+        (["privacy.epsilon=2"], "belief = 0.9 and epsilon = 2.0 given: .*exactly one of belief, epsilon"),
+        (["privacy.belief="], "none given: .*exactly one of belief"),
         (["privacy.delta=0"], "privacy.delta is 0"),
         (["privacy.delta=1"], "privacy.delta is 1"),
         (["privacy.clipping-norm=0"], "privacy.clipping-norm is 0"),
-        (["data.records=5000"], "to have 5000 records, and breast-cancer has 456"),
+        (["data.records=5000"], "5000 records, .*breast-cancer has 456"),
         (["data.name=csv", "data.path=gone.csv", "data.label=y"], "gone.csv"),
         (["data.name=bresat-cancer"], "breast-cancer"),
         (["audit.neighbour=60"], "60"),
         (
             ["audit.neighbour=-1"],
-            "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, crafted, crafted-opposite, "
-            "or the",
+            "audit.neighbour is -1: .* most-dissimilar, least-dissimilar, random, crafted, crafted-opposite, or",
         ),
-        (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': accepted are most-dissimilar"),
-        (["audit.neighbour=true"], "audit.neighbour is true: accepted are most-dissimilar"),
+        (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': .* most-dissimilar"),
+        (["audit.neighbour=true"], "audit.neighbour is true: .* most-dissimilar"),
         (["audit.neighbour-rank=0"], "audit.neighbour-rank is 0"),
         (
             ["audit.neighbour-rank=2", "audit.neighbour=random"],
-            "neighbour-rank = 2 needs neighbour = most-dissimilar or least-dissimilar, and neighbour is random",
+            "neighbour-rank = 2 .*neighbour = most-dissimilar or least-dissimilar, .* random",
         ),
         (["audit.neighbour-rank=2", "audit.neighbour=5"], "neighbour-rank = 2 needs neighbour ="),
-        (["audit.neighbour-rank=61", "privacy.adjacency=add-remove-record"], "rank is 61: accepted are 1 to 60"),
-        (["audit.dissimilarity=ssim"], "records have shape (30,): accepted for the ssim measure are images"),
-        (["data.name=texas100", "data.data-dir=."], "dataset_texas.tgz or texas100.npz not found in"),
-        (["model.name=wide_net:build"], "cannot be imported"),
+        (["audit.neighbour-rank=61", "privacy.adjacency=add-remove-record"], "rank is 61: .* 1 to 60"),
+        (["audit.dissimilarity=ssim"], r"shape \(30,\): .*ssim .*images"),
+        (["data.name=texas100", "data.data-dir=."], "dataset_texas.tgz or texas100.npz not found"),
+        (["model.name=wide_net:build"], "wide_net.* cannot be imported"),
         (["model.name=logistik"], "nearest: 'logistic'"),
         (["training.strategy=fedavg"], "training.strategy is 'fedavg'"),
         (["privacy.noise=loud"], "privacy.noise is 'loud'"),
         (["privacy.belief=0.5"], "belief"),
-        (["data.clients=1"], "clients is 1: accepted are 2 and more"),
-        (["trials=1"], "accepted is section.key=value"),
-        (["training.rounds=999999999"], "training.rounds is 999999999: accepted are whole numbers from 1 to 1000000"),
-        (["privacy.belief=.5"], "belief is 0.5: accepted are numbers above the prior 0.5"),
+        (["data.clients=1"], "clients is 1: .* 2 "),
+        (["trials=1"], "'?trials=1.*: .* section.key=value"),
+        (["training.rounds=999999999"], "training.rounds is 999999999: .* 1 to 1000000"),
+        (["privacy.belief=.5"], "belief is 0.5: .*above the prior 0.5"),
         (["training.learning-rate=nan"], "training.learning-rate"),
-        (["audit.trials=true"], "audit.trials is true: accepted are whole numbers"),
-        (['training.rounds="2"'], "training.rounds is '2': accepted are whole numbers"),
-        (["training.rounds=" + "9" * 5000], "is no valid TOML value: Exceeds the limit"),
-        (["privacy.clipping-norm=1e38"], "accepted for clipping-norm in [privacy], which is 1e+38, are smaller"),
-        (["audit.neighbour-rank=23761"], "neighbour-rank is 23761: accepted are 1 to 23760"),
+        (["audit.trials=true"], "audit.trials is true: .*whole numbers"),
+        (['training.rounds="2"'], "training.rounds is '2': .*whole numbers"),
+        (["training.rounds=" + "9" * 5000], "training.rounds=9.*no valid TOML value: "),
+        (["privacy.clipping-norm=1e38"], r"clipping-norm in \[privacy\], .* 1e\+38, .*smaller"),
+        (["audit.neighbour-rank=23761"], "neighbour-rank is 23761: .* 1 to 23760"),
     ],
 )
 def test_wrong_settings_get_one_line(
@@ -170,7 +173,7 @@ def test_wrong_settings_get_one_line(
     flags = [word for setting in settings for word in ("--set", setting)]
     ran = fl_audit("run", str(config), "--out", "out", "--engine", "local", *flags)
     assert ran.returncode == 2
-    assert said in ran.stderr
+    assert re.search(said, ran.stderr)
     assert ran.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
@@ -195,7 +198,7 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         flags = [word for setting in settings for word in ("--set", setting)]
         ran = fl_audit("run", str(config), "--out", "out", "--engine", "local", *flags)
         assert ran.returncode == 2, ran.stderr
-        assert said in ran.stderr
+        assert re.search(said, ran.stderr)
         assert ran.stderr.count("\n") == 1
         assert not (tmp_path / "out").exists()
 
@@ -204,19 +207,19 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "gone.toml"), "gone.toml cannot be read"),
-        (("run", "audit.toml", "--engine", "cloud"), "accepted are ray, local"),
+        (("run", "gone.toml"), "gone.toml .*be read"),
+        (("run", "audit.toml", "--engine", "cloud"), "cloud.*: .* ray, local"),
         (("run", "audit.toml", "--resume"), "--resume without --out"),
-        (("run", "audit.toml", "--ray-address", "127.0.0.1:1"), "no Ray cluster answers there"),
-        (("run", "audit.toml", "--ray-address", "ray://127.0.0.1:1"), "Ray Client cannot carry a run"),
-        (("run", "audit.toml", "--ray-address", "automatic"), "no Ray cluster answers there"),
-        (("run", "audit.toml", "--out", "audit.toml/x"), "audit.toml is a file: accepted is a place below a directory"),
+        (("run", "audit.toml", "--ray-address", "127.0.0.1:1"), "127.0.0.1:1.*no Ray cluster"),
+        (("run", "audit.toml", "--ray-address", "ray://127.0.0.1:1"), "ray://127.0.0.1:1.*Ray Client"),
+        (("run", "audit.toml", "--ray-address", "automatic"), "automatic.*no Ray cluster"),
+        (("run", "audit.toml", "--out", "audit.toml/x"), "audit.toml is a file: .*directory"),
         (("replay", "gone"), "configuration.json is missing"),
-        (("sweep", "audit.toml", "--over", "privacy.belief"), "accepted is section.key=value,value"),
+        (("sweep", "audit.toml", "--over", "privacy.belief"), "privacy.belief.*: .* section.key=value,value"),
         (("sweep", "audit.toml", "--over", "privacy.beliefs=0.9"), "nearest is 'belief'"),
-        (("sweep", "audit.toml", "--utility", "loss"), "accepted are accuracy, auroc"),
-        (("sweep", "audit.toml", "--ray-address", "127.0.0.1:1"), "no Ray cluster answers there"),
-        (("sweep", "audit.toml", "--out", "audit.toml"), "is a file: accepted is a directory"),
+        (("sweep", "audit.toml", "--utility", "loss"), "loss.*: .* accuracy, auroc"),
+        (("sweep", "audit.toml", "--ray-address", "127.0.0.1:1"), "127.0.0.1:1.*no Ray cluster"),
+        (("sweep", "audit.toml", "--out", "audit.toml"), "audit.toml is a file: .*directory"),
         (("reproduce", "negoescu2023-fig2", "--data-dir", "gone"), "adult-all not found"),
         (("report", "gone"), "configuration.json is missing"),
     ],
@@ -224,7 +227,7 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
 def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], said: str, fl_audit: FlAudit, config: Path) -> None:
     ran = fl_audit(*arguments)
     assert ran.returncode == 2
-    assert said in ran.stderr
+    assert re.search(said, ran.stderr)
     assert "Traceback" not in ran.stderr
 
 
@@ -299,8 +302,7 @@ def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: 
     nothing = nothing.replace('sensitivity = "local"\n', "")
     config.write_text(nothing)
     said = fl_audit("check", str(config), "--no-probe").stderr
-    assert "clipping-norm = 1.0 given together with private = false" in said
-    assert "leave that key out, or set private = true" in said
+    assert re.search("clipping-norm = 1.0 .*private = false.*leave .*out, .*private = true", said)
     config.write_text(nothing.replace("clipping-norm = 1.0\n", ""))
     assert fl_audit("check", str(config), "--no-probe", "--set", "audit.insider=false").returncode == 0
     claimed = nothing.replace("private = false", "private = true\nbelief = 0.9")
@@ -314,9 +316,9 @@ def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit)
     guarantee = json.loads(fl_audit(*copied, "--json").stdout)
     assert guarantee["epsilon"] == pytest.approx(0.895, abs=5e-4)
     assert (guarantee["noise_multiplier"], guarantee["noise_over_clipping_norm"]) == (0.5, 1.0)
-    assert guarantee["sensitivity"] == "2 x clipping norm, since a record is replaced"
+    assert guarantee["sensitivity"].startswith("2 x clipping norm, ")
     told = fl_audit(*copied).stdout
-    assert "over the sensitivity, 2 x clipping norm, since a record is replaced." in told
+    assert f"the sensitivity, {guarantee['sensitivity']}." in told
     assert told.partition(", it is ")[2].startswith("1.\n")
     beside = fl_audit(*copied, "--sensitivity", "1", "--clipping-norm", "1")
     assert (beside.returncode, beside.stderr.count("--sensitivity")) == (2, 1)
@@ -384,10 +386,10 @@ def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -
     )
     shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
     assert shown.returncode == 0, shown.stderr
-    assert "the guarantee holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
+    assert re.search("holds with any noise, .* 5 rounds", shown.stdout)
     guarantee = json.loads(fl_audit("calibrate", "--advantage", "0.8", *flags, "--json").stdout)
     assert guarantee["noise_multiplier"] == 0.01
-    assert "smallest noise multiplier offered" in guarantee["remark"]
+    assert re.search(r"0\.01\b.*smallest|smallest .*0\.01\b", guarantee["remark"])
 
 
 def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
@@ -405,7 +407,7 @@ def test_a_refusal_is_that_of_the_accountant_that_counts(fl_audit: FlAudit, adja
     for command in (("calibrate", "--epsilon", "1"), ("account", "--noise-multiplier", "9")):
         ended = fl_audit(*command, *asked)
         assert ended.returncode == 2
-        assert "accepted by pld are up to 1,000,000,000" in ended.stderr
+        assert re.search("pld .*up to 1,000,000,000", ended.stderr)
         assert "pld does" not in ended.stderr
 
 
@@ -425,28 +427,31 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         (("calibrate", "--delta", "0.1", *OVER_3), "exactly one of --belief"),
         (("calibrate", "--belief", "0.9", "--epsilon", "1", "--delta", "0.1", *OVER_3), "exactly one of"),
         (("calibrate", "--belief", "0.4", "--delta", "0.1", *OVER_3), "belief is 0.4"),
-        (("calibrate", "--belief", "0.9", "--delta", "0.1", *OVER_3, "--accountant", "moments"), "accepted are"),
+        (
+            ("calibrate", "--belief", "0.9", "--delta", "0.1", *OVER_3, "--accountant", "moments"),
+            "'moments': .* rdp, pld",
+        ),
         (
             ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--adjacency", "replace"),
-            "--adjacency is 'replace': accepted are add-remove-record, replace-record",
+            "--adjacency is 'replace': .* add-remove-record, replace-record",
         ),
         (
             ("account", "--noise-multiplier", "1", "--delta", "0.1", *OVER_3, "--sensitivities", "none"),
-            "--sensitivities is 'none': accepted are fixed, adaptive",
+            "--sensitivities is 'none': .* fixed, adaptive",
         ),
-        (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", *OVER_3), "noise multiplier is 1e-200"),
-        (("account", "--noise-multiplier", "-1", "--delta", "0.1", *OVER_3), "noise multiplier is -1"),
+        (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", *OVER_3), "multiplier is 1e-200"),
+        (("account", "--noise-multiplier", "-1", "--delta", "0.1", *OVER_3), "multiplier is -1"),
         (("account", "--noise-multiplier", "1", "--delta", "2", *OVER_3), "delta is 2"),
         (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),
         (("bound", "in.txt", "words.txt", "--delta", "0.1"), "words.txt line 2 is 'two'"),
-        (("bound", "in.txt", "gone.txt", "--delta", "0.1"), "gone.txt cannot be read"),
-        (("bound", "in.txt", "nan.txt", "--delta", "0.1"), "is nan: accepted are numbers"),
+        (("bound", "in.txt", "gone.txt", "--delta", "0.1"), "gone.txt .*be read"),
+        (("bound", "in.txt", "nan.txt", "--delta", "0.1"), "score 1 .*nonmembers is nan: .*numbers"),
         (("bound", "in.txt", "in.txt", "--delta", "1"), "delta is 1"),
         (("bound", "in.txt", "in.txt", "--delta", "0.1", "--confidence", "0.5"), "confidence is 0.5"),
-        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--method", "maximum"), "accepted are clopper-pearson"),
-        (("bound", "--one-run", "in.txt", "in.txt", "--delta", "0.1"), "coins are not all 0 or 1"),
-        (("bound", "--one-run", "in.txt", "in.txt", "--delta", "0.1", "--method", "gdp"), "accepted are trade-off"),
-        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--guesses", "2"), "--guesses and --dimension belong to"),
+        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--method", "maximum"), "'maximum': .* clopper-pearson"),
+        (("bound", "--one-run", "in.txt", "in.txt", "--delta", "0.1"), "coins .*not all 0 or 1"),
+        (("bound", "--one-run", "in.txt", "in.txt", "--delta", "0.1", "--method", "gdp"), "'gdp': .* trade-off"),
+        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--guesses", "2"), "--guesses and --dimension .*--one-run"),
     ],
 )
 def test_wrong_guarantees_and_scores_get_one_line(
@@ -458,7 +463,7 @@ def test_wrong_guarantees_and_scores_get_one_line(
     (tmp_path / "nan.txt").write_text("1\nnan\n")
     ran = fl_audit(*arguments)
     assert ran.returncode == 2
-    assert said in ran.stderr
+    assert re.search(said, ran.stderr)
     assert ran.stderr.count("\n") == 1
 
 
@@ -489,7 +494,7 @@ def test_bound_of_one_run_names_what_it_asks_for(fl_audit: FlAudit, tmp_path: Pa
     assert default["method"] == "trade-off", "what leaks together must not break the default"
     order = json.loads(fl_audit(*given, "--method", "order-statistic", "--json").stdout)
     assert default["epsilon"] < 3.0 < order["epsilon"] < 4.38
-    assert "Not valid for other mechanisms" in order["assumption"]
+    assert order["assumption"] == OneRunMethod.ORDER_STATISTIC.assumption != default["assumption"]
     few = json.loads(fl_audit(*given, "--method", "steinke", "--guesses", "100", "--json").stdout)
     assert (few["guessed"], few["mu"]) == (100, None)
     table = fl_audit(*given).stdout

@@ -1,6 +1,7 @@
 """The command for losses: what it prints, draws and refuses."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -76,8 +77,8 @@ def test_table_and_figure(run: Run, ending: str) -> None:
     code, out, err = run("members.txt", "population.npy", "--delta", "1e-3", "--plot", f"star.{ending}")
     assert code == 0, err
     for said in (
-        "Epsilon* (parametric), error rates from 1e-06 to 1 - 1e-06",
-        "middle 95 % of resamples",
+        "(parametric), error rates from 1e-06 to 1 - 1e-06",
+        "95 % of resamples",
         "AUC",
         "Yeom",
         "TPR at FPR 0.1 %",
@@ -100,23 +101,26 @@ def test_figures_of_what_has_no_distribution(run: Run) -> None:
         (("members.txt", "population.npy", "--delta", "1"), "delta is 1"),
         (("members.txt", "population.npy", "--delta", "-0.1"), "delta is -0.1"),
         (("members.txt", "population.npy", "--delta", "nan"), "delta is nan"),
-        (("negative.txt", "population.npy", "--delta", "0.1"), "member losses contain -0.2"),
-        (("members.txt", "nan.txt", "--delta", "0.1"), "population losses contain nan"),
+        (("negative.txt", "population.npy", "--delta", "0.1"), "member losses .*-0.2"),
+        (("members.txt", "nan.txt", "--delta", "0.1"), "population losses .*nan"),
         (("one.txt", "population.npy", "--delta", "0.1"), "2 or more losses"),
         (("empty.txt", "population.npy", "--delta", "0.1"), "empty.txt is empty"),
-        (("gone.txt", "population.npy", "--delta", "0.1"), "gone.txt cannot be read"),
-        (("members.txt", "population.npy", "--delta", "0.1", "--method", "kde"), "accepted are parametric"),
+        (("gone.txt", "population.npy", "--delta", "0.1"), "gone.txt .*be read"),
+        (("members.txt", "population.npy", "--delta", "0.1", "--method", "kde"), "'kde': .* parametric"),
         (("members.txt", "population.npy", "--delta", "0.1", "--confidence", "1"), "confidence is 1"),
         (("members.txt", "population.npy", "--delta", "0.1", "--cut", "0.7"), "cut is 0.7"),
-        (("members.txt", "population.npy", "--delta", "0.1", "--plot", "star.bmp"), "accepted are .png, .pdf, .svg"),
-        (("members.txt", "population.npy", "--delta", "0.1", "--plot", "gone/star.png"), "directory does not exist"),
+        (
+            ("members.txt", "population.npy", "--delta", "0.1", "--plot", "star.bmp"),
+            r"star\.bmp.*: .* \.png, \.pdf, \.svg",
+        ),
+        (("members.txt", "population.npy", "--delta", "0.1", "--plot", "gone/star.png"), "gone.*not exist"),
         (("members.txt", "population.npy", "--delta", "0.1", "--seed", "-1"), "--seed -1"),
     ],
 )
 def test_wrong_input_gets_one_line(run: Run, arguments: tuple[str, ...], said: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
-    assert said in err
+    assert re.search(said, err)
     assert err.count("\n") == 1
     assert not list(Path().glob("star.*"))
 

@@ -1,5 +1,6 @@
 """The study of accuracy under client-level privacy: every point can be played, what is said follows from numbers."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +43,11 @@ def _made_up(accuracies: dict[float, float]) -> pd.DataFrame:
 
 def test_what_is_said_follows_from_the_numbers() -> None:
     found = conclusions(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.79, 30.0: 0.81}))
-    assert found == ["a: within 0.1 of the accuracy without privacy, 0.900, from epsilon 30 on (DP-FedAvg, 0.810)."]
+    (line,) = found
+    assert re.fullmatch(r"a: .*0\.1 .*0\.900, from epsilon 30 on \(DP-FedAvg, 0\.810\)\.", line)
     none = conclusions(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.79}))
-    assert none == ["a: no guarantee up to epsilon 10 comes within 0.1 of the accuracy without privacy, 0.900."]
+    (line,) = none
+    assert re.fullmatch(r"a: no guarantee .*epsilon 10 .*0\.1 .*0\.900\.", line)
 
 
 def test_the_figure_is_drawn() -> None:

@@ -1,6 +1,7 @@
 """`fl-audit compare`: what it reads, shows and refuses."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_guarantees_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp
 def test_values_of_epsilon_star_at_different_cuts_are_said_to_be_so(tmp_path: Path) -> None:
     """Counted losses leave out more error rates than normals do: the numbers are of two kinds."""
     one, two = (_stored(tmp_path / f"{cut:g}", epsilon_star={"mean": 1.0, "cut": cut}) for cut in (1e-6, 1e-3))
-    assert "The cuts of Epsilon* differ (1e-06, 0.001)" in _compare(one, two)
+    assert re.search(r"cuts of Epsilon\* differ \(1e-06, 0\.001\)", _compare(one, two))
     assert len(json.loads(_compare(one, two, "--json"))["differences"]) == 1
 
 
@@ -135,7 +136,7 @@ def test_bad_input_is_one_line(two: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run"):
         rows([two[0], tmp_path / "empty"])
     (tmp_path / "empty" / "summary.json").write_text("[]")
-    with pytest.raises(InputError, match="no summary of a run"):
+    with pytest.raises(InputError, match="no summary of"):
         rows([two[0], tmp_path / "empty"])
     with pytest.raises(InputError, match="ends in"):
         CliRunner().invoke(app, ["compare", *map(str, two), "--plot", "x.jpg"], catch_exceptions=False)

@@ -1,5 +1,6 @@
 """Values of a configuration are taken as they are written, and what is wrong is said with what is accepted."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,37 +38,27 @@ def refusal(section: str, key: str, value: Any) -> str:
 @pytest.mark.parametrize(
     ("section", "key", "value", "said"),
     [
-        ("audit", "trials", True, "audit.trials is true: accepted are whole numbers from 1 to"),
-        ("training", "rounds", "2", "training.rounds is '2': accepted are whole numbers from 1 to"),
-        ("training", "rounds", 2.0, "training.rounds is 2.0: accepted are whole numbers"),
-        ("training", "learning-rate", "0.1", "training.learning-rate is '0.1': accepted are finite numbers above 0"),
-        (
-            "training",
-            "learning-rate",
-            float("inf"),
-            "training.learning-rate is inf: accepted are finite numbers above 0",
-        ),
-        ("privacy", "delta", 1, "privacy.delta is 1: accepted are finite numbers above 0 and below 1"),
-        ("privacy", "belief", 90, "belief is 90: accepted are finite numbers above 0 and below 1; 90 % is 0.9"),
-        ("privacy", "private", 1, "privacy.private is 1: accepted are true and false"),
-        ("privacy", "accountant", "moments", "accepted are 'rdp-classic', 'rdp', 'pld', 'gdp'"),
-        ("run", "keep-final-models", "no", "run.keep-final-models is 'no': accepted are true and false"),
-        ("data", "name", 3, "data.name is 3: accepted is text in quotation marks"),
-        ("data", "drop", [1], "data.drop is 1: accepted are lists of text in quotation marks"),
-        ("data", "drop", "id", "data.drop is 'id': accepted are lists of text"),
-        (
-            "data",
-            "partition-parameters",
-            3,
-            r"accepted is a section of settings, which starts with the line [data.part",
-        ),
-        ("data", "seed", 2**64, "accepted are whole numbers from 0 and below 18446744073709551616"),
-        pytest.param("audit", "trials", 2**20000, "audit.trials is a whole number of about 6021 digits", id="huge"),
-        ("audit", "loss-range", [1, 1], "audit.loss-range is [1, 1]: accepted are two ascending finite numbers"),
+        ("audit", "trials", True, "audit.trials is true: .*whole numbers from 1"),
+        ("training", "rounds", "2", "training.rounds is '2': .*whole numbers from 1"),
+        ("training", "rounds", 2.0, "training.rounds is 2.0: .*whole numbers"),
+        ("training", "learning-rate", "0.1", "training.learning-rate is '0.1': .*finite .*above 0"),
+        ("training", "learning-rate", float("inf"), "training.learning-rate is inf: .*finite .*above 0"),
+        ("privacy", "delta", 1, "privacy.delta is 1: .*above 0 and below 1"),
+        ("privacy", "belief", 90, "belief is 90: .*above 0 and below 1; 90 % is 0.9"),
+        ("privacy", "private", 1, "privacy.private is 1: .*true and false"),
+        ("privacy", "accountant", "moments", "privacy.accountant is 'moments': .* 'rdp-classic', 'rdp', 'pld', 'gdp'"),
+        ("run", "keep-final-models", "no", "run.keep-final-models is 'no': .*true and false"),
+        ("data", "name", 3, "data.name is 3: .* text in quotation"),
+        ("data", "drop", [1], "data.drop is 1: .*lists of text"),
+        ("data", "drop", "id", "data.drop is 'id': .*lists of text"),
+        ("data", "partition-parameters", 3, r"partition-parameters is 3: .*section .*\[data\.part"),
+        ("data", "seed", 2**64, "data.seed is 18446744073709551616: .*below 18446744073709551616"),
+        pytest.param("audit", "trials", 2**20000, "audit.trials is .*6021 digits", id="huge"),
+        ("audit", "loss-range", [1, 1], r"audit.loss-range is \[1, 1\]: .*two ascending"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_accepted(section: str, key: str, value: Any, said: str) -> None:
-    assert said in refusal(section, key, value)
+    assert re.search(said, refusal(section, key, value))
 
 
 @pytest.mark.few_cases(8)
@@ -99,10 +90,10 @@ def test_any_value_is_shown_in_one_short_line(value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[data]\nrecords = " + "9" * 5000, "is no valid TOML: Exceeds the limit"),
-        ("[data]\nrecords = 0x" + "f" * 5000, "data.records is a whole number of about 6021 digits"),
-        ("x = " + "[" * 5000, "is no valid TOML"),
-        ("[data\n", "is no valid TOML"),
+        ("[data]\nrecords = " + "9" * 5000, "no valid TOML: Exceeds"),
+        ("[data]\nrecords = 0x" + "f" * 5000, "data.records is .*6021 digits"),
+        ("x = " + "[" * 5000, "no valid TOML: "),
+        ("[data\n", "no valid TOML: "),
     ],
 )
 def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> None:
@@ -117,7 +108,7 @@ def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> N
 def test_a_number_of_thousands_of_digits_in_an_override_gets_one_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
     path.write_text("[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\n")
-    with pytest.raises(InputError, match=r"--set 'audit.trials=9+.* is no valid TOML value"):
+    with pytest.raises(InputError, match=r"--set 'audit\.trials=9+.*no valid TOML"):
         load_config(path, ["audit.trials=" + "9" * 5000])
 
 

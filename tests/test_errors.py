@@ -14,9 +14,7 @@ def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit()
     assert as_whole("labels", [2**60 + 1]).tolist() == [2**60 + 1]
 
 
-@pytest.mark.parametrize(
-    ("value", "said"), [("x", "accepted are numbers"), (1.5, "labels have 1.5: accepted are whole")]
-)
+@pytest.mark.parametrize(("value", "said"), [("x", "labels are .*'x'.*: .*numbers"), (1.5, "labels have 1.5: .*whole")])
 def test_what_is_no_whole_number_is_refused(value: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
         as_whole("labels", [value])  # type: ignore[list-item]
@@ -26,13 +24,13 @@ def test_what_is_no_whole_number_is_refused(value: object, said: str) -> None:
 def test_a_number_is_of_the_kind_that_the_message_names(value: object) -> None:
     for taken in (0.7, np.float32(0.7)):
         require_number("confidence is", taken, "numbers above 0.5 and below 1")
-    with pytest.raises(InputError, match=r"^confidence is .*: accepted are numbers above 0.5 and below 1$"):
+    with pytest.raises(InputError, match=r"^confidence is .*: .* above 0\.5 and below 1$"):
         require_number("confidence is", value, "numbers above 0.5 and below 1")
 
 
 @pytest.mark.parametrize("value", [True, False, 1.5, "2", None, math.nan, -1])
 def test_a_switch_is_no_whole_number(value: object) -> None:
-    with pytest.raises(InputError, match=r"^rounds are .*: accepted are whole numbers from 0$"):
+    with pytest.raises(InputError, match=r"^rounds are .*: .* from 0$"):
         require_number("rounds are", value, "whole numbers from 0")
 
 
@@ -40,7 +38,7 @@ def test_a_word_is_no_switch() -> None:
     for taken in (True, np.False_):
         require_switch("is_clipped", taken)
     for value in ("no", 0, None, math.nan):
-        with pytest.raises(InputError, match=r"^is_clipped is .*: accepted are True and False$"):
+        with pytest.raises(InputError, match=r"^is_clipped is .*: .* True and False$"):
             require_switch("is_clipped", value)
 
 

@@ -261,7 +261,7 @@ def test_headers_that_claim_more_than_there_is_get_one_line(
     with zipfile.ZipFile("huge.npz", "w") as archive:
         archive.writestr("x.npy", content)
     Path("huge.npy").write_bytes(content)
-    with pytest.raises(InputError, match="does not fit into memory"):
+    with pytest.raises(InputError, match="fit into memory"):
         load_source(DataSpec("npz", options=(("path", "huge.npz"),)))
     assert ends(command("bound", None, "huge.npy", 0), monkeypatch, capsys) == 2
     assert ends(command("epsilon-star", None, "huge.npy", 0), monkeypatch, capsys) == 2
@@ -269,9 +269,7 @@ def test_headers_that_claim_more_than_there_is_get_one_line(
 
 def test_no_picture_is_made_larger_than_any_model_reads() -> None:
     assert ImageSettings.of({"image-size": 4096}).size == 4096
-    with pytest.raises(
-        InputError, match=r"image-size in .data. is 1000000000: accepted are whole numbers from 1 to 4096"
-    ):
+    with pytest.raises(InputError, match=r"image-size in .data. is 1000000000: .* 1 to 4096"):
         ImageSettings.of({"image-size": 10**9})
 
 
@@ -296,5 +294,5 @@ def test_a_writer_puts_no_file_in_the_place_of_a_device(tmp_path: Path) -> None:
 
 
 def test_a_path_begins_in_nobodys_home(place: Path) -> None:
-    with pytest.raises(InputError, match="accepted is a path without '~'"):
+    with pytest.raises(InputError, match=r"~nobody.*: .*without '~'"):
         load_source(DataSpec("csv", options=(("path", "~nobody-of-this-name/a.csv"), ("label", "y"))))

@@ -1,5 +1,6 @@
 """The configuration that `fl-audit init` writes can be checked and run as it is."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def test_what_it_writes_passes_check_as_it_is(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "mine").mkdir()
     made = CliRunner().invoke(app, ["init", "mine/audit.toml", *FLAGS])
     assert made.exit_code == 0, made.output
-    assert "next: fl-audit check mine/audit.toml" in made.stdout
+    assert re.search("^next: fl-audit check mine/audit.toml$", made.stdout, re.MULTILINE)
     written = tomllib.loads(Path("mine/audit.toml").read_text())
     assert written["data"]["path"] == "../patients.csv"
     assert written["privacy"]["epsilon"] == 2.0
@@ -79,36 +80,34 @@ def test_a_refusal_names_options_and_they_fix_it() -> None:
     pd.DataFrame(rows).to_csv("gaps.csv", index=False)
     flags = ["init", "--data", "gaps.csv", "--label", "outcome", "--epsilon", "2", "--clients", "3"]
     refused = CliRunner().invoke(app, flags).exception
-    assert "column age, row 3" in str(refused)
-    assert "leave out the records where one is missing with --missing '', or the column with --drop age" in str(refused)
-    assert str(refused).endswith("With all that is needed: --missing '' --drop id")
+    assert re.search("column age, row 3: .*records .* --missing '', .*column .* --drop age", str(refused))
+    assert str(refused).endswith(" needed: --missing '' --drop id")
     flags += ["--missing", ""]
     refused = CliRunner().invoke(app, flags).exception
-    assert "another text in every record" in str(refused)
-    assert str(refused).endswith("leave it out with --drop id")
+    assert re.search("another text .*every record.* --drop id$", str(refused))
     assert CliRunner().invoke(app, [*flags, "--drop", "id"]).exit_code == 0
     data = tomllib.loads(Path("audit.toml").read_text())["data"]
     assert (data["missing"], data["drop"]) == ([], ["id"])
     listed = CliRunner().invoke(app, [*flags, "--missing", "[]", "--force"]).exception
-    assert "--missing '[]' is a list: accepted is a word" in str(listed)
+    assert re.search(r"--missing '\[\]' .*list: .*a word", str(listed))
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (FLAGS[2:], "--data is missing, and nobody is there"),
-        (FLAGS[:2] + FLAGS[4:], "--label is missing: accepted is a column of patients.csv: age, ward, outcome"),
-        (FLAGS[:-2], "no target given: accepted is exactly one of --belief"),
+        (FLAGS[2:], "--data is missing, .*nobody"),
+        (FLAGS[:2] + FLAGS[4:], "--label is missing: .* patients.csv: age, ward, outcome"),
+        (FLAGS[:-2], "no target given: .*exactly one of --belief"),
         ((*FLAGS, "--belief", "0.9"), "--belief and --epsilon given"),
         ((*FLAGS[:4], "--clients", "0", *FLAGS[6:]), "data.clients is 0"),
-        ((*FLAGS[:2], "--label", "sex", *FLAGS[4:]), "has no label column 'sex'"),
-        (("--data", "gone.csv", *FLAGS[2:]), "--data 'gone.csv': there is no such file; accepted are a table (CSV"),
+        ((*FLAGS[:2], "--label", "sex", *FLAGS[4:]), "no label column 'sex'"),
+        (("--data", "gone.csv", *FLAGS[2:]), r"--data 'gone.csv': .*no such file; .*\(CSV"),
     ],
 )
 def test_what_is_lacking_is_said_and_nothing_is_written(flags: tuple[str, ...], said: str) -> None:
     ran = CliRunner().invoke(app, ["init", *flags])
     assert isinstance(ran.exception, InputError)
-    assert said in str(ran.exception)
+    assert re.search(said, str(ran.exception))
     assert not Path("audit.toml").exists()
 
 
@@ -126,4 +125,4 @@ def test_the_number_of_trials_is_said_to_find_what_it_finds() -> None:
     made = CliRunner().invoke(app, ["init", *FLAGS, "--force"])
     assert made.exit_code == 0, made.output
     [line] = [one for one in made.stdout.splitlines() if one.startswith("trials: ")]
-    assert "a record counts 1.5 times" in line or "a record that counts 1.5 times" in line
+    assert re.search(r"record [^,;.]*\bcounts 1\.5 times", line)

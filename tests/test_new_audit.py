@@ -1,6 +1,7 @@
 """A new kind of audit is one folder and one line in the registry; when both are gone, nothing is left of it."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -43,18 +44,18 @@ def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["first_target"]["right"] == pytest.approx(right, abs=1e-3)
     assert summary["verdict"] in ("consistent", "inconclusive")
-    assert "the first target only" in summary["scope"]
-    assert "Right guesses about the first target" in (tmp_path / "run" / "report.html").read_text()
+    assert "first target only" in summary["scope"]
+    assert re.search("Right guesses [^<]*first target", (tmp_path / "run" / "report.html").read_text())
 
 
 def test_a_new_kind_refuses_what_it_is_not_played_with(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
-    with pytest.raises(InputError, match="needs kind = reconstruction, and kind is first-target"):
+    with pytest.raises(InputError, match=r"candidates.* kind = reconstruction, .*first-target"):
         _plan(small_plan, candidates=3)
     with pytest.raises(InputError, match=r"with kind = 'first-target'.*add-remove-record"):
         small_plan(audit={"kind": _NAME, "targets": 5}, privacy={"adjacency": "replace-record", "sensitivity": None})
 
 
 def test_without_its_line_a_kind_is_unknown(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=r"audit\.kind is 'first-target': accepted are 'identifiability'"):
+    with pytest.raises(InputError, match=r"audit\.kind is 'first-target': .* 'identifiability'"):
         _plan(small_plan)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_new_noise_is_configured_checked_played_judged_and_reported(small_plan
     # 120 releases of 31 parameters show it with a standard error of 1.2 %; the noise of one server is 29 % less.
     assert summary["noise"]["ratio"] == pytest.approx(1.0, abs=0.05)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "two servers: each of them adds all of it to the sum" in page
+    assert re.search("two servers: [^.<]*all of it", page)
 
 
 @pytest.mark.usefixtures("registered")
@@ -81,19 +82,19 @@ def test_settings_and_refusals_name_a_new_noise(small_plan: MakePlan) -> None:
     assert noise.choices == names_of_noises()
     assert noise.choices is not None
     assert _NAME in noise.choices
-    with pytest.raises(InputError, match=f"noise is 'misspelt': accepted are .*'{_NAME}'"):
+    with pytest.raises(InputError, match=f"noise is 'misspelt': .*'{_NAME}'"):
         _plan(small_plan, {"noise": "misspelt"})
-    with pytest.raises(InputError, match=f"sensitivity is 'local' with noise = '{_NAME}'"):
+    with pytest.raises(InputError, match=f"sensitivity is 'local' .*'{_NAME}'"):
         _plan(small_plan, {"sensitivity": "local"})
-    with pytest.raises(InputError, match=f"bands = 2 needs noise = banded, and noise is {_NAME}"):
+    with pytest.raises(InputError, match=f"bands = 2 .*noise = banded, .* {_NAME}"):
         _plan(small_plan, {"bands": 2})
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     of_clients = {"adjacency": "add-remove-client"}
-    with pytest.raises(InputError, match=f"clipping is 'adaptive' and noise is '{_NAME}': accepted with it is 'fixed'"):
+    with pytest.raises(InputError, match=f"clipping is 'adaptive' .*'{_NAME}': .*'fixed'"):
         _plan(small_plan, of_clients | {"clipping": "adaptive"}, training=clients)
-    with pytest.raises(InputError, match=f"noise is '{_NAME}' with a cohort"):
+    with pytest.raises(InputError, match=f"noise is '{_NAME}' .*cohort"):
         _plan(small_plan, of_clients, training=clients | {"cohort": 2})
-    with pytest.raises(InputError, match=f"noise is '{_NAME}' with strategy 'dp-sgd-clients'"):
+    with pytest.raises(InputError, match=f"noise is '{_NAME}' .*'dp-sgd-clients'"):
         _plan(small_plan, {"adjacency": "add-remove-record"}, training={"strategy": "dp-sgd-clients"})
     with pytest.raises(InputError, match="adversary = 'server' are noise = 'distributed' and 'local'"):
         _plan(small_plan, audit={"trials": 6, "adversary": "server"})
@@ -104,11 +105,11 @@ def test_canaries_are_played_with_a_new_noise_that_carries_them(
     small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False}
-    with pytest.raises(InputError, match="accepted are noise = 'central' and 'inside-training', with sensitivity"):
+    with pytest.raises(InputError, match=r"'canaries' .*: .*noise = 'central' and 'inside-training', .*sensitivity"):
         _plan(small_plan, audit=played)
     monkeypatch.setattr(TwoServersGaussian, "carries_canaries", True)
     assert _plan(small_plan, audit=played).public.canaries == 6
-    with pytest.raises(InputError, match=f"noise = 'central', 'inside-training' and '{_NAME}', with sensitivity"):
+    with pytest.raises(InputError, match=f"noise = 'central', 'inside-training' and '{_NAME}', .*sensitivity"):
         _plan(small_plan, {"noise": "tree"}, audit=played)
 
 
@@ -128,14 +129,14 @@ def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(
 
 def test_without_its_line_a_noise_is_unknown(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _NAME not in names_of_noises()
-    with pytest.raises(InputError, match=f"privacy.noise is '{_NAME}': accepted are 'central'"):
+    with pytest.raises(InputError, match=f"privacy.noise is '{_NAME}': .*'central'"):
         _plan(small_plan)
     with monkeypatch.context() as added:
         added.setitem(NOISES, _NAME, TwoServersGaussian)
         plan = _plan(small_plan)
         stored = plan.public.to_json()
     Federation.from_json.cache_clear()
-    with pytest.raises(ValueError, match=f"stored noise is of kind '{_NAME}'"):
+    with pytest.raises(ValueError, match=f"stored noise .*'{_NAME}'"):
         Federation.from_json(stored)
     (setting,) = settings("privacy.noise")
     assert _NAME not in (setting.choices or ())

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -68,16 +69,16 @@ def test_a_new_rule_is_configured_played_judged_and_reported(small_plan: MakePla
     expected = 2 * norm.cdf(math.sqrt(2) / 1.5 / 2) - 1
     assert summary["guarantee"]["advantage_bound_exact"] == pytest.approx(expected, rel=1e-9)
     assert summary["verdict"] in ("consistent", "inconclusive")
-    assert "two halves of the clients take turns" in (tmp_path / "run" / "report.html").read_text()
+    assert re.search("halves [^.<]*take turns", (tmp_path / "run" / "report.html").read_text())
     (sampling,) = settings("training.sampling")
     assert sampling.choices == tuple(PARTICIPATIONS)
-    with pytest.raises(InputError, match="sampling is 'two-halves' with strategy 'dp-fedsgd', whose units are records"):
+    with pytest.raises(InputError, match=r"sampling is 'two-halves' .*'dp-fedsgd', .*records"):
         _plan(small_plan, training={"sampling": "two-halves"})
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str, small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=f"'{name}': .*; accepted are cyclic-poisson, everybody") as caught:
+    with pytest.raises(InputError, match=f"'{name}': .*; .*cyclic-poisson, everybody") as caught:
         _plan(small_plan, training={"sampling": name})
     assert "\n" not in str(caught.value)
 
@@ -127,20 +128,20 @@ def test_an_expected_batch_is_that_of_a_group(small_plan: MakePlan) -> None:
     plan = _plan(small_plan, training={"rounds": None, "epochs": 2, "expected-batch": 5, "cycle": 3})
     assert plan.public.mechanism.sampling_rate == pytest.approx(0.25)
     assert (plan.public.rounds, plan.public.mechanism.denominator) == (24, 5.0)
-    with pytest.raises(InputError, match=r"expected-batch is 21 of 60 records, of which one in 3 has a.* 1 to 20"):
+    with pytest.raises(InputError, match=r"expected-batch is 21 of 60 records, .* 3 .* 1 to 20"):
         _plan(small_plan, training={"expected-batch": 21, "cycle": 3})
 
 
 @pytest.mark.parametrize(
     ("training", "privacy", "said"),
     [
-        ({"cycle": 3}, {}, "at a rate of 1, where everybody of a group takes part"),
-        ({"sampling": "cyclic-poisson", "sampling-rate": 0.5}, {}, "cycle is left out: accepted is the number of"),
-        ({"sampling": "poisson", "sampling-rate": 0.5, "cycle": 3}, {}, "cycle = 3 needs sampling = cyclic-poisson"),
+        ({"cycle": 3}, {}, "rate of 1, .*everybody of a group"),
+        ({"sampling": "cyclic-poisson", "sampling-rate": 0.5}, {}, "cycle .*left out: .*number of"),
+        ({"sampling": "poisson", "sampling-rate": 0.5, "cycle": 3}, {}, "cycle = 3 .*sampling = cyclic-poisson"),
         ({"sampling-rate": 0.5, "cycle": 61}, {}, "cycle is 61 of 60 units: accepted are 2 to 60"),
-        ({"sampling-rate": 0.5, "cycle": 3}, {"noise": "banded"}, "noise is correlated over rounds"),
-        ({"sampling-rate": 0.5, "cycle": 3}, {"noise": "distributed"}, "accepted with it is that everybody takes part"),
-        ({"sampling": "everybody", "sampling-rate": 0.5}, {}, "'everybody' at a sampling rate of 0.5"),
+        ({"sampling-rate": 0.5, "cycle": 3}, {"noise": "banded"}, "correlated over rounds"),
+        ({"sampling-rate": 0.5, "cycle": 3}, {"noise": "distributed"}, "'distributed'.*: .*everybody takes part"),
+        ({"sampling": "everybody", "sampling-rate": 0.5}, {}, "'everybody' .*rate of 0.5"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

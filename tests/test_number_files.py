@@ -4,6 +4,7 @@ import codecs
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,15 +80,15 @@ def test_coins_as_programs_write_them(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "said"),
     [
-        ("x.txt", "1\nO.5\n2", None, "x.txt line 2 is 'O.5': accepted is one number a line"),
-        ("x.txt", "O.1\n0.5\n2", None, "x.txt line 1 is 'O.1': accepted is one number a line"),
+        ("x.txt", "1\nO.5\n2", None, "x.txt line 2 is 'O.5': .*one number"),
+        ("x.txt", "O.1\n0.5\n2", None, "x.txt line 1 is 'O.1': .*one number"),
         ("x.txt", "loss\n0.5\nhigh\n", None, "x.txt line 3 is 'high'"),
-        ("x.txt", "0,5\n0,25\n", None, "several numbers a line and no line of names"),
-        ("x.csv", "a,b\n1,2\n3,4\n", None, "x.csv has columns a, b: name one with --column"),
-        ("x.csv", "a,b\n1,2\n3,4\n", "c", "x.csv has no column 'c': its columns are a, b"),
-        ("x.csv", "a,b\n1,2\n3,\n", "b", "x.csv has '' in column b, row 2: accepted are numbers"),
-        ("x.csv", "a,b\n1,2\n3,NA\n", "b", "x.csv has 'NA' in column b, row 2: accepted are numbers"),
-        ("x.csv", "a;b\n1;2,5\n3;4\n", "b", "x.csv has '2,5' in column b, row 1"),
+        ("x.txt", "0,5\n0,25\n", None, "several numbers .*no line of"),
+        ("x.csv", "a,b\n1,2\n3,4\n", None, "x.csv .*columns a, b: .* --column"),
+        ("x.csv", "a,b\n1,2\n3,4\n", "c", "x.csv .*no column 'c': .* a, b"),
+        ("x.csv", "a,b\n1,2\n3,\n", "b", "x.csv .*'' .* b, row 2: .*numbers"),
+        ("x.csv", "a,b\n1,2\n3,NA\n", "b", "x.csv .*'NA' .* b, row 2: .*numbers"),
+        ("x.csv", "a;b\n1;2,5\n3;4\n", "b", "x.csv .*'2,5' .* b, row 1"),
         ("x.txt", "\n\n", None, "x.txt is empty"),
         ("x.csv", "loss\n", None, "x.csv is empty"),
     ],
@@ -96,14 +97,14 @@ def test_what_is_no_list_of_numbers_is_named(name: str, content: str, column: st
     Path(name).write_text(content)
     with pytest.raises(InputError) as caught:
         read_numbers(Path(name), column)
-    assert said in str(caught.value)
+    assert re.search(said, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
 def test_arrays_that_are_no_numbers_are_named() -> None:
     for number, (values, said) in enumerate(
         (
-            (np.ones((2, 3)), "of shape (2, 3): accepted are numbers in one dimension"),
+            (np.ones((2, 3)), r"shape \(2, 3\): .*one dimension"),
             (np.array(["a"]), "holds <U1"),
             (np.array([1j]), "holds complex128"),
             (np.array([]), "is empty"),
@@ -112,14 +113,14 @@ def test_arrays_that_are_no_numbers_are_named() -> None:
         np.save(f"{number}.npy", values)
         with pytest.raises(InputError) as caught:
             read_numbers(Path(f"{number}.npy"))
-        assert said in str(caught.value)
+        assert re.search(said, str(caught.value))
     np.savez("two.npz", a=VALUES, b=VALUES)
-    with pytest.raises(InputError, match="holds 2 arrays, a, b: name one with --column"):
+    with pytest.raises(InputError, match=r"2 arrays, a, b: .* --column"):
         read_numbers(Path("two.npz"))
-    with pytest.raises(InputError, match="has no array 'c': it holds a, b"):
+    with pytest.raises(InputError, match=r"no array 'c': .* a, b"):
         read_numbers(Path("two.npz"), "c")
     Path("broken.npy").write_bytes(b"\x93NUMPY\x01\x00")
-    with pytest.raises(InputError, match=r"broken\.npy is no readable NumPy"):
+    with pytest.raises(InputError, match=r"broken\.npy .*no readable NumPy"):
         read_numbers(Path("broken.npy"))
     np.save("objects.npy", np.array([{}]), allow_pickle=True)
     with pytest.raises(InputError, match="holds Python objects"):
@@ -158,7 +159,7 @@ def test_losses_in_columns_of_tables() -> None:
         pd.DataFrame({"id": range(150), "loss": draw.gamma(2, 1, 150)}).to_csv(f"{name}.csv", index=False)
     flags = ["epsilon-star", "members.csv", "others.csv", "--delta", "1e-3", "--json"]
     refused = CliRunner().invoke(app, flags).exception
-    assert "members.csv has columns id, loss: name one with --column" in str(refused)
+    assert re.search("members.csv .*columns id, loss: .* --column", str(refused))
     assert CliRunner().invoke(app, [*flags, "--column", "loss"]).exit_code == 0
 
 
@@ -167,9 +168,9 @@ def test_few_losses_give_no_value() -> None:
         np.savetxt(f"{name}.txt", start + np.arange(3) / 10)
     ran = CliRunner().invoke(app, ["epsilon-star", "members.txt", "others.txt", "--delta", "1e-3"])
     assert ran.exit_code == 0, ran.output
-    assert "Epsilon* is at least, error rates from 0.001" in ran.stdout
+    assert re.search(r"at least, error rates .*0\.001", ran.stdout)
     assert "0 to no limit" in ran.stdout
-    assert "3 losses of members" in " ".join(ran.stdout.split())
+    assert "3 losses" in " ".join(ran.stdout.split())
 
 
 def test_a_million_numbers_are_read_fast() -> None:

@@ -91,7 +91,7 @@ def test_a_named_accountant_is_the_same_through_every_door(accountant: fa.Accoun
 def test_no_door_fills_in_how_neighbours_differ(small_plan: MakePlan) -> None:
     values = small_settings()
     values["privacy"].pop("adjacency")
-    with pytest.raises(fa.InputError, match="adjacency is left out: a guarantee names how neighbours differ"):
+    with pytest.raises(fa.InputError, match=r"adjacency .*left out: .*neighbours differ"):
         parse_config(values)
     with pytest.raises(TypeError, match="adjacency"):
         fa.calibrate(30, 1e-3, epsilon=1.0)  # type: ignore[call-arg]

@@ -104,12 +104,12 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_tr
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("doors:short", r"'doors:short' returned float64 of shape \(1,\): accepted is a finite number for each of 4"),
-        ("doors:unknown", "accepted is a finite number for each of 4 targets"),
-        ("doors:failing", "attack 'doors:failing' raised KeyError: 'weight'"),
-        ("doors:absent", "attack 'doors:absent' cannot be imported"),
-        ("doors:OWN", "is a Section: accepted is a function"),
-        ("nowhere:loss", "there is no module 'nowhere'"),
+        ("doors:short", r"'doors:short' .*float64 .* \(1,\): .*finite .* 4 targets"),
+        ("doors:unknown", "'doors:unknown' .*: .*finite .* 4 targets"),
+        ("doors:failing", "'doors:failing' raised KeyError: 'weight'"),
+        ("doors:absent", "attack 'doors:absent' .*be imported"),
+        ("doors:OWN", "'doors:OWN' .*Section: .*function"),
+        ("nowhere:loss", "no module 'nowhere'"),
     ],
 )
 def test_an_attack_that_is_none_is_named(name: str, said: str) -> None:
@@ -136,9 +136,9 @@ def test_a_loader_of_ones_own_is_a_data_set() -> None:
     own, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
     assert (own.name, own.description) == ("doors:records", ours.description)
     assert np.array_equal(own.pool.features, ours.pool.features)
-    with pytest.raises(InputError, match=r"returned a list: accepted is a fl_audit\.data\.records\.LoadedDataset"):
+    with pytest.raises(InputError, match=r"returned a list: .* fl_audit\.data\.records\.LoadedDataset"):
         load_source(DataSpec("doors:rows"))
-    with pytest.raises(InputError, match="takes no label in"):
+    with pytest.raises(InputError, match="takes no label"):
         load_source(DataSpec("doors:records", options=(("label", "y"),)))
     assert (DataSpec("doors:records").title, DataSpec("hf:owner/name").title) == ("records", "hf:owner/name")
 
@@ -162,7 +162,7 @@ def test_settings_are_what_the_annotations_of_a_loader_ask_for() -> None:
 def test_settings_of_another_type_are_refused_before_the_loader_has_them(
     option: str, value: str | int, accepted: str
 ) -> None:
-    words = rf"^{option} is {value!r} in \[data\]: accepted by data loader 'doors:sized' is {accepted}$"
+    words = rf"^{option} is {value!r} in \[data\]: .*'doors:sized' is {accepted}$"
     with pytest.raises(InputError, match=words):
         load_source(DataSpec("doors:sized", options=tuple({"classes": 2, option: value}.items())))
     assert not sys.modules["doors"].seen
@@ -177,9 +177,9 @@ def test_names_from_before_a_move_say_where_it_went(what: str, name: str) -> Non
     )
     assert callable(import_function(moved, "what moved"))
     use, other = uses if what == "data set" else reversed(uses)
-    with pytest.raises(InputError, match=rf"^{what} is '{name}', which moved to .*: accepted is '{moved}'$"):
+    with pytest.raises(InputError, match=rf"^{what} is '{name}', .*moved .*: .*'{moved}'$"):
         use()
-    with pytest.raises(InputError, match=r": accepted are ") as caught:
+    with pytest.raises(InputError, match=rf"'{name}'.*: accepted ") as caught:
         other()
     assert moved not in str(caught.value)
 
@@ -195,18 +195,18 @@ def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
 
 def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours() -> None:
     assert not own_section("doors:OWN").on_page
-    with pytest.raises(InputError, match="has the name or key verdict of a section of fl_audit"):
+    with pytest.raises(InputError, match=r"doors:TAKEN.* name or key verdict"):
         own_section("doors:TAKEN")
-    with pytest.raises(InputError, match=r"is a type: accepted is a fl_audit\.report\.finding\.Section"):
+    with pytest.raises(InputError, match=r"is a type: .* fl_audit\.report\.finding\.Section"):
         own_section("doors:Own")
 
 
 @pytest.mark.parametrize(
     ("audit", "said"),
     [
-        ({"kind": "membership", "attacks": ["doors:absent"], "trials": 24}, "attack 'doors:absent' cannot be imported"),
-        ({"sections": ["doors:TAKEN"]}, "has the name or key verdict"),
-        ({"kind": "membership", "attacks": ["loss", "doors:loss"], "trials": 6}, "too few to be shadow models"),
+        ({"kind": "membership", "attacks": ["doors:absent"], "trials": 24}, "attack 'doors:absent' .*be imported"),
+        ({"sections": ["doors:TAKEN"]}, "doors:TAKEN.* name or key verdict"),
+        ({"kind": "membership", "attacks": ["loss", "doors:loss"], "trials": 6}, "too few .*shadow models"),
         ({"dissimilarity": "nowhere:l1"}, "audit.dissimilarity is 'nowhere:l1': .*no module 'nowhere'"),
         ({"attacks": ["los"]}, "configuration audit.attacks is 'los': .*'loss', .* or 'package.module:name'"),
     ],

@@ -53,11 +53,11 @@ def said_by(*words: str) -> str:
 
 def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed() -> None:
     most = int(pd.read_csv("hospital.csv")["patient_id"].value_counts().max())
-    told = f"patient_id: {PATIENTS} values in {ROWS} rows, up to {most} each: a claim about records does not protect"
+    told = rf"patient_id: {PATIENTS} values in {ROWS} rows, up to {most} each: [^:;]*records [^:;]*not protect"
     first = said_by("init", *FLAGS)
-    assert told in first
-    assert told in said_by("check", "audit.toml", "--no-probe")
-    advice = first.partition("it is a feature; ")[2].partition(" protects all rows")[0]
+    assert re.search(told, first)
+    assert re.search(told, said_by("check", "audit.toml", "--no-probe"))
+    advice = first.partition("a feature; ")[2].partition(" protects all")[0]
     assert advice == "--user patient_id --adjacency replace-user"
     said = said_by("init", *FLAGS, *shlex.split(advice), "--force")
     assert "look at" not in said
@@ -86,10 +86,9 @@ def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() ->
     said = said_by("init", *FLAGS, "--user", "patient_id", "--adjacency", "add-remove-record")
     plan = resolve(load_config(Path("audit.toml")))
     persons = np.unique(split_of(plan.public).inside.user, return_counts=True)[1]
-    told = f"one record is not one person: {len(persons)} users have the 150 records that train, up to {persons.max()}"
-    assert told in said
+    assert re.search(rf"not one person: {len(persons)} users [^:;]* 150 records [^:;]*, up to {persons.max()}\b", said)
     assert most_records(plan) == persons.max()
-    advice = said.partition("records of a user; ")[2].partition(" does ")[0]
+    advice = said.partition(" a user; ")[2].partition(" does ")[0]
     assert advice == "--adjacency add-remove-user"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
     assert "look at" not in again
@@ -103,12 +102,12 @@ def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_t
     table = table.assign(chiffre=table["patient_id"].map(short)).drop(columns=["patient_id", "sex"])
     pd.concat([table, table.head(2)]).to_csv("hospital.csv", index=False)
     unnamed = said_by("init", *FLAGS)
-    assert "chiffre: 80 whole numbers in 302 rows" in unnamed
-    assert "2 of 302 records repeat another one" in unnamed
+    assert re.search("chiffre: 80 [^:;]* 302 rows", unnamed)
+    assert "2 of 302 records repeat" in unnamed
     for adjacency in ("replace-user", "replace-record"):
         named = said_by("init", *FLAGS, "--user", "chiffre", "--adjacency", adjacency, "--force")
         assert named.count("look at") == (adjacency == "replace-record")
-        assert ("one record is not one person" in named) == (adjacency == "replace-record")
+        assert ("not one person" in named) == (adjacency == "replace-record")
 
 
 @pytest.mark.parametrize("rows", [900, 2400])
@@ -118,7 +117,7 @@ def test_how_many_users_train_is_said_with_its_reason(rows: int) -> None:
     records = resolve(load_config(Path("audit.toml"))).public.records
     assert records > min(1000, rows // 2) - 2 * rows // PATIENTS
     assert ("half of them" in said) == (records > 0.45 * rows)
-    assert ("no more unless records in [data] says so" in said) == (records < 0.45 * rows)
+    assert ("records in [data]" in said) == (records < 0.45 * rows)
 
 
 def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_lets_more_train() -> None:
@@ -126,7 +125,7 @@ def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_l
     table.assign(patient_id=np.arange(4800) % 60 + 10**6).to_csv("hospital.csv", index=False)
     said = said_by("init", *FLAGS, "--user", "patient_id")
     before = resolve(load_config(Path("audit.toml"))).public.users
-    advice = said.partition("; with ")[2].partition(", the first ones")[0]
+    advice = said.partition("; with ")[2].partition(", the first")[0]
     assert advice == "--records-per-user 10"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
     assert "--records-per-user" not in again
@@ -137,7 +136,7 @@ def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_l
 
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
     said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
-    advice = said.partition("records of a user; ")[2].partition(" does ")[0]
+    advice = said.partition(" a user; ")[2].partition(" does ")[0]
     assert advice == "--strategy dp-fedsgd --adjacency replace-user"
     assert "look at" not in said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
 
@@ -148,8 +147,7 @@ def test_patients_of_several_hospitals_are_refused_with_the_option_that_fixes_it
     flags = ("init", *FLAGS, "--user", "patient_id", "--owner", "hospital")
     refused = CliRunner().invoke(app, list(flags))
     assert isinstance(refused.exception, InputError)
-    assert re.search(r"^\d+ of \d+ users have records at several clients", str(refused.exception))
-    assert "--user-across-clients first gives each" in str(refused.exception)
+    assert re.search(r"^\d+ of \d+ users .*several clients.*--user-across-clients first\b", str(refused.exception))
     assert "users: " in said_by(*flags, "--user-across-clients", "first")
     public = resolve(load_config(Path("audit.toml"))).public
     federation = load_federation(public)
@@ -164,17 +162,16 @@ def test_visits_of_users_are_no_persons_of_their_own() -> None:
         "hospital.csv", index=False
     )
     said = said_by("init", *FLAGS, "--user", "patient_id")
-    assert "visit_id" in said
-    assert "so it looks like an identifier, and is a feature; --drop visit_id leaves it out" in said
+    assert re.search("visit_id: [^:]*an identifier, [^:]*a feature; --drop visit_id ", said)
 
 
 def test_with_an_owner_one_record_is_still_not_one_person() -> None:
     said = said_by("init", *FLAGS, "--owner", "patient_id")
     plan = resolve(load_config(Path("audit.toml")))
     most = max(len(shard) for shard in load_federation(plan.public).shards)
-    told = f"one record is not one person: {plan.public.clients} owners have the 150 records that train, up to {most}"
-    assert told in said
-    advice = said.partition("records of an owner; ")[2].partition(" does ")[0]
+    owners = plan.public.clients
+    assert re.search(rf"not one person: {owners} owners [^:;]* 150 records [^:;]*, up to {most}\b", said)
+    advice = said.partition(" an owner; ")[2].partition(" does ")[0]
     assert "look at" not in said_by("init", *FLAGS, "--owner", "patient_id", *shlex.split(advice), "--force")
 
 
@@ -217,7 +214,7 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         assert caution.text.partition(":")[2][:40] in first_screen(contents)
         assert f"here up to {contents.facts.most_records}, is protected less" in person_text(contents)
     rebuild_report(place)
-    assert "one record is not one person" in (place / "report.html").read_text()
+    assert "not one person" in (place / "report.html").read_text()
     assert " users at " not in (place / "report.html").read_text(), "the units of this run are records"
 
 
@@ -234,11 +231,11 @@ def test_rates_of_few_records_are_told() -> None:
     table = pd.read_csv("hospital.csv").drop(columns="patient_id")
     table[:40].to_csv("hospital.csv", index=False)
     said = said_by("init", *FLAGS, "--clients", "2")
-    assert "accuracy is measured on 8 test records alone, where a share can be off by 35 percentage points" in said
-    assert "on 20 training records alone" in said
+    assert re.search("accuracy [^:;]* 8 test records [^:;]* 35 percentage points", said)
+    assert "20 training records" in said
     table.to_csv("longer.csv", index=False)
     said_by("init", "longer.toml", "--data", "longer.csv", *FLAGS[2:])
     few = data_warnings_of(resolve(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
-    assert few.text.startswith("accuracy is measured on 9 test records alone")
+    assert re.match("accuracy .* 9 test records alone", few.text)
     fixed = [f"{one.section}.{one.key}={one.value}" for one in few.remedies]
     assert all("alone" not in one.text for one in data_warnings_of(resolve(load_config(Path("longer.toml"), fixed))))

@@ -65,27 +65,27 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 are both given: accepted is"),
-        ({"training": {"sampling-rate": 0.5, "expected-batch": 3}}, "and expected-batch = 3 are both given"),
+        ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 .*both given"),
+        (
+            {"training": {"sampling-rate": 0.5, "expected-batch": 3}},
+            "sampling-rate = 0.5 and expected-batch = 3 .*both given",
+        ),
         ({"training": {"sampling-rate": 1.5}}, "sampling-rate"),
         ({"training": {"expected-batch": 61}, "audit": ALONE}, "expected-batch is 61 of 60 records"),
-        (
-            {"training": {"sampling-rate": 0.5}},
-            "sensitivity is 'local' at sampling rate 0.5: accepted with sampling is",
-        ),
+        ({"training": {"sampling-rate": 0.5}}, "sensitivity is 'local' .*rate 0.5: .*'global'"),
         (
             {"training": {"sampling-rate": 0.5}, "audit": ALONE, "privacy": {"adjacency": "add-remove-record"}},
-            "sensitivity is 'local' at sampling rate 0.5",
+            "sensitivity is 'local' .*rate 0.5",
         ),
-        ({"audit": ALONE}, "sensitivity is 'local' without the insider"),
-        ({"privacy": {"private": False}}, "clipping-norm = 1.0 and sensitivity = local given together with private"),
+        ({"audit": ALONE}, "sensitivity is 'local' .*without the insider"),
+        ({"privacy": {"private": False}}, "clipping-norm = 1.0 and sensitivity = local .*private = false"),
         (
             {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}},
-            r"nothing to weigh where nothing is claimed: set insider = false in \[audit\]",
+            r"nothing to weigh .*: set insider = false in \[audit\]",
         ),
         (
             {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": "global"}},
-            "sensitivity = global given together with private = false, which guarantees nothing",
+            "sensitivity = global .*private = false, .*guarantees nothing",
         ),
     ],
 )
@@ -100,10 +100,10 @@ def test_what_does_not_go_together_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("accountant", "adjacency", "said"),
     [
-        ("gdp", "add-remove-record", "gdp accounts for Gaussian releases without sampling only"),
-        ("gdp", "replace-record", "gdp accounts for Gaussian releases without sampling only"),
-        ("rdp", "replace-record", "rdp accounts for sampling only where a record comes or goes"),
-        ("rdp-classic", "replace-record", "rdp-classic accounts for sampling only where a record comes or goes"),
+        ("gdp", "add-remove-record", "gdp .*without sampling only"),
+        ("gdp", "replace-record", "gdp .*without sampling only"),
+        ("rdp", "replace-record", "^rdp .*sampling only .*comes or goes"),
+        ("rdp-classic", "replace-record", "^rdp-classic .*sampling only .*comes or goes"),
     ],
 )
 def test_accountants_refuse_samples_that_they_do_not_cover(
@@ -166,10 +166,10 @@ def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
 @pytest.mark.parametrize(
     ("privacy", "said"),
     [
-        ({"noise-over": "clipping-norm", "belief": 0.9}, "noise-over = clipping-norm needs noise-multiplier"),
+        ({"noise-over": "clipping-norm", "belief": 0.9}, "noise-over = clipping-norm .*noise-multiplier"),
         (
             {"noise-over": "clipping-norm", "belief": None, "noise-multiplier": 2.0, "sensitivity": "local"},
-            "noise-over = clipping-norm with sensitivity = local",
+            "noise-over = clipping-norm .*sensitivity = local",
         ),
     ],
 )

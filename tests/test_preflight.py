@@ -26,34 +26,22 @@ def check(small_plan: MakePlan, sections: dict[str, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        (
-            {"privacy": {"clipping-norm": 1e300}},
-            r"deviation of the noise would be .* clipping-norm in \[privacy\].* small",
-        ),
-        (
-            {"privacy": {"clipping-norm": 1e38}},
-            r"accepted for clipping-norm in \[privacy\], which is 1e\+38, are smaller",
-        ),
-        (
-            {"privacy": {"clipping-norm": 1e-300}},
-            r"accepted for clipping-norm in \[privacy\], which is 1e-300, are larger",
-        ),
+        ({"privacy": {"clipping-norm": 1e300}}, r"deviation of the noise .* clipping-norm in \[privacy\].* small"),
+        ({"privacy": {"clipping-norm": 1e38}}, r"clipping-norm in \[privacy\], .* 1e\+38, .*smaller"),
+        ({"privacy": {"clipping-norm": 1e-300}}, r"clipping-norm in \[privacy\], .* 1e-300, .*larger"),
         ({"training": {"learning-rate": 1e300}}, r"learning-rate is 1e\+300: accepted are 2.0e-31 to 3.4e\+38"),
         ({"training": {"learning-rate": 1e-300}}, "learning-rate is 1e-300: accepted are"),
-        ({"training": {"learning-rate": 1e38}}, r"in 4 rounds, .* accepted for learning-rate in \[training\]"),
-        (
-            {"training": {"learning-rate": 1e15}} | DEEP,
-            r"the first step would move .* for learning-rate in \[training\]",
-        ),
-        ({"privacy": {"clipping-norm": 1e15}} | DEEP, r"the first step would move .* for clipping-norm in \[privacy\]"),
-        ({"training": {"learning-rate": 1e15}} | PLAIN | DEEP, r"the first step would move .* learning-rate"),
+        ({"training": {"learning-rate": 1e38}}, r"in 4 rounds, .* learning-rate in \[training\]"),
+        ({"training": {"learning-rate": 1e15}} | DEEP, r"first step .* learning-rate in \[training\]"),
+        ({"privacy": {"clipping-norm": 1e15}} | DEEP, r"first step .* clipping-norm in \[privacy\]"),
+        ({"training": {"learning-rate": 1e15}} | PLAIN | DEEP, r"first step .* learning-rate"),
         (
             {"training": {"optimizer": "adam"}, "privacy": {"clipping-norm": 1e25}},
             r"Adam would square .* clipping-norm",
         ),
         (
             {"training": {"learning-rate": 1e-20}, "audit": {"view": "model"}},
-            "view is 'model', and .* raise the learning",
+            "view is 'model', .* raise .*learning rate, .*view = 'update'",
         ),
     ],
 )

@@ -70,18 +70,21 @@ def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"privacy": {"adjacency": "replace-record"}}, "the accountant of Opacus, .*, accounts for records that come"),
-        ({"privacy": {"adjacency": "add-remove-client"}}, "what is clipped are contributions of a record"),
-        ({"privacy": {"noise": "central"}}, "accepted with it is 'inside-training'"),
-        ({"privacy": {"noise": "local"}}, "accepted with it is 'inside-training'"),
-        ({"privacy": {"clipping": "adaptive"}}, "accepted with it is 'fixed'"),
-        ({"privacy": {"sensitivity": "local"}}, "accepted with it is 'global'"),
+        ({"privacy": {"adjacency": "replace-record"}}, "accountant of Opacus, .*records that come"),
+        ({"privacy": {"adjacency": "add-remove-client"}}, "clipped .*contributions of a record"),
+        ({"privacy": {"noise": "central"}}, "noise is 'central' .*: .*'inside-training'"),
+        ({"privacy": {"noise": "local"}}, "noise is 'local' .*: .*'inside-training'"),
+        ({"privacy": {"clipping": "adaptive"}}, "clipping is 'adaptive'.*: .*'fixed'"),
+        ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local'.*: .*'global'"),
         ({"privacy": {"accountant": "gdp"}}, "gdp"),
         ({"training": {"cohort": 2}}, "cohort = 2 needs strategy = dp-fedavg"),
         ({"training": {"sampling-rate": 0.5}}, "sampling-rate = 0.5 needs strategy = dp-fedsgd"),
-        ({"training": {"local-epochs": 1, "local-steps": 1}}, "accepted is at most one of the two"),
+        ({"training": {"local-epochs": 1, "local-steps": 1}}, "local-epochs .*local-steps .*: .*one of"),
         ({"training": {"strategy": "dp-fedsgd", "local-batch": 5}}, "dp-fedavg or dp-sgd-clients"),
-        ({"training": {"strategy": "dp-fedsgd"}, "privacy": {"noise": "inside-training"}}, "clients do not train by"),
+        (
+            {"training": {"strategy": "dp-fedsgd"}, "privacy": {"noise": "inside-training"}},
+            "inside-training.*not train by",
+        ),
         ({"audit": {"colluders": 2}}, "accepted are 0 to 1"),
     ],
 )
@@ -95,7 +98,7 @@ def test_what_does_not_go_together_is_refused_with_the_reason(changes: dict[str,
 
 def test_without_a_guarantee_there_is_no_private_training(small_plan: MakePlan) -> None:
     nothing = dict.fromkeys(("belief", "sensitivity", "clipping-norm"), None)
-    with pytest.raises(InputError, match="accepted without a guarantee are 'dp-fedsgd' and 'dp-fedavg'"):
+    with pytest.raises(InputError, match=r"without a guarantee .*'dp-fedsgd' and 'dp-fedavg'"):
         small_plan(training=TRAINING, privacy={**nothing, "private": False}, audit={"insider": False})
 
 

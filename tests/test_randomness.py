@@ -159,7 +159,7 @@ def test_purposes_keep_their_numbers() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**64, -(2**70)])
 def test_refuses_a_seed_out_of_range(seed: int) -> None:
-    with pytest.raises(InputError, match=f"seed is {seed}: accepted are whole numbers from 0"):
+    with pytest.raises(InputError, match=f"seed is {seed}: .*from 0"):
         generator(seed, Purpose.SECRET_BIT)
 
 

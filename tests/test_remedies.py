@@ -154,7 +154,7 @@ def follow(data: str, flags: list[str], seen: tuple[str, ...] = ()) -> set[str]:
     if done:
         return set()
     assert text not in seen, f"the advice leads nowhere: {text}"
-    together, _, needed = text.rpartition("With all that is needed: ")
+    together, _, needed = text.rpartition("needed: ")
     if together:
         done, said = init(data, [*flags, *shlex.split(needed)])
         assert done, f"not all that is needed: {said}"
@@ -248,7 +248,7 @@ def messages(text: str) -> list[str]:
 def test_text_alone_is_refused_without_useless_advice() -> None:
     done, text = init(csv(text=WORDS), ["--label", "y"])
     assert not done
-    assert "no column is left to learn from: accepted is a table with a column of numbers" in text
+    assert re.search("no column .*left.*: .*column of numbers", text)
     assert advised(text) == []
 
 

@@ -1,6 +1,7 @@
 """A run is looked at before it is played: what is said of it holds when it is, and nothing is written."""
 
 import json
+import re
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -19,7 +20,7 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs import time_probe
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.disk_usage import footprint
+from fl_audit.experiments.runs.disk_usage import GIGABYTE, footprint
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.experiments.runs.time_probe import probe
@@ -103,11 +104,12 @@ def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_n
     found = footprint(plan)
     assert found.releases <= 2**30 + 3 * 4 * parameters
     assert found.final_models == 20_000 * 4 * parameters > 10**9
-    assert check_plan(plan, with_probe=False).cautions[-1].text.startswith("the run writes about ")
+    told = check_plan(plan, with_probe=False).cautions[-1].text
+    assert re.match(rf"the run writes .*{found.total / GIGABYTE:,.1f} GB", told)
     with_less_memory = replace(found, tables=10**15).caution
-    assert with_less_memory.endswith("GB of memory at the end, more than this machine has")
+    assert re.search("GB of memory .*more than this machine", with_less_memory)
     monkeypatch.setattr(psutil, "disk_usage", lambda place: SimpleNamespace(free=5 * 10**9))
-    with pytest.raises(InputError, match=r"fewer trials or rounds .* 5\.0 GB are free there: accepted is"):
+    with pytest.raises(InputError, match=r"fewer trials or rounds.* 5\.0 GB .*free"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL)
     assert not (tmp_path / "run").exists()
 

@@ -30,9 +30,11 @@ def test_every_key_is_explained_in_one_line() -> None:
 
 def test_a_setting_that_is_refused_when_left_out_has_no_default() -> None:
     [adjacency] = settings("privacy.adjacency")
-    assert (adjacency.default, adjacency.required) == (None, "where something is claimed")
-    assert "required where something is claimed" in CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
-    with pytest.raises(InputError, match="adjacency is left out"):
+    assert adjacency.default is None
+    assert "claimed" in str(adjacency.required)
+    told = CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
+    assert f"required {adjacency.required}" in " ".join(told.split())
+    with pytest.raises(InputError, match=r"adjacency .*left out"):
         parse_config({"data": {"name": "digits"}, "model": {"name": "logistic"}, "privacy": {"belief": 0.9}})
     assert [one.key for one in settings() if one.required] == ["privacy.adjacency"]
 
@@ -71,7 +73,7 @@ def test_the_command_lists_all_a_section_or_one_key() -> None:
     section = json.loads(CliRunner().invoke(app, ["settings", "privacy", "--json"]).stdout)["settings"]
     assert section == [one for one in whole if one["key"].startswith("privacy.")]
     shown = CliRunner().invoke(app, ["settings", "privacy.noise"]).stdout
-    assert "Party that adds the noise" in shown
+    assert "Party that adds" in shown
     assert "'banded'" in shown
     assert "clipping" not in shown
 

@@ -90,7 +90,7 @@ def test_init_writes_the_text_its_vocabulary_and_the_model_of_texts(place: Path)
     assert written["data"]["vocabulary"] == "vocab.txt"  # beside the configuration, wherever that is moved to
     assert written["data"]["tokens"] == 8
     assert written["model"]["name"] == "mean-embedding"
-    assert any("text of column review" in note for note in notes)
+    assert any("column review" in note for note in notes)
     (place / "audit.toml").write_text(text)
     assert load_config(place / "audit.toml").data.vocabulary == str(place / "vocab.txt")
 
@@ -107,7 +107,7 @@ def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_ar
 
 
 def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> None:
-    with pytest.raises(InputError, match=r"--vocabulary, a public file.* --tokenizer, your own") as caught:
+    with pytest.raises(InputError, match=r"--vocabulary, .*public.* --tokenizer, ") as caught:
         config_or_remedies(asked(place, table={"vocabulary": None, "tokens": None}), place)
     assert "\n" not in str(caught.value)
 
@@ -115,8 +115,8 @@ def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model": {"name": "logistic"}}, "records are texts or other named arrays: accepted are mean-embedding"),
-        ({"audit": {"trials": 6, "neighbour": "crafted"}}, "records are texts, of which none can be crafted"),
+        ({"model": {"name": "logistic"}}, "logistic.*texts .*: .*mean-embedding"),
+        ({"audit": {"trials": 6, "neighbour": "crafted"}}, "crafted.*texts, .*none .*crafted"),
     ],
 )
 def test_what_is_for_numbers_alone_is_refused_for_texts(

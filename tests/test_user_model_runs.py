@@ -105,18 +105,18 @@ def test_a_vocabulary_is_tried_with_the_largest_token_of_all(texts: Path) -> Non
 
 
 def test_a_module_in_the_place_of_a_factory_is_told(texts: Path) -> None:
-    with pytest.raises(InputError, match=r"is a module, a Text, and not what makes one: .* def build"):
+    with pytest.raises(InputError, match=r"NETWORK.* a Text, .*: .* def build"):
         plan_of(texts, "NETWORK")
 
 
 def test_probabilities_are_told_before_a_run(texts: Path) -> None:
     (caution,) = check_plan(plan_of(texts, "probable"), with_probe=False).cautions
-    assert "it learns more without the softmax" in caution.text
+    assert "without the softmax" in caution.text
 
 
 def test_what_fails_in_clients_or_in_the_server_is_one_line(texts: Path) -> None:
-    said = r"the model fails on record \d+ .*raised ValueError: late in texts_models.py, line \d+"
-    with pytest.raises(FederationError, match=f"client \\d failed: {said}") as caught:
+    said = r"fails on record \d+ .*ValueError: late in texts_models\.py, line \d+"
+    with pytest.raises(FederationError, match=f"client \\d failed: .*{said}") as caught:
         run_audit(plan_of(texts, "in_clients"), texts / "one", Engine.LOCAL, with_report=False)
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match=said) as refused:

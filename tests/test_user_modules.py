@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def test_the_command_line_imports_ours_and_finds_theirs(theirs: Path) -> None:
     # The model is refused after all parties of the federation have been imported, and theirs has been found.
     ran = python(program, theirs, "run", "audit.toml", "--engine", "local", "--set", "model.name=my_models:NUMBER")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "model 'my_models:NUMBER' is not callable" in ran.stderr
+    assert re.search("'my_models:NUMBER' .*not callable", ran.stderr)
     assert list(theirs.rglob("imported")) == []
 
 
@@ -99,8 +100,8 @@ def test_their_own_modules_are_found(searched: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("fl_audit.mine", "fl_audit has this name: accepted are other names, so rename .*fl_audit.py"),
-        ("code", r"this name is taken by .*code\.py: accepted are other names, so rename .*theirs/code.py"),
+        ("fl_audit.mine", "fl_audit .*this name: .*rename .*fl_audit.py"),
+        ("code", r"taken by .*code\.py: .*rename .*theirs/code\.py"),
     ],
 )
 def test_a_name_that_cannot_be_had_is_said_in_one_line(searched: Path, name: str, said: str) -> None:

@@ -1,5 +1,6 @@
 """The names that `import fl_audit as fa` offers."""
 
+import html
 import json
 import os
 import subprocess
@@ -53,9 +54,9 @@ def test_calibration_and_accounting_are_each_others_inverse() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"adjacency": "replace"}, "adjacency is 'replace': accepted are add-remove-record"),
-        ({"adjacency": "replace-record", "epsilon": 1.0}, "belief and epsilon given: accepted is exactly one"),
-        ({"adjacency": "replace-record", "accountant": "best"}, "accountant is 'best': accepted are rdp-classic"),
+        ({"adjacency": "replace"}, "adjacency is 'replace': .* add-remove-record"),
+        ({"adjacency": "replace-record", "epsilon": 1.0}, "belief and epsilon given: .*exactly one"),
+        ({"adjacency": "replace-record", "accountant": "best"}, "accountant is 'best': .* rdp-classic"),
     ],
 )
 def test_wrong_guarantees_are_refused_in_a_line(wrong: dict[str, object], said: str) -> None:
@@ -71,10 +72,11 @@ def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
     one_run = fa.one_run_bound(scores, scores > 49, 1e-5, method="order-statistic")
     assert one_run.guesses.right == one_run.guesses.guessed == 50
     assert one_run.epsilon == one_run.limit_of_detection > fa.one_run_bound(scores, scores > 49, 1e-5).epsilon
-    assert "independent given everything else" in one_run._repr_html_()
-    with pytest.raises(fa.InputError, match="method is 'best': accepted are trade-off"):
+    assert not one_run.method.is_for_any_mechanism
+    assert one_run.method.assumption in html.unescape(one_run._repr_html_())
+    with pytest.raises(fa.InputError, match=r"method is 'best': .* trade-off"):
         fa.one_run_bound(scores, scores > 49, 1e-5, method="best")
-    with pytest.raises(fa.InputError, match="coins are not all 0 or 1"):
+    with pytest.raises(fa.InputError, match=r"coins .*not all 0 or 1"):
         fa.one_run_bound(scores, scores, 1e-5)
     draw = np.random.default_rng(3)
     losses = draw.gamma(2.0, 0.3, 400), draw.gamma(2.5, 0.3, 400)
@@ -117,9 +119,9 @@ def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
 
 
 def test_what_cannot_be_written_down_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(fa.InputError, match="a setting is None"):
+    with pytest.raises(fa.InputError, match=r"setting is None"):
         fa.run_audit({"audit": {"trials": None}}, tmp_path / "run", engine="local", progress=None)
-    with pytest.raises(fa.InputError, match="section trials of the configuration is 3"):
+    with pytest.raises(fa.InputError, match=r"section trials .* is 3"):
         fa.run_audit({"trials": 3}, tmp_path / "run", engine="local", progress=None)  # type: ignore[dict-item]
 
 
@@ -128,21 +130,21 @@ def test_the_line_of_a_command_that_failed_is_the_error(
     status: int, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopping = tmp_path / "python"
-    stopping.write_text(f"#!/bin/sh\necho starting >&2\necho 'fl-audit: no client answered' >&2\nexit {status}\n")
+    stopping.write_text(f"#!/bin/sh\necho starting >&2\necho 'fl-audit: stopped' >&2\nexit {status}\n")
     stopping.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(stopping))
     heard: list[str] = []
-    with pytest.raises(error, match=r"^no client answered$"):
+    with pytest.raises(error, match=r"^stopped$"):
         fa.run_audit(SETTINGS, tmp_path / "run", progress=heard.append, own_process=True)
-    assert heard == ["starting", "fl-audit: no client answered"]
+    assert heard == ["starting", "fl-audit: stopped"]
 
 
 @pytest.mark.long
 def test_a_directory_without_a_whole_run_is_refused(run: tuple[fa.Run, list[str]], tmp_path: Path) -> None:
-    with pytest.raises(fa.InputError, match=r"holds no finished run: accepted are directories with a summary.json"):
+    with pytest.raises(fa.InputError, match=r"no finished run: .*directories .*summary\.json"):
         fa.read_run(tmp_path)
     (tmp_path / "summary.json").write_text(json.dumps({"schema": 99}))
-    with pytest.raises(fa.InputError, match="is no summary of a run"):
+    with pytest.raises(fa.InputError, match="no summary of"):
         fa.read_run(tmp_path)
     (tmp_path / "summary.json").write_text(json.dumps(run[0].summary))
     (tmp_path / "public").mkdir()

@@ -88,17 +88,12 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
 @pytest.mark.parametrize(
     ("choice", "rank", "measure", "words"),
     [
-        (4, 1, EUCLIDEAN, "neighbour is 4: accepted are 0 to 3, the numbers of the clients"),
-        (-1, 1, EUCLIDEAN, "neighbour is -1: accepted are 0 to 3"),
-        (MOST, 5, EUCLIDEAN, "neighbour-rank is 5: accepted are 1 to 4, the number of clients"),
+        (4, 1, EUCLIDEAN, "neighbour is 4: .* 0 to 3,"),
+        (-1, 1, EUCLIDEAN, "neighbour is -1: .* 0 to 3"),
+        (MOST, 5, EUCLIDEAN, "neighbour-rank is 5: .* 1 to 4,"),
         (MOST, 0, EUCLIDEAN, "neighbour-rank is 0"),
-        (RANDOM, 2, EUCLIDEAN, "neighbour-rank is 2 and neighbour is random: a rank needs neighbour = most-"),
-        (
-            LEAST,
-            1,
-            Dissimilarity.SSIM,
-            "ssim between clients, which are compared by means: accepted are euclidean, manhattan, cosine",
-        ),
+        (RANDOM, 2, EUCLIDEAN, "neighbour-rank is 2 .*random: .* neighbour = most-"),
+        (LEAST, 1, Dissimilarity.SSIM, "ssim between clients, .*: .* euclidean, manhattan, cosine"),
         (LEAST, 1, Dissimilarity.HAMMING, "hamming between clients"),
     ],
 )
@@ -127,7 +122,7 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
 ) -> None:
     pool = drawn(outside, outside, owners)
     if outside < size:
-        with pytest.raises(InputError, match=f"has {size} records, and {outside} are left outside D"):
+        with pytest.raises(InputError, match=f"has {size} records, .* {outside} are left"):
             stand_in_shard(pool, size, seed, number)
         return
     shard = stand_in_shard(pool, size, seed, number)
@@ -156,7 +151,7 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
     own, size = np.unique(training.owner[replaced]), len(replaced)
     free = np.flatnonzero(pool.owner != own[0]) if len(own) == 1 else np.arange(outside)
     if len(free) < size:
-        with pytest.raises(InputError, match="left outside D for its stand-in"):
+        with pytest.raises(InputError, match="its stand-in"):
             stand_in_shard(pool, size, seed, inside=training, replaced=replaced)
         return
     whose = pool.owner[stand_in_shard(pool, size, seed, inside=training, replaced=replaced)]
@@ -199,11 +194,11 @@ def test_sizes_and_numbers_are_checked(size: int, number: int, words: str) -> No
 
 
 def test_nothing_outside_is_refused() -> None:
-    with pytest.raises(InputError, match="has 3 records, and 0 are left outside D"):
+    with pytest.raises(InputError, match=r"has 3 records, .* 0 are left"):
         stand_in_shard(None, 3, 0)
 
 
 def test_no_other_owner_is_refused() -> None:
     pool, training = drawn(50, 0, 1), drawn(5, 1, 1)
-    with pytest.raises(InputError, match="has 5 records, and 0 of other owners are left outside D"):
+    with pytest.raises(InputError, match=r"has 5 records, .* 0 of other owners"):
         stand_in_shard(pool, 5, 0, inside=training, replaced=np.arange(5))

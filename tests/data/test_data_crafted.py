@@ -29,7 +29,7 @@ def test_a_crafted_record_is_told_to_the_last_bit_and_takes_the_place_of_one() -
 
 @pytest.mark.parametrize("told", [CraftedRecord("no base 64!", 0), told_record(np.zeros(5, np.float32), 0)])
 def test_a_damaged_record_is_refused(told: CraftedRecord) -> None:
-    with pytest.raises(InputError, match=r"damaged: accepted are features of shape \(2, 3\)"):
+    with pytest.raises(InputError, match=r"damaged: .* shape \(2, 3\)"):
         with_crafted(RECORDS, 0, told)
 
 

@@ -90,7 +90,7 @@ def test_what_is_missing_in_a_workbook_or_parquet_is_missing() -> None:
     frame.to_parquet("t.parquet")
     write_workbook(Path("t.xlsx"), {"Data": [*rows(TABLE)[:1], [20, None, *rows()[1][2:]], *rows()[2:], []]})
     for name in ("t.parquet", "t.xlsx"):
-        with pytest.raises(InputError, match="missing value in column crp, row 1"):
+        with pytest.raises(InputError, match=r"missing value .* crp, row 1"):
             load(name)
         assert len(load(name, missing=()).pool) == ROWS - 1
 
@@ -106,7 +106,7 @@ def test_lists_in_parquet_are_refused_unless_they_are_dropped() -> None:
 def test_a_workbook_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     write_workbook(Path("t.xlsx"), {"Data": rows()})
     monkeypatch.setattr(workbooks, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"t\.xlsx is an Excel workbook.*pip install 'fl-audit\[excel\]'"):
+    with pytest.raises(InputError, match=r"t\.xlsx is .*Excel.*pip install 'fl-audit\[excel\]'"):
         load("t.xlsx")
     assert "\n" not in workbooks._INSTALL
 
@@ -116,13 +116,13 @@ def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:
     TABLE.to_parquet("t.parquet")
     Path("t.csv").write_text(TEXT)
     for name, options, said in (
-        ("t.xlsx", {"separator": ";"}, "has no separator: leave separator out of"),
-        ("t.parquet", {"encoding": "cp1252"}, "has no encoding: leave encoding out of"),
-        ("t.parquet", {"sheet": "Data"}, "has no sheets: leave sheet out of"),
-        ("t.csv", {"sheet": "Data"}, "text has no sheets: leave sheet out of"),
-        ("t.xlsx", {"sheet": "New"}, "has no sheet 'New': its sheets are 'Data', 'Old'"),
+        ("t.xlsx", {"separator": ";"}, "no separator: leave separator out"),
+        ("t.parquet", {"encoding": "cp1252"}, "no encoding: leave encoding out"),
+        ("t.parquet", {"sheet": "Data"}, "no sheets: leave sheet out"),
+        ("t.csv", {"sheet": "Data"}, "text .*no sheets: leave sheet out"),
+        ("t.xlsx", {"sheet": "New"}, "no sheet 'New': .* 'Data', 'Old'"),
         ("t.csv", {"skip_lines": 99}, "skip-lines is 99"),
-        ("t.csv", {"separator": "::"}, "separator is '::': accepted is one character"),
+        ("t.csv", {"separator": "::"}, "separator is '::': .* one character"),
     ):
         with pytest.raises(InputError, match=said):
             load(name, **options)
@@ -163,7 +163,8 @@ def test_a_file_of_another_kind_is_named_with_what_to_do(kind: str) -> None:
     with pytest.raises(InputError) as caught:
         read_table_text(Path("t"))
     said = str(caught.value)
-    assert f"t is {kind}: accepted are tables as text (CSV)" in said
+    assert said.startswith(f"t is {kind}: ")
+    assert "(CSV)" in said
     assert "encoding" not in said
     assert "\n" not in said
 
@@ -177,7 +178,7 @@ def test_words_that_other_files_begin_with_can_be_names_of_columns(text: str) ->
 
 def test_bytes_of_no_kind_are_no_text() -> None:
     Path("t").write_bytes(np.random.default_rng(0).integers(0, 256, 4000).astype(np.uint8).tobytes())
-    with pytest.raises(InputError, match="is no text, and no kind of file that is known"):
+    with pytest.raises(InputError, match="t is no text, and no kind"):
         read_table_text(Path("t"))
 
 
@@ -201,9 +202,9 @@ def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     assert_array_equal(kept.pool.features, X)
     assert "5 steps by 3 features" in kept.description
     assert load_npz(None, archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)).cautions == ()
-    with pytest.raises(InputError, match=r"x has shape .*leave axes out of"):
+    with pytest.raises(InputError, match=r"x has shape .*leave axes out"):
         load_npz(None, archive(x=X[:, 0], y=Y), axes="sequence")
-    with pytest.raises(InputError, match=r"axes in .* is 'video': accepted are picture, sequence"):
+    with pytest.raises(InputError, match=r"axes in .* 'video': .* picture, sequence"):
         load_npz(None, archive(x=X, y=Y), axes="video")
 
 

@@ -1,5 +1,6 @@
 """Graphs as records: cut, packed, randomised, compared."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -42,22 +43,22 @@ def test_records_hold_the_graphs() -> None:
     taken = records.take([2, 0])
     assert taken.graphs
     assert np.array_equal(unpack_graph(taken.features[0]), graphs[2])
-    with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
+    with pytest.raises(InputError, match=r"graph-nodes is 1: .* from 2"):
         records_of(graphs, 1)
 
 
 @pytest.mark.parametrize(
     ("graphs", "words"),
     [
-        ([], "^there is no graph: accepted are 1 and more$"),
-        ([np.eye(2), np.eye(0)], r"^graph 1 is a matrix of shape \(0, 0\): "),
-        ([np.ones((2, 3))], r"^graph 0 is a matrix of shape \(2, 3\): accepted is a symmetric matrix"),
+        ([], "^there is no graph: .* 1 "),
+        ([np.eye(2), np.eye(0)], r"^graph 1 .* shape \(0, 0\): "),
+        ([np.ones((2, 3))], r"^graph 0 .* shape \(2, 3\): .*symmetric"),
         ([np.ones(4)], r"shape \(4,\): "),
-        ([[[0, 1], [1]]], "^graph 0 has rows of different lengths: accepted is a symmetric matrix"),
-        ([[[0, 1], [0, 0]]], "^graph 0 joins a node to another, and not back: "),
-        ([[[0, 2], [2, 0]]], r"^graph 0 has the entry \[2\]: "),
-        ([[[0, np.nan], [np.nan, 0]]], r"^graph 0 has the entry \[nan\]: "),
-        ([[["a"]]], r"^graph 0 has the entry \['a'\]: "),
+        ([[[0, 1], [1]]], "^graph 0 .*different lengths: .*symmetric"),
+        ([[[0, 1], [0, 0]]], "^graph 0 joins .* not back: "),
+        ([[[0, 2], [2, 0]]], r"^graph 0 .* \[2\]: "),
+        ([[[0, np.nan], [np.nan, 0]]], r"^graph 0 .* \[nan\]: "),
+        ([[["a"]]], r"^graph 0 .* \['a'\]: "),
     ],
 )
 def test_impossible_graphs_are_refused(graphs: list[np.ndarray], words: str) -> None:
@@ -166,7 +167,7 @@ def test_the_catalogue_has_collab(tmp_path: Path) -> None:
     source = load_source(DataSpec(COLLAB, str(collab(tmp_path, graphs)), (("graph-nodes", 12),)))
     assert source.pool.graphs
     assert source.feature_shape == (12, 2)
-    assert source.description == "COLLAB, 3 graphs of up to 12 nodes, 1 of them cut to that"
+    assert re.fullmatch(r"COLLAB, 3 graphs .* 12 nodes, 1 .* cut .*", source.description)
     assert np.array_equal(unpack_graph(source.pool.features[1]), cut_graph(graphs[1], 12))
-    with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
+    with pytest.raises(InputError, match=r"graph-nodes is 1: .* from 2"):
         load_source(DataSpec(COLLAB, str(tmp_path), (("graph-nodes", 1),)))

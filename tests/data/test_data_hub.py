@@ -1,6 +1,7 @@
 """Pictures in folders, and data sets in the formats of the Hugging Face hub, made on disk: nothing is downloaded."""
 
 import datetime
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.records import ColumnRole, LoadedDataset
 from fl_audit.errors import InputError
 
 DRAW = np.random.default_rng(5)
@@ -53,7 +54,7 @@ def test_colour_size_and_grey(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.round(colours).astype(np.uint8), COLOUR.transpose(0, 3, 1, 2))
     small = load("images", path=str(folder), image_size=4, grey=True)
     assert small.feature_shape == (1, 4, 4)
-    assert "4x4 pixels, scaled to that size, grey" in str(small.columns[0])
+    assert {"4x4 pixels", "grey"} < set(str(small.columns[0]).split(", "))
     # The luminance of ITU-R 601.
     whole = load("images", path=str(folder), grey=True).pool.features[6:10, 0] * 255
     np.testing.assert_allclose(whole, COLOUR @ np.array([0.299, 0.587, 0.114]), atol=1.0)
@@ -66,16 +67,16 @@ def test_test_pictures_are_official_test_records(folder: Path) -> None:
 
 
 def test_folders_that_cannot_be_used_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"folder .*nowhere not found: give an existing folder"):
+    with pytest.raises(InputError, match=r"folder .*nowhere not found: .*folder"):
         load("images", path=str(tmp_path / "nowhere"))
     Image.new("L", (9, 9)).save(folder / "dog" / "large.png")
     with pytest.raises(InputError, match=r"large.png has 9x9 pixels and .*00.png 6x5: accepted are"):
         load("images", path=str(folder))
     (folder / "dog" / "large.png").write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"large.png is no picture that can be read"):
+    with pytest.raises(InputError, match=r"large\.png is no picture"):
         load("images", path=str(folder))
     (folder / "empty").mkdir()
-    with pytest.raises(InputError, match="empty has no pictures"):
+    with pytest.raises(InputError, match=r"empty .*no pictures"):
         load("images", path=str(folder))
 
 
@@ -121,12 +122,17 @@ def test_pictures_of_a_data_set(hub: Path) -> None:
     assert source.pool.owners == ("a", "b", "c")
     assert source.test is not None
     assert len(source.test) == 4
-    assert [str(use) for use in source.columns] == [
-        "image: image, 6x5 pixels, grey, 0 to 1",
-        "label: label, 2 classes: cat, dog",
-        "client: owner, 3 of them: a, b, c",
-        "note: dropped, beside pictures",
+    assert [(use.name, use.kind) for use in source.columns] == [
+        ("image", ColumnRole.IMAGE),
+        ("label", ColumnRole.LABEL),
+        ("client", ColumnRole.OWNER),
+        ("note", ColumnRole.DROPPED),
     ]
+    told = dict(zip(("image", "label", "client", "note"), (use.detail for use in source.columns), strict=True))
+    assert {"6x5 pixels", "grey", "0 to 1"} <= set(told["image"].split(", "))
+    assert re.fullmatch(r"2 .*: cat, dog", told["label"])
+    assert re.fullmatch(r"3 .*: a, b, c", told["client"])
+    assert "pictures" in told["note"]
 
 
 def test_columns_of_a_data_set(hub: Path) -> None:
@@ -146,19 +152,19 @@ def test_columns_of_a_data_set(hub: Path) -> None:
     np.testing.assert_allclose(source.pool.features, np.transpose(expected), atol=1e-6)
     assert source.pool.labels.tolist() == [1, 0, 1, 0, 0]
     kinds = {use.name: str(use) for use in source.columns}
-    assert kinds["since"] == "since: number, 19723 to 19763 (days since 1970), scaled to 0 to 1"
-    assert kinds["town"] == "town: levels, 2 of them, a feature each: Bath, York"
+    assert re.fullmatch(r"since: number, 19723 to 19763 .*1970.* 0 to 1", kinds["since"])
+    assert re.fullmatch(r"town: levels, 2 .*: Bath, York", kinds["town"])
     assert set(kinds) == {"ill", "age", "smokes", "town", "since", "profile.0", "profile.1"}
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"label": "sick"}, "has no label column 'sick': its columns are x, y"),
+        ({"label": "sick"}, "no label column 'sick': .* x, y"),
         ({"label": "y", "split": "validation"}, "cannot be read"),
-        ({"label": "y", "owner": "who"}, "has no owner column 'who'"),
+        ({"label": "y", "owner": "who"}, "no owner column 'who': "),
         ({}, "needs label in"),
-        ({"label": "y", "path": "somewhere"}, "takes no path in"),
+        ({"label": "y", "path": "somewhere"}, "takes no path "),
     ],
 )
 def test_data_sets_that_cannot_be_used_are_refused(hub: Path, options: dict[str, str], said: str) -> None:
@@ -168,5 +174,5 @@ def test_data_sets_that_cannot_be_used_are_refused(hub: Path, options: dict[str,
 
 
 def test_a_data_set_that_cannot_be_reached_is_refused(hub: Path) -> None:
-    with pytest.raises(InputError, match="data set hf:nobody/nothing cannot be read"):
+    with pytest.raises(InputError, match=r"hf:nobody/nothing .*be read"):
         load("hf:nobody/nothing", label="y")

@@ -176,7 +176,7 @@ def test_images_are_flattened() -> None:
 
 
 def test_cosine_refuses_zeros_and_shapes_must_agree() -> None:
-    with pytest.raises(InputError, match="record 1 has only zeros"):
+    with pytest.raises(InputError, match=r"record 1 .*only zeros"):
         total_dissimilarity(records([[1, 0], [0, 0]]), Dissimilarity.COSINE)
     with pytest.raises(InputError, match=r"shape \(3,\)"):
         ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN, 1)
@@ -215,7 +215,7 @@ def test_ranks_that_do_not_exist_are_refused() -> None:
     with pytest.raises(InputError, match="neighbour-rank is 0"):
         ranked_neighbours(REMOVE, D, None, Dissimilarity.EUCLIDEAN, 0)
     for choice in (RANDOM, 1):
-        with pytest.raises(InputError, match="needs neighbour = most-dissimilar or least-dissimilar"):
+        with pytest.raises(InputError, match="neighbour = most-dissimilar or least-dissimilar"):
             choose_neighbour(REPLACE, D, OUT, choice, Dissimilarity.EUCLIDEAN, 0, 2)
 
 
@@ -244,7 +244,7 @@ def test_random_is_uniform_and_follows_the_seed() -> None:
 
 
 def test_a_neighbour_must_be_possible() -> None:
-    with pytest.raises(InputError, match=r"D takes all . records, and to replace one"):
+    with pytest.raises(InputError, match=r"D takes all \d+ records, .* replace"):
         choose_neighbour(REPLACE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0)
-    with pytest.raises(InputError, match="at least 2 are needed to remove one"):
+    with pytest.raises(InputError, match=r"at least 2 .* remove"):
         choose_neighbour(REMOVE, D.take([0]), OUT, MOST, Dissimilarity.EUCLIDEAN, 0)

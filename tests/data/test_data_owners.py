@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,8 @@ def test_owner_column_is_no_feature(tmp_path: Path) -> None:
     assert source.pool.owners == ("East", "North")
     assert owners_of(source) == ["North", "East", "North"]
     use = next(column for column in source.columns if column.name == "hospital")
-    assert (use.kind, use.detail) == (ColumnRole.OWNER, "2 of them: East, North")
+    assert use.kind is ColumnRole.OWNER
+    assert re.fullmatch(r"2 .*: East, North", use.detail)
 
 
 def test_without_the_setting_the_column_is_a_feature(tmp_path: Path) -> None:
@@ -55,9 +57,7 @@ def test_owner_may_be_numbers_in_order_and_have_one_record_each(tmp_path: Path) 
 
 def test_records_with_missing_cells_and_test_records_have_no_owner(tmp_path: Path) -> None:
     text = TABLE.replace("30,East", "30,")
-    with pytest.raises(
-        InputError, match=r"missing value in column hospital, row 2: .* with missing = \[\] in \[data\]$"
-    ):
+    with pytest.raises(InputError, match=r"missing value .* hospital, row 2: .* missing = \[\] in \[data\]$"):
         csv(tmp_path, text, ("owner", "hospital"))
     (tmp_path / "table.csv").unlink()
     more = TABLE + "50,South,blue,ill\n"
@@ -71,11 +71,11 @@ def test_records_with_missing_cells_and_test_records_have_no_owner(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "more", "words"),
     [
-        (TABLE, (("owner", "clinic"),), "no owner column 'clinic': its columns are age, hospital, colour, outcome"),
-        (TABLE, (("owner", "outcome"),), "owner is 'outcome', the label column: accepted are other columns"),
-        (TABLE, (("owner", "hospital"), ("drop", ("hospital",))), "drop names 'hospital', the owner column"),
-        (TABLE, (("owner", "hospital"), ("drop", ("age", "colour"))), "beside the label 'outcome' and the owner 'hosp"),
-        ("a,o,outcome\n1,0.5,0\n2,1,1\n", (("owner", "o"),), "owner column o has 0.5: accepted are whole numbers or"),
+        (TABLE, (("owner", "clinic"),), "no owner column 'clinic': .* age, hospital, colour, outcome"),
+        (TABLE, (("owner", "outcome"),), "owner is 'outcome', .*label.*: .*other columns"),
+        (TABLE, (("owner", "hospital"), ("drop", ("hospital",))), "drop .*'hospital', .*owner"),
+        (TABLE, (("owner", "hospital"), ("drop", ("age", "colour"))), "label 'outcome' .*owner 'hosp"),
+        ("a,o,outcome\n1,0.5,0\n2,1,1\n", (("owner", "o"),), "owner .* o has 0.5: .*whole numbers"),
     ],
 )
 def test_wrong_owner_columns_are_refused(
@@ -101,13 +101,13 @@ def test_owner_array(tmp_path: Path, values: np.ndarray, names: list[str]) -> No
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        ("site", np.arange(4), "has no array 'site'"),
-        ("y", np.arange(4), "owner is 'y': accepted is the key of an array other than x, y, x_test, y_test"),
-        ("client", np.arange(3), r"owners have shape \(3,\): accepted is one for each record, \(4,\)"),
-        ("client", np.zeros((4, 2)), r"client has shape \(4, 2\): accepted is one owner for each record"),
-        ("client", np.array([0.5, 1, 2, 3]), "client has 0.5: accepted are whole numbers or text"),
+        ("site", np.arange(4), "no array 'site'"),
+        ("y", np.arange(4), "owner is 'y': .* other than x, y, x_test, y_test"),
+        ("client", np.arange(3), r"owners have shape \(3,\): .* \(4,\)"),
+        ("client", np.zeros((4, 2)), r"client has shape \(4, 2\): .*one owner"),
+        ("client", np.array([0.5, 1, 2, 3]), "client has 0.5: .*whole numbers"),
         ("client", np.array([np.nan, 1, 2, 3]), "client has nan"),
-        ("client", np.zeros(4, dtype=complex), "client has type complex128: accepted are whole numbers or text"),
+        ("client", np.zeros(4, dtype=complex), "client .* complex128: .*whole numbers"),
     ],
 )
 def test_wrong_owner_arrays_are_refused(tmp_path: Path, name: str, values: np.ndarray, words: str) -> None:
@@ -144,10 +144,10 @@ def test_femnist_ink_is_one_and_paper_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"x": np.zeros((4, 784), dtype=np.uint8)}, r"x has shape \(4, 784\) of uint8: accepted are images"),
-        ({"x": np.zeros((4, 28, 28))}, "of float64: accepted are images"),
-        ({"y": np.array([0, 1, 2, 10])}, "y holds something else than the digits: accepted are whole numbers from 0"),
-        ({"client": np.arange(5)}, r"owners have shape \(5,\): accepted is one for each record"),
+        ({"x": np.zeros((4, 784), dtype=np.uint8)}, r"x .* \(4, 784\) .*uint8: .*images"),
+        ({"x": np.zeros((4, 28, 28))}, "float64: .*images"),
+        ({"y": np.array([0, 1, 2, 10])}, "y holds .*else.*: .*whole numbers"),
+        ({"client": np.arange(5)}, r"owners have shape \(5,\): .*each record"),
     ],
 )
 def test_damaged_femnist_is_refused(tmp_path: Path, changed: dict[str, np.ndarray], words: str) -> None:

@@ -94,20 +94,20 @@ def test_schemes_do_what_their_names_say() -> None:
 @pytest.mark.parametrize(
     ("scheme", "parameters", "words"),
     [
-        ("iid", {"alpha": 1.0}, "iid has no parameter 'alpha': accepted are none"),
-        ("dirichlet", {"alhpa": 1.0}, "accepted are alpha, min-partition-size, self-balancing"),
-        ("dirichlet", {"alpha": 0.0}, "alpha is 0.0: accepted are positive finite numbers"),
+        ("iid", {"alpha": 1.0}, "iid .*no parameter 'alpha': .*none"),
+        ("dirichlet", {"alhpa": 1.0}, "'alhpa': .* alpha, min-partition-size, self-balancing"),
+        ("dirichlet", {"alpha": 0.0}, "alpha is 0.0: .*positive"),
         ("dirichlet", {"alpha": True}, "alpha is true"),
         ("dirichlet", {"alpha": float("nan")}, "alpha is nan"),
         ("dirichlet", {"alpha": "big"}, "alpha is 'big'"),
-        ("dirichlet", {"min-partition-size": 0}, "min-partition-size is 0: accepted are whole numbers from 1"),
-        ("dirichlet", {"min-partition-size": 400}, "cannot divide .* gave every client min-partition-size 400 records"),
-        ("pathological", {"class-assignment-mode": "best"}, "among 5 clients: The supported class_assignment_mode are"),
-        ("pathological", {"num-classes-per-partition": 11}, "greater than the number of unique classes"),
+        ("dirichlet", {"min-partition-size": 0}, "min-partition-size is 0: .* from 1"),
+        ("dirichlet", {"min-partition-size": 400}, "cannot divide .* min-partition-size 400 records"),
+        ("pathological", {"class-assignment-mode": "best"}, "among 5 clients: .*class_assignment_mode"),
+        ("pathological", {"num-classes-per-partition": 11}, "number of unique classes"),
         ("pathological", {"num-classes-per-partition": 1}, "drops [0-9]+ of 500 records"),
         ("shard", {"shard-size": 30, "keep-incomplete-shard": False}, "drops 20 of 500 records"),
-        ("shard", {"shard-size": 400}, "not enough shards for every client"),
-        ("shard", {"keep-incomplete-shard": "no"}, "accepted are true and false"),
+        ("shard", {"shard-size": 400}, "not enough shards"),
+        ("shard", {"keep-incomplete-shard": "no"}, "keep-incomplete-shard is 'no': .*true and false"),
     ],
 )
 def test_wrong_parameters_are_refused(scheme: str, parameters: Mapping[str, Parameter], words: str) -> None:
@@ -117,12 +117,12 @@ def test_wrong_parameters_are_refused(scheme: str, parameters: Mapping[str, Para
 
 @pytest.mark.parametrize("clients", [0, 501])
 def test_number_of_clients_is_checked(clients: int) -> None:
-    with pytest.raises(InputError, match=f"number of clients is {clients}: accepted are 1 to 500"):
+    with pytest.raises(InputError, match=f"clients is {clients}: .* 1 to 500"):
         partition_records(LABELS, clients, PartitionScheme.IID, {}, 0)
 
 
 def test_exponential_with_too_many_clients_is_refused() -> None:
-    with pytest.raises(InputError, match="the smallest client would have none"):
+    with pytest.raises(InputError, match=r"smallest client .* none"):
         partition_records(LABELS, 20, PartitionScheme.EXPONENTIAL, {}, 0)
 
 
@@ -146,14 +146,12 @@ def test_every_owner_is_a_client(owner: list[int], seed: int) -> None:
 
 def test_natural_clients_are_as_many_as_owners() -> None:
     owner = np.repeat([0, 4, 7], 2)
-    words = (
-        "clients is 2, and the records of D have 3 owners: accepted for partition natural is 3, or leave clients out"
-    )
+    words = "clients is 2, .* 3 owners: .*natural is 3, .*leave clients out"
     with pytest.raises(InputError, match=words):
         partition_records(np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0, owner)
-    with pytest.raises(InputError, match="nothing says whose each record is"):
+    with pytest.raises(InputError, match="whose each record"):
         partition_records(np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0)
-    with pytest.raises(InputError, match="natural has no parameter 'alpha'"):
+    with pytest.raises(InputError, match=r"natural .*no parameter 'alpha'"):
         partition_records(np.zeros(6, np.int64), 3, PartitionScheme.NATURAL, {"alpha": 1.0}, 0, owner)
 
 

@@ -133,7 +133,7 @@ def test_the_epsilons_of_the_paper() -> None:
     assert pure_epsilon(faces.counted_events((1, 250, 250))) == pytest.approx(62_500 * 100)
     assert pure_epsilon(faces.whole_events((1, 250, 250))) == pytest.approx(250 * 100)
     assert pure_epsilon(RandomisedEdges(2.0).counted_events((492, 492))) == 491 * 2
-    with pytest.raises(InputError, match="accepted are Laplace releases and randomized response"):
+    with pytest.raises(InputError, match=r"Laplace releases .*randomized response"):
         pure_epsilon([GaussianRelease(1.0, 1.0)])
 
 
@@ -283,19 +283,19 @@ def lonely_odds(nodes: int, other: int) -> NDArray[np.float64]:
     [
         (lambda: RandomisedBits(-1.0), "epsilon is -1.0"),
         (lambda: RandomisedEdges(math.nan), "epsilon is nan"),
-        (lambda: LaplacePixelation(0.0, 1), "epsilon is 0.0: accepted are positive"),
-        (lambda: LaplacePixelation(1.0, 0), "neighbourhood is 0: accepted are whole numbers of pixels from 1"),
+        (lambda: LaplacePixelation(0.0, 1), "epsilon is 0.0: .*positive"),
+        (lambda: LaplacePixelation(1.0, 0), "neighbourhood is 0: .* from 1"),
         (lambda: LaplacePixelation(1.0, 1, 0), "block is 0"),
-        (lambda: RandomisedBits(1.0).perturb(np.array([[0, 0.5]]), draws()), "a feature is 0.5: accepted for random"),
-        (lambda: RandomisedBits(1.0).log_odds(np.ones((2, 3)), np.ones(2), np.ones(2)), r"shape \(2, 3\) and the two"),
-        (lambda: RandomisedBits(1.0).pair_events(np.ones(2), np.ones(3)), "accepted are two records of one shape"),
+        (lambda: RandomisedBits(1.0).perturb(np.array([[0, 0.5]]), draws()), "feature is 0.5: .*random"),
+        (lambda: RandomisedBits(1.0).log_odds(np.ones((2, 3)), np.ones(2), np.ones(2)), r"shape \(2, 3\) .*two"),
+        (lambda: RandomisedBits(1.0).pair_events(np.ones(2), np.ones(3)), ": .*two records of one"),
         (lambda: told_by(RandomisedEdges(1.0), np.triu(np.ones((3, 3)))), "is not symmetric"),
         (lambda: told_by(RandomisedEdges(1.0), np.ones((1, 1))), "a graph has 1 nodes: accepted are 2 and more"),
-        (lambda: lonely_odds(2, 2), "an observed node has no edge"),
-        (lambda: lonely_odds(2, 3), "accepted are two records of one shape"),
+        (lambda: lonely_odds(2, 2), "observed node .*no edge"),
+        (lambda: lonely_odds(2, 3), ": .*two records of one"),
         (lambda: LaplacePixelation(1.0, 1, 3).perturb(np.zeros((1, 4, 6)), draws()), "4x6 pixels: .* block's side, 3"),
         (lambda: LaplacePixelation(1.0, 1).perturb(np.full((1, 2, 2), 255.0), draws()), "a pixel is 255: accepted"),
-        (lambda: LaplacePixelation(1.0, 1).perturb(np.zeros((9, 3, 2, 2)), draws()), "accepted are grey ones"),
+        (lambda: LaplacePixelation(1.0, 1).perturb(np.zeros((9, 3, 2, 2)), draws()), ": .*grey ones"),
         (lambda: response_advantage(1.0, 0), "differing is 0"),
     ],
 )

@@ -118,20 +118,20 @@ def test_arrays_with_either_form_of_labels(tmp_path: Path, kind: type, labels: n
     ("name", "files", "words"),
     [
         ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,2,0,0")}, r"\(bangkok\) has '2' in row 2, feature 2"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,x,0,0")}, "has 'x' in row 2, feature 2: accepted are 0"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,")}, "has '' in row 2, feature 4"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0")}, "3 features in row 2: accepted are 4"),
-        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,0,1")}, "5 features in row 2: accepted are 4"),
-        ("location30", {"bangkok": ROWS.replace('"30"', '"31"')}, "label '\"31\"' in row 3: accepted are 1 to 30"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,x,0,0")}, "'x' in row 2, feature 2: .* 0"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,")}, "'' in row 2, feature 4"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0")}, "3 features in row 2: .* 4"),
+        ("location30", {"bangkok": ROWS.replace("1,1,0,0", "1,1,0,0,1")}, "5 features in row 2: .* 4"),
+        ("location30", {"bangkok": ROWS.replace('"30"', '"31"')}, "label '\"31\"' in row 3: .* 1 to 30"),
         ("location30", {"bangkok": ROWS.replace('"30"', "0")}, "label '0' in row 3: accepted are 1 to 30"),
         ("location30", {"bangkok": ROWS.replace('"30"', "1.5")}, "label '1.5' in row 3"),
         ("location30", {"bangkok": ROWS.replace('"30"', "nan")}, "label 'nan' in row 3"),
         ("location30", {"bangkok": "\n"}, "has 0 rows"),
-        ("location30", {"bangkok": '"13"\n"1"\n'}, "has '' in row 1, feature 1"),
+        ("location30", {"bangkok": '"13"\n"1"\n'}, "'' in row 1, feature 1"),
         ("location30", {"bangkok": '"2",1\n"2",0\n'}, "one class only"),
         ("location30", {}, "holds no file"),
-        ("location30", {"bangkok": ROWS, "more": ROWS}, "is a second file of the archive"),
-        ("texas100", {"texas/100/feats": "0,1\n"}, "1 files 100/feats and 0 files 100/labels: accepted is one of each"),
+        ("location30", {"bangkok": ROWS, "more": ROWS}, "second file"),
+        ("texas100", {"texas/100/feats": "0,1\n"}, "1 files 100/feats .* 0 files 100/labels: .*one of each"),
         ("texas100", TEXAS | {"texas/100/labels": "13\n1\n"}, "3 records and 2 labels"),
         ("texas100", TEXAS | {"texas/100/labels": "13\n1\n101\n"}, "label '101' in row 3: accepted are 1 to 100"),
     ],
@@ -145,15 +145,15 @@ def test_spoilt_rows_are_refused(tmp_path: Path, name: str, files: dict[str, str
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"features": VALUES}, "has no array labels"),
+        ({"features": VALUES}, "no array labels"),
         ({"features": [0, 1, 0], "labels": [1, 2, 3]}, r"features have shape \(3,\)"),
-        ({"features": [[0, 1], [0.5, 1]], "labels": [0, 1]}, "features have 0.5 in row 2: accepted are 0 and 1"),
-        ({"features": [["a"], ["b"]], "labels": [0, 1]}, "features has type <U1: accepted are numbers"),
-        ({"features": VALUES, "labels": [0, 1, 101]}, "label 3 is 101: accepted are 0 to 99, or 1 to 100"),
+        ({"features": [[0, 1], [0.5, 1]], "labels": [0, 1]}, "features have 0.5 in row 2: .* 0 and 1"),
+        ({"features": [["a"], ["b"]], "labels": [0, 1]}, "features .* <U1: .*numbers"),
+        ({"features": VALUES, "labels": [0, 1, 101]}, "label 3 is 101: .* 0 to 99, .* 1 to 100"),
         ({"features": VALUES, "labels": [0, 1, 100]}, "label 1 is 0: accepted"),
         ({"features": VALUES, "labels": [0, 1, np.nan]}, "label 3 is nan"),
-        ({"features": VALUES, "labels": np.eye(99)[:3]}, r"labels have shape \(3, 99\): accepted are 100 columns"),
-        ({"features": VALUES, "labels": np.zeros((3, 100))}, "label 1 has not exactly one 1"),
+        ({"features": VALUES, "labels": np.eye(99)[:3]}, r"labels have shape \(3, 99\): .* 100 columns"),
+        ({"features": VALUES, "labels": np.zeros((3, 100))}, "label 1 .*not exactly one"),
         ({"features": VALUES, "labels": [0, 1]}, "3 records and 2 labels"),
     ],
 )
@@ -207,7 +207,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_missing_file_names_the_accepted_ones(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=rf"{ARCHIVES[name]} or {name}\.npz not found in .*{name} or .*--data-dir"):
+    with pytest.raises(InputError, match=rf"{ARCHIVES[name]} or {name}\.npz not found .*{name} or .*--data-dir"):
         load(name, tmp_path)
     assert not is_found(name, str(tmp_path))
     (tmp_path / f"{name}.npz").touch()

@@ -70,11 +70,11 @@ def test_ranks_are_those_of_scikit_image(farthest: bool) -> None:
 @pytest.mark.parametrize(
     ("features", "words"),
     [
-        (np.zeros((3, 64)), r"records have shape \(64,\): accepted for the ssim measure are images"),
+        (np.zeros((3, 64)), r"records have shape \(64,\): .*ssim.* images"),
         (np.zeros((3, 1, 28, 6)), r"shape \(1, 28, 6\): .* at least 7x7"),
-        (np.zeros((3, 2, 1, 9, 9)), "accepted for the ssim measure are images"),
-        (np.full((3, 9, 9), 1.5), "a pixel is 1.5: accepted for the ssim measure are 0 to 1"),
-        (np.full((3, 9, 9), -0.5), "a pixel is -0.5"),
+        (np.zeros((3, 2, 1, 9, 9)), r"shape \(2, 1, 9, 9\): .*ssim.* images"),
+        (np.full((3, 9, 9), 1.5), "pixel is 1.5: .*ssim.* 0 to 1"),
+        (np.full((3, 9, 9), -0.5), "pixel is -0.5"),
     ],
 )
 def test_other_than_images_are_refused(features: np.ndarray, words: str) -> None:

@@ -1,5 +1,6 @@
 import gzip
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -62,26 +63,23 @@ def test_csv_gzipped_and_absolute(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TABLE.replace("20,", ","), "has a missing value in column age, row 1: .* missing = \\[\\]"),
-        (TABLE.replace("30,", "inf,"), "has inf in column age, row 2"),
-        (TABLE.replace("30,", "NaN,"), r'a missing value in column age, row 2: .* drop = \["age"\]'),
-        (TABLE.replace("30,", "3O,"), "has '3O' in column age, row 2, where most cells are numbers"),
-        (TABLE.replace("blue", ""), "in column colour, row 2"),
-        (TABLE.replace("ill", ""), "missing value in column outcome, row 2"),
-        (TABLE.replace("30,blue,false,ill", "30,blue"), "in column ok, row 2"),
+        (TABLE.replace("20,", ","), "missing value .* age, row 1: .* missing = \\[\\]"),
+        (TABLE.replace("30,", "inf,"), "inf .* age, row 2"),
+        (TABLE.replace("30,", "NaN,"), r'missing value .* age, row 2: .* drop = \["age"\]'),
+        (TABLE.replace("30,", "3O,"), "'3O' .* age, row 2, .*numbers"),
+        (TABLE.replace("blue", ""), "missing value .* colour, row 2"),
+        (TABLE.replace("ill", ""), "missing value .* outcome, row 2"),
+        (TABLE.replace("30,blue,false,ill", "30,blue"), "missing value .* ok, row 2"),
         (TABLE.replace("well", "ill"), "one class only"),
-        (TABLE.replace("outcome", "result"), "no label column 'outcome': its columns are age, colour, ok, result"),
-        (
-            TABLE.replace("outcome", "Outcomes"),
-            "no label column 'outcome': did you mean 'Outcomes'\\? Its columns are age",
-        ),
-        (TABLE.replace("false,ill", "false,ill,7"), "is no CSV table"),
-        ("age,outcome\n1,2,ill\n3,4,well\n", "is no CSV table"),
-        ("outcome\nill\nwell\n", "no column beside the label"),
+        (TABLE.replace("outcome", "result"), "no label column 'outcome': .* age, colour, ok, result"),
+        (TABLE.replace("outcome", "Outcomes"), r"no label column 'outcome': .* 'Outcomes'\? .* age"),
+        (TABLE.replace("false,ill", "false,ill,7"), "no CSV table"),
+        ("age,outcome\n1,2,ill\n3,4,well\n", "no CSV table"),
+        ("outcome\nill\nwell\n", "no column beside"),
         ("a,outcome\n", "has 0 records"),
-        ("a,outcome\n1,0.5\n2,1.5\n", "a label is 0.5: accepted are whole numbers or text"),
+        ("a,outcome\n1,0.5\n2,1.5\n", "label is 0.5: .*whole numbers or text"),
         ("a,outcome\n1e300,0\n2,1\n-1e300,1\n", None),
-        ("", r"table\.csv is empty: accepted is a complete file$"),
+        ("", r"table\.csv is empty: .*complete file$"),
     ],
 )
 def test_spoilt_csv_is_refused(tmp_path: Path, text: str, words: str | None) -> None:
@@ -94,11 +92,11 @@ def test_spoilt_csv_is_refused(tmp_path: Path, text: str, words: str | None) -> 
 
 
 def test_csv_test_file_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"test\.csv differs from .*table\.csv in column age, weight"):
+    with pytest.raises(InputError, match=r"test\.csv differs .*table\.csv .* age, weight"):
         load_csv(tmp_path, TABLE, TABLE.replace("age", "weight"))
-    with pytest.raises(InputError, match="test label dead does not occur"):
+    with pytest.raises(InputError, match=r"test label dead .*not occur"):
         load_csv(tmp_path, TABLE, TABLE.replace("ill", "dead"))
-    with pytest.raises(InputError, match=r"test\.csv has a missing value in column age, row 3"):
+    with pytest.raises(InputError, match=r"test\.csv .*missing value .* age, row 3"):
         load_csv(tmp_path, TABLE, TABLE.replace("40", ""))
 
 
@@ -126,19 +124,19 @@ def test_npz_other_numbers_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"x": np.zeros((2, 3))}, "has no array y"),
+        ({"x": np.zeros((2, 3))}, "no array y"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, "one class only"),
         ({"x": np.zeros((2, 3)), "y": np.array([0, 1, 1])}, "2 records and 3 labels"),
         ({"x": np.array([[0.0], [np.inf]]), "y": np.array([0, 1])}, "of record 1 is inf"),
-        ({"x": np.zeros(2), "y": np.array([0, 1])}, "at least two axes"),
-        ({"x": np.array([["a"], ["b"]]), "y": np.array([0, 1])}, "accepted are real numbers"),
-        ({"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 3))}, "only one of the arrays"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros((2, 1, 1))}, "one class for each record"),
-        ({"x": np.zeros((2, 3)), "y": np.array([[0.2, 0.8], [0.5, 0.5]])}, "row 1 is no 0s and one 1.*numpy.argmax"),
-        ({"x": np.zeros((2, 3)), "y": np.array([[1, 1], [0, 1]])}, "several 1s in a row: accepted is one class"),
+        ({"x": np.zeros(2), "y": np.array([0, 1])}, "least two axes"),
+        ({"x": np.array([["a"], ["b"]]), "y": np.array([0, 1])}, "x .*: .*real numbers"),
+        ({"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 3))}, "one of the arrays"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros((2, 1, 1))}, "one class for each"),
+        ({"x": np.zeros((2, 3)), "y": np.array([[0.2, 0.8], [0.5, 0.5]])}, "row 1 .* 0s .* 1.*numpy.argmax"),
+        ({"x": np.zeros((2, 3)), "y": np.array([[1, 1], [0, 1]])}, "several 1s .*: .*one class"),
         (
             {"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 4)), "y_test": np.array([0, 1])},
-            "test records have shape",
+            r"test records .*\(4,\)",
         ),
         ({"x": np.zeros((2, 3)), "y": np.array([{}, 1], dtype=object)}, "without objects"),
     ],
@@ -192,27 +190,29 @@ def load_with(path: Path, text: str, **options: object) -> LoadedDataset:
 @pytest.mark.parametrize(
     ("cells", "use", "features"),
     [
-        (["10%", "30 %", "20%"], "number, 10 to 30 ('%' left out), scaled to 0 to 1", [[0], [1], [0.5]]),
-        (["1,000", "3,000,000", "2000"], "number, 1000 to 3e+06 (',' left out), scaled to 0 to 1", [[0], [1]]),
-        (["-1,000.5", "1,000.5"], "number, -1000.5 to 1000.5 (',' left out), scaled to 0 to 1", [[0], [1]]),
-        ([2, 6, 4], "number, 2 to 6, scaled to 0 to 1", [[0], [1], [0.5]]),
-        ([7], "number, 7 in every record, so always 0", [[0]]),
-        ([True, False], "number, 0 to 1, scaled to 0 to 1", [[1], [0]]),
-        (["b", "a"], "levels, 2 of them, a feature each: a, b", [[0, 1], [1, 0]]),
+        (["10%", "30 %", "20%"], r"number, 10 to 30 \('%' left out\), .* 0 to 1", [[0], [1], [0.5]]),
+        (["1,000", "3,000,000", "2000"], r"number, 1000 to 3e\+06 \(',' left out\), .* 0 to 1", [[0], [1]]),
+        (["-1,000.5", "1,000.5"], r"number, -1000\.5 to 1000\.5 \(',' left out\), .* 0 to 1", [[0], [1]]),
+        ([2, 6, 4], "number, 2 to 6, .* 0 to 1", [[0], [1], [0.5]]),
+        ([7], "number, 7 .*every record, .*0", [[0]]),
+        ([True, False], "number, 0 to 1, .* 0 to 1", [[1], [0]]),
+        (["b", "a"], "levels, 2 .*: a, b", [[0, 1], [1, 0]]),
     ],
 )
 def test_each_column_says_what_it_became(
     tmp_path: Path, cells: list[object], use: str, features: list[list[float]]
 ) -> None:
     source = load_with(tmp_path, table_of({"x": cells}))
-    assert column_lines(source.columns) == ["y: label, 2 classes: 0, 1", f"x: {use}"]
+    label, column = column_lines(source.columns)
+    assert label == "y: label, 2 classes: 0, 1"
+    assert re.fullmatch(f"x: {use}", column)
     assert source.pool.features[: len(features)].tolist() == features
 
 
 def test_a_column_that_numbers_the_records_is_pointed_out(tmp_path: Path) -> None:
     shuffled = np.random.default_rng(0).permutation(40) + 1000
     source = load_with(tmp_path, table_of({"patient": shuffled.tolist(), "age": [3, 5, 4]}))
-    assert 'it numbers the records, which says nothing of them: consider drop = ["patient"]' in str(source.columns[1])
+    assert re.search(r'numbers the records, .* drop = \["patient"\]', str(source.columns[1]))
     assert "numbers the records" not in str(source.columns[2])
 
 
@@ -222,20 +222,11 @@ NAMES = [f"person {number}" for number in range(40)]
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (
-            {"when": ["1/2/2020", "2/2/2020"], "x": [1, 2]},
-            r"column when holds dates, such as '1/2/2020'.* drop = \[\"when\"\]",
-        ),
-        ({"when": ["31/12/2020 10:15", "1/2/2021 11:30"], "x": [1, 2]}, "column when holds dates"),
-        ({"name": NAMES, "x": [1, 2]}, r"column name has another text in every record, such as 'person 0'"),
-        (
-            {"Unnamed: 0": list(range(40)), "x": [1, 2]},
-            r"a column of numbers without a name.* drop = \[\"Unnamed: 0\"\]",
-        ),
-        (
-            {"x": ["1", "2", "3", "?"]},
-            r"has '\?' in column x, row 4, where most cells are numbers.*missing = \[\"\?\"\]",
-        ),
+        ({"when": ["1/2/2020", "2/2/2020"], "x": [1, 2]}, r"column when .*dates, .*'1/2/2020'.* drop = \[\"when\"\]"),
+        ({"when": ["31/12/2020 10:15", "1/2/2021 11:30"], "x": [1, 2]}, "column when .*dates, .*'31/12/2020"),
+        ({"name": NAMES, "x": [1, 2]}, r"column name .*another text .*every record, .*'person 0'"),
+        ({"Unnamed: 0": list(range(40)), "x": [1, 2]}, r"column .*without a name.* drop = \[\"Unnamed: 0\"\]"),
+        ({"x": ["1", "2", "3", "?"]}, r"'\?' .* x, row 4, .*numbers.*missing = \[\"\?\"\]"),
     ],
 )
 def test_columns_that_say_nothing_are_refused_with_the_remedy(
@@ -249,12 +240,12 @@ def test_columns_that_say_nothing_are_refused_with_the_remedy(
 def test_a_dropped_column_is_gone_and_named(tmp_path: Path) -> None:
     source = load_with(tmp_path, table_of({"name": NAMES, "x": [1, 2]}), drop=("name",))
     assert source.pool.features.shape == (40, 1)
-    assert source.columns[-1] == ColumnReadResult("name", ColumnRole.DROPPED, "as the configuration says")
+    assert (source.columns[-1].name, source.columns[-1].kind) == ("name", ColumnRole.DROPPED)
 
 
 def test_the_number_of_levels_is_a_setting(tmp_path: Path) -> None:
     text = table_of({"word": [f"w{number:03d}" for number in range(150)]}, records=300)
-    with pytest.raises(InputError, match=r"word has 150 different texts, .* max-levels is 100.*max-levels = 150"):
+    with pytest.raises(InputError, match=r"word has 150 .*max-levels is 100.*max-levels = 150"):
         load_with(tmp_path, text)
     assert load_with(tmp_path, text, max_levels=150).pool.features.shape == (300, 150)
 
@@ -262,54 +253,52 @@ def test_the_number_of_levels_is_a_setting(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_many_texts_cost_no_memory_before_they_are_refused(tmp_path: Path) -> None:
     text = table_of({"word": [f"w{number}" for number in range(30_000)]}, records=60_000)
-    with pytest.raises(InputError, match="column word has 30,000 different texts"):
+    with pytest.raises(InputError, match="word has 30,000 different"):
         load_with(tmp_path, text)
-    with pytest.raises(InputError, match=r"become 30,000 features of 60,000 records, more than 1,073,741,824 numbers"):
+    with pytest.raises(InputError, match=r"30,000 features of 60,000 records, .*1,073,741,824 numbers"):
         load_with(tmp_path, text, max_levels=30_000)
 
 
 @pytest.mark.parametrize(("records", "options"), [(300, {}), (40, {"max_levels": 1000})])
 def test_a_quantity_to_predict_is_refused(tmp_path: Path, records: int, options: dict[str, object]) -> None:
     frame = pd.DataFrame({"x": np.arange(records) % 7, "y": np.arange(records) * 3 % 149})
-    with pytest.raises(InputError, match=r"label column y has .* which looks like a quantity to predict"):
+    with pytest.raises(InputError, match=rf"label column y has {min(records, 149)} .*quantity"):
         load_with(tmp_path, frame.to_csv(index=False), **options)
-    with pytest.raises(InputError, match="y has 40 different values in 40 records, which looks like a quantity"):
+    with pytest.raises(InputError, match=r"y has 40 .* 40 records, .*quantity"):
         load_npz(tmp_path, x=np.zeros((40, 2)), y=np.arange(40))
 
 
 def test_classes_beyond_the_limit_can_be_asked_for(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": np.arange(600) % 7, "y": np.arange(600) % 150})
-    with pytest.raises(InputError, match=r"150 different values in 600 records.*or max-levels = 150 in \[data\]"):
+    with pytest.raises(InputError, match=r"150 .* 600 records.* max-levels = 150 in \[data\]"):
         load_with(tmp_path, frame.to_csv(index=False))
     assert load_with(tmp_path, frame.to_csv(index=False), max_levels=150).pool.classes == 150
 
 
 def test_records_with_a_missing_value_are_left_out_where_the_words_are_named(tmp_path: Path) -> None:
     text = "x,w,y\n1,a,0\n?,b,1\n3,,1\n4,a,1\n5,b,0\nx7,b,0\n"
-    with pytest.raises(InputError, match="missing value in column w, row 3"):
+    with pytest.raises(InputError, match=r"missing value .* w, row 3"):
         load_with(tmp_path, text)
-    with pytest.raises(InputError, match="has 'x7' in column x, row 6"):
+    with pytest.raises(InputError, match=r"'x7' .* x, row 6"):
         load_with(tmp_path, text, missing=("?",))
     source = load_with(tmp_path, text, missing=("?", "x7"))
     assert source.pool.features.tolist() == [[0, 1, 0], [0.75, 1, 0], [1, 0, 1]]
     assert source.pool.labels.tolist() == [0, 1, 0]
-    assert "3 records with a missing value ('?' in 1, 'x7' in 1, empty in 1) are left out" in source.description
+    assert re.search(r"\b3 records .*\('\?' in 1, 'x7' in 1, empty in 1\)", source.description)
 
 
 def test_the_separator_is_a_setting(tmp_path: Path) -> None:
     text = table_of({"x": [1, 2]}).replace(",", ";")
     found = load_with(tmp_path, text)
     assert (found.pool.features.shape, found.found) == ((40, 1), (Remedy("separator", ";"),))
-    with pytest.raises(InputError, match=r"no label column 'y'.* its columns are x;y"):
+    with pytest.raises(InputError, match=r"no label column 'y'.* x;y"):
         load_with(tmp_path, text, separator=",")
     assert load_with(tmp_path, text.replace(";", "\t"), separator="\t").pool.features.shape == (40, 1)
-    with pytest.raises(InputError, match="separator is '::': accepted is one character"):
+    with pytest.raises(InputError, match=r"separator is '::': .*one character"):
         load_with(tmp_path, text, separator="::")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("y", "drop names 'y', the label column"), ("z", "drop names 'z', but .* no such column")]
-)
+@pytest.mark.parametrize(("name", "words"), [("y", "drop .*'y', .*label"), ("z", "drop .*'z', .*no such column")])
 def test_only_columns_beside_the_label_can_be_dropped(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         load_with(tmp_path, table_of({"x": [1, 2]}), drop=(name,))

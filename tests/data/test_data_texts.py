@@ -112,9 +112,9 @@ def test_every_text_is_as_long_as_the_configuration_says(table: Path, vocabulary
 
 
 def test_no_vocabulary_is_built_from_the_records(table: Path, own: None) -> None:
-    with pytest.raises(InputError, match=r"vocabulary in \[data\].* tokenizer in \[data\].* no vocabulary is built"):
+    with pytest.raises(InputError, match=r"vocabulary in \[data\].* tokenizer in \[data\].* no vocabulary"):
         loaded(table)
-    with pytest.raises(InputError, match=r"other tokens of a text that is alone.* public and fixed"):
+    with pytest.raises(InputError, match=r"text .*is alone.* public and fixed"):
         loaded(table, tokenizer="text_tokenizers:fitted")
 
 
@@ -127,9 +127,9 @@ def test_a_tokenizer_of_ones_own_is_taken(table: Path, own: None) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("longest", 'as long as the longest .* padding="max_length"'),
-        ("ragged", 'input_ids of unequal lengths: .*padding="max_length"'),
-        ("alone", "returned a list: accepted are arrays by their names"),
+        ("longest", 'the longest .* padding="max_length"'),
+        ("ragged", 'input_ids .*unequal lengths: .*padding="max_length"'),
+        ("alone", "a list: .*arrays .*names"),
     ],
 )
 def test_a_tokenizer_that_tells_of_other_records_is_refused(table: Path, own: None, name: str, said: str) -> None:
@@ -142,9 +142,9 @@ def test_a_tokenizer_that_tells_of_other_records_is_refused(table: Path, own: No
     ("more", "said"),
     [
         ({"vocabulary": "v.txt", "tokenizer": "a:b"}, "both vocabulary and tokenizer"),
-        ({"tokenizer": "a:b", "tokens": 3}, "which decides the length itself: leave tokens out"),
-        ({"text": "liked", "tokenizer": "a:b"}, "text is 'liked', the label column"),
-        ({"text": "revue", "tokenizer": "a:b"}, "no text column 'revue': did you mean 'review'"),
+        ({"tokenizer": "a:b", "tokens": 3}, "the length .*: leave tokens out"),
+        ({"text": "liked", "tokenizer": "a:b"}, "text is 'liked', .*label"),
+        ({"text": "revue", "tokenizer": "a:b"}, "no text column 'revue': .* 'review'"),
         ({"vocabulary": "nowhere.txt"}, "nowhere.txt not found"),
     ],
 )
@@ -156,7 +156,7 @@ def test_settings_of_text_that_contradict_each_other_are_refused(table: Path, mo
 
 def test_settings_of_text_without_a_text_are_refused(table: Path) -> None:
     options = (("path", str(table)), ("label", "liked"), ("tokens", 8))
-    with pytest.raises(InputError, match=r"tokens is 8 in \[data\], and no column of text is named"):
+    with pytest.raises(InputError, match=r"tokens is 8 in .*no column .*text"):
         load_source(DataSpec("csv", options=options))
 
 
@@ -165,7 +165,7 @@ def test_settings_of_text_without_a_text_are_refused(table: Path) -> None:
     [
         ('{"version": "1.0"}', 'is JSON, .*tokenizer = "module:function"'),
         ("the\nfood\n", r"no line \[PAD\] and \[UNK\]"),
-        ("[PAD]\n[UNK]\nfood\nfood\n", "'food' in two lines"),
+        ("[PAD]\n[UNK]\nfood\nfood\n", "'food' .*two lines"),
     ],
 )
 def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str, said: str) -> None:
@@ -179,7 +179,7 @@ def test_a_column_of_free_text_is_told_of_the_setting(tmp_path: Path) -> None:
     rows = [f"a text of number {number},{number % 2}" for number in range(30)]
     (tmp_path / "t.csv").write_text("\n".join(["review,liked", *rows]) + "\n")
     options = (("path", str(tmp_path / "t.csv")), ("label", "liked"))
-    with pytest.raises(InputError, match=r"text in \[data\] names a column of text") as caught:
+    with pytest.raises(InputError, match=r"text in \[data\] .*column of text") as caught:
         load_source(DataSpec("csv", options=options))
     assert "\n" not in str(caught.value)
 
@@ -222,9 +222,9 @@ def test_official_test_records_of_named_arrays_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"input_ids": np.full((12, 7), 2**24 + 1)}, "has the number 16,777,217: accepted are whole numbers up to"),
-        ({"input_ids": np.zeros((11, 7), np.int64)}, "records and input_ids has 11: accepted are equal numbers"),
-        ({"input_ids": np.full((12, 7), "a")}, "input_ids has type .*: accepted are whole or real numbers"),
+        ({"input_ids": np.full((12, 7), 2**24 + 1)}, "16,777,217: .*whole numbers .*16,777,216"),
+        ({"input_ids": np.zeros((11, 7), np.int64)}, "12 records .*input_ids has 11: .*equal"),
+        ({"input_ids": np.full((12, 7), "a")}, "input_ids .* <U1: .*whole or real"),
     ],
 )
 def test_named_arrays_that_cannot_be_read_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -242,7 +242,7 @@ def test_an_archive_of_x_and_y_is_read_as_before(tmp_path: Path) -> None:
 def test_records_keep_their_named_arrays_wherever_they_are_chosen(table: Path, vocabulary: Path) -> None:
     pool = loaded(table, vocabulary=str(vocabulary), tokens=8).pool
     assert pool.take([2, 0]).inputs == pool.without(1).inputs == pool.inputs
-    with pytest.raises(InputError, match="the named arrays of a record in a row"):
+    with pytest.raises(InputError, match="named arrays"):
         Records(pool.features[:, 1:], pool.labels, 2, inputs=pool.inputs)
 
 

@@ -16,6 +16,7 @@ from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy
 
+LIKE_A_RECORD = r"like a record\b"
 DRAW = np.random.default_rng(0)
 ROWS = 160
 
@@ -68,11 +69,11 @@ def test_country_codes_are_no_missing_values_and_the_setting_alone_makes_them_so
     for missing in (None, ()):
         found = load(columns, missing=missing)
         assert len(found.pool) == ROWS
-        assert "4 of them, a feature each: AO, BW, NA" in str(found.columns[4])
-        assert "'NA' in column country (40 of 160)" in found.cautions[0].text
+        assert re.search(r"levels, 4 .*: AO, BW, NA", str(found.columns[4]))
+        assert re.search(r"'NA' .* country \(40 of 160\)", found.cautions[0].text)
     without = fixed(found, columns)
     assert (len(without.pool), without.cautions) == (120, ())
-    assert without.description.endswith("40 records with a missing value ('NA' in 40) are left out")
+    assert re.search(r"\b40 records .*\('NA' in 40\) .*left out$", without.description)
 
 
 @pytest.mark.few_cases(6)
@@ -90,7 +91,7 @@ def test_a_word_among_numbers_is_asked_about_however_frequent_it_is(share: float
     gaps = np.arange(ROWS) < share * ROWS
     DRAW.shuffle(gaps)
     columns = {"ferritin": np.where(gaps, "NA", "81.5"), "iron": np.where(np.arange(ROWS) % 40 == 3, "None", "7")}
-    with pytest.raises(InputError, match="for a missing value in column") as caught:
+    with pytest.raises(InputError, match=r"'(NA|None)' .*missing value .* (ferritin|iron)") as caught:
         load(columns)
     options = {one.key: one.value for one in caught.value.remedies}
     # A column that mostly lacks is left out, and not the records.
@@ -101,7 +102,7 @@ def test_a_word_among_numbers_is_asked_about_however_frequent_it_is(share: float
 def test_the_count_of_records_left_out_names_words_and_empty_cells() -> None:
     content = b"a,b,y\n" + b"1,x,0\n-,?,1\n,x,0\n4,?,1\n2,x,1\n" * 10
     described = read(content, missing=("?", "-")).description
-    assert "30 records with a missing value ('?' in 20, '-' in 10, empty in 10)" in described
+    assert re.search(r"\b30 records .*\('\?' in 20, '-' in 10, empty in 10\)", described)
 
 
 def test_data_sets_of_other_formats_follow_the_setting_too() -> None:
@@ -127,7 +128,7 @@ def test_a_number_that_stands_for_a_missing_value_is_told_with_its_share(
 ) -> None:
     columns = {column: among(cells)}
     found = load(columns)
-    assert f"column {column} is {float(cells[0]):.0f} in 40 of 160 records (25.0%)" in found.cautions[0].text
+    assert re.search(rf"{column} is {float(cells[0]):.0f} .*40 of 160 .*25\.0%", found.cautions[0].text)
     assert len(fixed(found, columns).pool) == left
 
 
@@ -142,7 +143,7 @@ def test_a_measurement_below_its_limit_is_read_and_told_with_its_share() -> None
     columns = {"troponin": among(["<0.5", "1.5", "2.5", "4.5"])}
     found = load(columns)
     assert str(found.columns[4]).startswith("troponin: number, 0.5 to 4.5")
-    assert "column troponin has <0.5 in 40 of 160 records (25.0%)" in found.cautions[0].text
+    assert re.search(r"troponin has <0\.5 .*40 of 160 .*25\.0%", found.cautions[0].text)
     assert len(fixed(found, columns).pool) == 120
 
 
@@ -155,7 +156,7 @@ def test_codes_with_leading_zeros_are_told_and_months_are_not() -> None:
     codes = [f"{number:05d}" for number in (1067, 1069, 80331, 10115)]
     found = load({"plz": among(codes), "month": among(["01", "02", "12"])})
     (caution,) = found.cautions
-    assert re.search("column plz has codes with leading zeros in 80 of 160 rows, such as '0106[79]'", caution.text)
+    assert re.search(r"plz .*leading zeros .*80 of 160 .*'0106[79]'", caution.text)
     assert caution.remedies == (Remedy("drop", ("plz",)),)
     assert load({"plz": among([f"N{code}" for code in codes])}).cautions == ()
 
@@ -178,14 +179,14 @@ def test_long_codes_beside_an_empty_cell_are_counted_exactly() -> None:
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        (np.r_[["rare"] * 2, np.resize(["a", "b"], ROWS - 2)], "have the label rare (2 of 160)"),
-        (DRAW.integers(1, 17, ROWS), "16 whole numbers from 1 to 16"),
-        (among(["flu", "copd", "flu|copd", "none of these"]), "the label 'flu|copd' beside 'flu'"),
-        (among(["a;b", "b;c", "a;c"]), "each of 3 combinations is"),
+        (np.r_[["rare"] * 2, np.resize(["a", "b"], ROWS - 2)], r"label rare \(2 of 160\)"),
+        (DRAW.integers(1, 17, ROWS), "16 whole numbers .*1 to 16"),
+        (among(["flu", "copd", "flu|copd", "none of these"]), r"label 'flu\|copd' .*'flu'"),
+        (among(["a;b", "b;c", "a;c"]), "3 combinations"),
     ],
 )
 def test_odd_labels_are_told(labels: np.ndarray, said: str) -> None:
-    assert any(said in caution.text for caution in load({"y": labels}).cautions)
+    assert any(re.search(said, caution.text) for caution in load({"y": labels}).cautions)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_plain_labels_are_not(labels: np.ndarray) -> None:
 def test_a_column_that_determines_the_label_is_told(column: np.ndarray, label: object) -> None:
     columns = {"told": column, "y": label(column).astype(int)}  # type: ignore[operator]
     found = load(columns)
-    assert "column told is enough to know the label y" in found.cautions[0].text
+    assert re.search(r"\btold .*enough .*label y\b", found.cautions[0].text)
     assert fixed(found, columns).cautions == ()
 
 
@@ -226,7 +227,7 @@ def texts(cautions: tuple[DataWarning, ...]) -> str:
 def test_a_weights_column_is_told(name: str) -> None:
     columns = {name: DRAW.uniform(100, 900, ROWS).round(1)}
     found = load(columns)
-    assert f"column {name} looks like the weight of a record" in texts(found.cautions)
+    assert re.search(rf"column {name} looks .*weight", texts(found.cautions))
     assert fixed(found, columns).cautions == ()
 
 
@@ -253,20 +254,19 @@ def test_a_header_that_looks_like_a_record_is_told(header: list[str], is_told: b
 def test_a_table_without_a_header_is_told_from_its_file() -> None:
     rows = "".join(f"{row / 7:.1f},{row * row % 11 / 2},{'ab'[row % 2]}\n" for row in range(60))
     content = gzip.compress(("5.1,3.5,a\n" + rows).encode())
-    assert "looks like a record" in texts(read(content, label="a").cautions)
+    assert re.search(LIKE_A_RECORD, texts(read(content, label="a").cautions))
 
 
 def test_a_label_that_is_missing_from_a_first_line_of_numbers_is_told_with_that_line() -> None:
     lines = "\n".join(f"{number}.5,{number % 7}.25,{number % 2}" for number in range(60))
-    with pytest.raises(InputError, match=r"has no label column 'y'.*looks like a record: put a line of names above it"):
+    with pytest.raises(InputError, match=rf"no label column 'y'.*{LIKE_A_RECORD}: .*names above"):
         read(lines.encode())
     with pytest.raises(InputError) as refused:
         read(f"a,b,c\n{lines}".encode())
-    assert "looks like a record" not in str(refused.value)
+    assert not re.search(LIKE_A_RECORD, str(refused.value))
 
 
 def test_several_columns_of_weights_are_told_in_the_plural() -> None:
     cells = "\n".join(f"{number % 11},{number % 7 + 1}.5,{number % 5 + 1}.5,{number % 2}" for number in range(60))
     found = texts(read(f"a,pweight,ipw,y\n{cells}".encode()).cautions)
-    assert "columns pweight, ipw look like weights" in found
-    assert "the weights are features like others" in found
+    assert re.search(r"columns pweight, ipw look .*weights\b.*\bweights are features", found)

@@ -131,13 +131,13 @@ def test_an_adversary_faces_the_noise_that_it_does_not_know(
 @pytest.mark.parametrize("noise", [DistributedGaussian(3.0, 4), LocalGaussian(3.0, 4)])
 def test_some_noise_of_others_must_be_left(noise: MechanismNoise) -> None:
     effective_noise_multiplier(noise, ThreatModel(colluders=2))
-    with pytest.raises(InputError, match="colluders is 3 and there are 4 clients: accepted are 0 to 2"):
+    with pytest.raises(InputError, match=r"colluders is 3 .* 4 clients: .* 0 to 2"):
         effective_noise_multiplier(noise, ThreatModel(colluders=3))
 
 
 @pytest.mark.parametrize("noise", [CentralGaussian(3.0), CorrelatedGaussian(3.0, StrategyMatrixKind.TREE, 8)])
 def test_a_server_that_adds_the_noise_is_no_adversary(noise: MechanismNoise) -> None:
-    with pytest.raises(InputError, match="the server adds the noise, so it knows everything"):
+    with pytest.raises(InputError, match=r"server adds .*knows everything"):
         require_likelihood_ratio(replace(CLIENTS, noise=noise), SERVER)
 
 
@@ -149,7 +149,7 @@ def test_without_noise_there_is_nothing_to_weigh() -> None:
 def test_threat_models_are_refused_where_they_make_no_sense() -> None:
     with pytest.raises(InputError, match="colluders is -1"):
         ThreatModel(colluders=-1)
-    with pytest.raises(InputError, match="colluders is 1 and adversary is 'server'"):
+    with pytest.raises(InputError, match=r"colluders is 1 .*'server'"):
         ThreatModel(adversary=Adversary.SERVER, colluders=1)
 
 
@@ -293,7 +293,7 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
     # Of everybody else one client has changed places with it.
     moved = [len(set(cohorts.members(7, n)) - set(by_chance.members(7, n))) for n in range(1, 4)]
     assert max(moved) <= 1
-    with pytest.raises(InputError, match="first client of the cohorts is 10: accepted are 0 to 9"):
+    with pytest.raises(InputError, match=r"first client .* is 10: .* 0 to 9"):
         FixedCohort(3, 10, 10)
 
 
@@ -304,23 +304,19 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf])
 def test_refuses_numbers_out_of_range(name: str, value: float) -> None:
     make = {"clipping norm": FixedClipping, "noise multiplier": CentralGaussian}
-    with pytest.raises(InputError, match=f"{name} is {value}: accepted are positive finite numbers"):
+    with pytest.raises(InputError, match=f"{name} is {value}: .*positive finite"):
         make.get(name, lambda denominator: replace(DISTRIBUTION, denominator=denominator))(value)
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
 def test_refuses_to_guarantee_clients_what_only_records_are_clipped_for(adjacency: Adjacency) -> None:
-    with pytest.raises(
-        InputError, match=f"adjacency is '{adjacency}'.*accepted are add-remove-record and replace-record"
-    ):
+    with pytest.raises(InputError, match=f"adjacency is '{adjacency}'.*: .*add-remove-record and replace-record"):
         replace(DISTRIBUTION, adjacency=adjacency)
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacency: Adjacency) -> None:
-    with pytest.raises(
-        InputError, match=f"adjacency is '{adjacency}'.*accepted are add-remove-client and replace-client"
-    ):
+    with pytest.raises(InputError, match=f"adjacency is '{adjacency}'.*: .*add-remove-client and replace-client"):
         replace(CLIENTS, adjacency=adjacency)
 
 
@@ -332,35 +328,35 @@ LOCAL_SCALING = CentralGaussian(2.0, NoiseScaling.LOCAL)
 @pytest.mark.parametrize(
     ("mechanism", "parts", "said"),
     [
-        (DISTRIBUTION, {"clipping": NoClipping()}, "noise multiplier is 8.0 without clipping"),
-        (DISTRIBUTION, {"noise": NoNoise()}, "clipping norm is 3.0 without noise"),
+        (DISTRIBUTION, {"clipping": NoClipping()}, "multiplier is 8.0 without clipping"),
+        (DISTRIBUTION, {"noise": NoNoise()}, "norm is 3.0 without noise"),
+        (DISTRIBUTION, {"participation": POISSON}, "sensitivity is 'local' .*sampling rate 0.1: .*'global'"),
+        (CLIENTS, {"noise": LOCAL_SCALING, "participation": COHORT}, "sensitivity is 'local' .*cohort"),
         (
-            DISTRIBUTION,
-            {"participation": POISSON},
-            "sensitivity is 'local' at sampling rate 0.1: accepted with sampling is",
+            CLIENTS,
+            {"noise": DistributedGaussian(2.0, 5), "participation": POISSON},
+            "noise is 'distributed' .*not everybody",
         ),
-        (CLIENTS, {"noise": LOCAL_SCALING, "participation": COHORT}, "sensitivity is 'local' with a cohort"),
-        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "participation": POISSON}, "noise is 'distributed' and not"),
-        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "participation": COHORT}, "noise is 'distributed' and not"),
-        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": POISSON}, "noise is 'local' and not everybody"),
-        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": COHORT}, "noise is 'local' and not everybody"),
-        (CLIENTS, {"noise": TREE, "participation": POISSON}, "no amplification by sampling is known for it"),
+        (
+            CLIENTS,
+            {"noise": DistributedGaussian(2.0, 5), "participation": COHORT},
+            "noise is 'distributed' .*not everybody",
+        ),
+        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": POISSON}, "noise is 'local' .*not everybody"),
+        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": COHORT}, "noise is 'local' .*not everybody"),
+        (CLIENTS, {"noise": TREE, "participation": POISSON}, "no amplification by sampling"),
         (
             DISTRIBUTION,
             {"noise": CentralGaussian(2.0), "clipping": ADAPTIVE},
-            "clipping is 'adaptive' for gradients of records",
+            "clipping is 'adaptive' .*gradients of records",
         ),
-        (CLIENTS, {"noise": LOCAL_SCALING, "clipping": ADAPTIVE}, "sensitivity is 'local' and clipping is 'adaptive'"),
-        (CLIENTS, {"noise": TREE, "clipping": ADAPTIVE}, "which is accounted for one norm in all rounds"),
-        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "clipping": ADAPTIVE}, "nobody is there to add the noise of the"),
-        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "clipping": ADAPTIVE}, "nobody is there to add the noise of"),
-        (CLIENTS, {"noise": NoNoise(), "clipping": ADAPTIVE}, "clipping norm is 1.0 without noise"),
-        (
-            DISTRIBUTION,
-            {"noise": CentralGaussian(2.0), "participation": COHORT},
-            "cohort is 2 clients with strategy 'dp-fedsgd'",
-        ),
-        (DISTRIBUTION, {"noise": TREE, "participation": COHORT}, "cohort is 2 clients with strategy 'dp-fedsgd'"),
+        (CLIENTS, {"noise": LOCAL_SCALING, "clipping": ADAPTIVE}, "sensitivity is 'local' .*clipping is 'adaptive'"),
+        (CLIENTS, {"noise": TREE, "clipping": ADAPTIVE}, "clipping is 'adaptive' .*one norm"),
+        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "clipping": ADAPTIVE}, "'adaptive' .*noise is 'local', .*nobody"),
+        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "clipping": ADAPTIVE}, "'adaptive' .*'distributed', .*nobody"),
+        (CLIENTS, {"noise": NoNoise(), "clipping": ADAPTIVE}, "norm is 1.0 without noise"),
+        (DISTRIBUTION, {"noise": CentralGaussian(2.0), "participation": COHORT}, "cohort is 2 .*'dp-fedsgd'"),
+        (DISTRIBUTION, {"noise": TREE, "participation": COHORT}, "cohort is 2 .*'dp-fedsgd'"),
     ],
 )
 def test_refuses_parts_that_do_not_go_together(mechanism: Mechanism, parts: dict[str, object], said: str) -> None:
@@ -392,7 +388,7 @@ def test_refuses_rates_that_sample_nobody_or_everybody(rate: float) -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 6])
 def test_refuses_cohorts_of_nobody_or_of_all(size: int) -> None:
-    with pytest.raises(InputError, match=f"cohort is {size} of 5 clients: accepted are 1 to 4"):
+    with pytest.raises(InputError, match=f"cohort is {size} of 5 clients: .* 1 to 4"):
         FixedCohort(size, 5)
 
 
@@ -406,9 +402,9 @@ def test_refuses_noise_of_clients_without_two_of_them(clients: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"norm": 0.0}, "clipping norm is 0.0"),
-        ({"learning_rate": math.inf}, "clipping learning rate is inf"),
-        ({"bit_noise": -1.0}, "quantile noise is -1.0"),
+        ({"norm": 0.0}, "norm is 0.0"),
+        ({"learning_rate": math.inf}, "learning rate is inf"),
+        ({"bit_noise": -1.0}, "noise is -1.0"),
         ({"quantile": 1.0}, "quantile is 1.0"),
     ],
 )

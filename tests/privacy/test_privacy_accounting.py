@@ -108,8 +108,8 @@ def test_rounds_compose_as_one_release() -> None:
 @pytest.mark.parametrize(
     ("noise_multiplier", "rounds", "delta", "said"),
     [
-        (0.0, 1, 0.1, "noise multiplier is 0.0"),
-        (math.nan, 1, 0.1, "noise multiplier is nan"),
+        (0.0, 1, 0.1, "multiplier is 0.0"),
+        (math.nan, 1, 0.1, "multiplier is nan"),
         (1.0, 0, 0.1, "rounds is 0"),
         (1.0, 1, 0.0, "delta is 0.0"),
         (1.0, 1, 1.0, "delta is 1.0"),

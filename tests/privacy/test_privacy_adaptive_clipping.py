@@ -52,7 +52,7 @@ def test_under_sampling_both_are_one_release() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"^noise multiplier of the bit is 1: accepted are numbers above 1"):
+    with pytest.raises(InputError, match=r"multiplier .* bit is 1: .*above 1"):
         sum_multiplier(1.0, 1.0)
     with pytest.raises(InputError, match="at least one"):
         combined_multiplier()

@@ -1,4 +1,5 @@
 import math
+import re
 import time
 from typing import Any
 
@@ -68,7 +69,8 @@ def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: flo
         kept = make_guarantee(BeliefTarget(belief), accountant, 30, delta, prior)
     except InputError as refusal:
         assert accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
-        assert "accepted by rdp-classic" in str(refusal) or "its conversion bounds no belief" in str(refusal)  # noqa: PT017
+        named = rf"^belief is {belief:.6g}: .*rdp-classic .*above 0\.|^accountant is rdp: .*rdp-classic"
+        assert re.search(named, str(refusal))  # noqa: PT017
         return
     assert kept.belief_bound == pytest.approx(belief, abs=1e-9)
 
@@ -196,9 +198,7 @@ def test_a_target_below_what_is_reported_without_release_is_named(
 ) -> None:
     """The limit in the message is the smallest target that can be kept."""
     claim = unit(Accountant.RDP_CLASSIC, 30, 0.001, sampling_rate=sampling_rate)
-    with pytest.raises(
-        InputError, match=rf"^{name}: accepted by rdp-classic at delta 0.001 are .* above 0\."
-    ) as refused:
+    with pytest.raises(InputError, match=rf"^{name}: .*rdp-classic at delta 0\.001 .* above 0\.") as refused:
         noise_multiplier_for(target, claim)
     limit = float(str(refused.value).partition("above ")[2].partition(",")[0])
     noise_multiplier_for(type(target)(1.001 * limit), claim)
@@ -294,7 +294,7 @@ def test_a_guarantee_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
 
 def test_only_gaussian_noise_is_calibrated() -> None:
     response = RandomizedResponse(0.1, 3)
-    with pytest.raises(InputError, match="the claim has no Gaussian noise"):
+    with pytest.raises(InputError, match="no Gaussian noise"):
         noise_multiplier_for(
             EpsilonTarget(1.0), Claim(Adjacency.REPLACE_RECORD, (response,), 1e-5, 0.5, Accountant.PLD)
         )

@@ -1,6 +1,7 @@
 """The text of a claim, and its accounting, which needs no learning."""
 
 import math
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -123,14 +124,14 @@ def test_a_claim_is_the_same_however_its_parts_are_named() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"adjacency": "replace"}, "adjacency is 'replace': accepted are add-remove-record, replace-record"),
-        ({"adjacency": None}, "adjacency is None: accepted are"),
-        ({"accountant": "moments"}, "accountant is 'moments': accepted are rdp-classic, rdp, pld, gdp"),
-        ({"sensitivities": "local"}, "sensitivities is 'local': accepted are fixed, adaptive"),
-        ({"delta": "small"}, "delta is 'small': accepted are numbers above 0 and below 1"),
+        ({"adjacency": "replace"}, "adjacency is 'replace': .* add-remove-record, replace-record"),
+        ({"adjacency": None}, "adjacency is None: .* add-remove-record"),
+        ({"accountant": "moments"}, "accountant is 'moments': .* rdp-classic, rdp, pld, gdp"),
+        ({"sensitivities": "local"}, "sensitivities is 'local': .* fixed, adaptive"),
+        ({"delta": "small"}, "delta is 'small': .*above 0 and below 1"),
         ({"delta": 0}, "delta is 0: accepted"),
         ({"prior": 1}, "prior is 1: accepted"),
-        ({"events": (1,)}, "event is 1: accepted are GaussianRelease"),
+        ({"events": (1,)}, "event is 1: .* GaussianRelease"),
         ({"events": ()}, "events are empty"),
     ],
 )
@@ -138,19 +139,15 @@ def test_a_wrong_claim_is_refused_when_it_is_made(wrong: dict[str, Any], said: s
     parts = {"adjacency": "replace-record", "events": fa.gaussian_rounds(1.0, 3), "delta": 0.1} | wrong
     with pytest.raises(fa.InputError) as caught:
         fa.Claim(**parts)
-    assert str(caught.value).startswith(said)
+    assert re.match(said, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
 def test_claims_and_guarantees_are_one_readable_line() -> None:
     claim = fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
-    assert str(claim) == (
-        "30 x Gaussian release (sensitivity 1, sigma 9), neighbours by replace-record, at delta 0.001, "
-        "prior 0.5, by gdp"
-    )
+    parts = (r"30 x Gaussian .*sensitivity 1, sigma 9\)", "replace-record", r"delta 0\.001", r"prior 0\.5", "gdp")
+    assert re.fullmatch(", .*".join(parts), str(claim))
     assert claim._repr_html_() == f"<p>{claim}</p>"
-    assert str(fa.derive_guarantee(claim)).startswith(
-        "epsilon 1.713 at delta 0.001 by gdp, neighbours by replace-record, noise"
-    )
+    assert re.match(r"epsilon 1\.713 .*delta 0\.001 .*gdp, .*replace-record, noise", str(fa.derive_guarantee(claim)))
     assert "\n" not in str(fa.derive_guarantee(claim))
     assert fa.__version__ == version("fl-audit")

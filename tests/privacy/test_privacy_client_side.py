@@ -113,16 +113,16 @@ def test_every_client_is_accounted_as_by_dp_accounting() -> None:
 def test_a_shard_of_one_batch_is_not_sampled() -> None:
     found = client_epsilons([8], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)
     assert found == (gdp_epsilon(1e-5, 6 / 2.0),)
-    with pytest.raises(InputError, match=r"^gdp accounts for Gaussian releases without sampling only"):
+    with pytest.raises(InputError, match=r"^gdp .*without sampling"):
         client_epsilons([80], 10, 4, 2.0, 1e-5, Accountant.GDP, steps=9)
 
 
 def test_refusals() -> None:
     for how in ({}, {"epochs": 1, "steps": 1}):
-        with pytest.raises(InputError, match=r"^epochs is .* accepted is exactly one of them$"):
+        with pytest.raises(InputError, match=r"^epochs is .*exactly one"):
             local_events(10, 5, 1, 1.0, **how)
     for name, arguments in (("records", (0, 5, 1)), ("batch", (10, 0, 1)), ("rounds", (10, 5, 0))):
-        with pytest.raises(InputError, match=f"^{name} is 0: accepted are whole numbers from 1 to 1e15$"):
+        with pytest.raises(InputError, match=f"^{name} is 0: .* 1 to 1e15$"):
             local_events(*arguments, 1.0, steps=1)
     for name in ("epochs", "steps"):
         with pytest.raises(InputError, match=f"^{name} is 0"):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -90,7 +91,7 @@ def test_a_changed_a_missing_and_a_foreign_line_are_found(tmp_path: Path) -> Non
         with pytest.raises(InputError, match=message):
             read_ledger(path)
     path.write_text("\n".join(texts) + "\n")
-    with pytest.raises(InputError, match="one ledger for each"):
+    with pytest.raises(InputError, match="one ledger"):
         add_to_ledger(path, line("d", adjacency="add-remove-client"))
 
 
@@ -112,7 +113,7 @@ def test_a_sensitivity_below_what_clipping_lets_pass_is_counted_in_its_effect() 
     assert spent((LedgerTraining("hospital", terms),), DELTA).epsilon == pytest.approx(10, abs=0.5)
     replaced = LedgerTraining("r", StatedReleases("replace-client", 1.0, 1), sensitivity=1.0, clipping_norm=1.0)
     assert replaced.noise_multiplier == 0.5
-    with pytest.raises(InputError, match="sensitivity without clipping norm"):
+    with pytest.raises(InputError, match="sensitivity without clipping"):
         LedgerTraining("half", terms, sensitivity=1.0)
 
 
@@ -137,10 +138,12 @@ def test_the_command_adds_refuses_and_says_what_is_wrong(
     assert found["epsilon"] == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30) / 2), rel=1e-9)
     text, status = said(*training, "--name", "second", "--budget", "20")
     assert status == 5
-    assert "not added: with this training epsilon would be" in text
+    would = re.search(r"^not added: .*epsilon would be ([0-9.]+),.* 20$", text, re.MULTILINE)
+    assert would
+    assert float(would[1]) == pytest.approx(gdp_epsilon(DELTA, math.sqrt(60) / 2), rel=1e-5)
     text, status = said(*training, "--sensitivity", "1e-4", "--clipping-norm", "1")
     assert status == 0
-    assert "can move the sum by 1" in text
+    assert re.search(r"sum by 1\b", text)
     text, status = said("--ledger", str(path), "--budget", "20")
     assert (status, "2 trainings spend" in text) == (5, True)
     path.write_text(path.read_text().replace('"name": "first"', '"name": "other"'))
@@ -172,7 +175,7 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
     # Whatever action of the app a message names, it is a round like every other.
     replies = [mod(*asked(7, kind), train) for kind in ("train", "train.default", "train.mine", "train.default")]
     assert [one.has_error() for one in replies] == [False, False, False, True]
-    assert "no more were claimed" in replies[3].error.reason
+    assert "in 3 rounds" in replies[3].error.reason
     other = mod(*asked(8), train)
     assert (other.error.code, trained) == (REFUSED, [7, 7, 7])
     assert "more than epsilon" in other.error.reason
@@ -194,9 +197,9 @@ def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_n
     assert [found.name for found in read_ledger(path)] == ["7"]
     (tmp_path / "ledger.rounds" / "7").unlink()
     # What is raised goes to the server: the site's own log has the rest, and neither what a damaged file holds.
-    for damage, said in ("rounds/7", "holds no number of rounds"), ("ledger", "is no training"):
+    for damage, said in ("rounds/7", "no number of rounds"), ("ledger", "is no training"):
         path.parent.joinpath("ledger." + damage if "/" in damage else damage).write_text("private words")
-        with pytest.raises(InputError, match="the ledger of the site cannot be used") as caught:
+        with pytest.raises(InputError, match="cannot be used") as caught:
             mod(message, context, lambda got, _: got)
         assert "private" not in str(caught.value)
         assert str(tmp_path) not in str(caught.value)

@@ -168,5 +168,5 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="events are empty"):
         log_odds_distribution((), ADD_REMOVE, TrueHypothesis.PRESENT)
     for events in (gaussian_rounds(1.0, 2), gaussian_rounds(1.0, 2, 0.5)):
-        with pytest.raises(InputError, match=r"^probability is 1.5: accepted are numbers from 0 to 1$"):
+        with pytest.raises(InputError, match=r"^probability is 1\.5: .* 0 to 1$"):
             log_odds_distribution(events, ADD_REMOVE, TrueHypothesis.PRESENT).quantile(1.5)

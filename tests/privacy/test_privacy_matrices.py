@@ -176,7 +176,7 @@ def test_the_event_has_the_distribution_of_the_releases(kind: StrategyMatrixKind
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"^bands is 5: accepted are whole numbers from 1 to 4, the number of rounds$"):
+    with pytest.raises(InputError, match=r"^bands is 5: .* 1 to 4\b"):
         strategy_matrix(BANDED, 4, 5)
     with pytest.raises(InputError, match=r"^rounds is 0"):
         strategy_matrix(TREE, 0)
@@ -186,5 +186,5 @@ def test_refusals() -> None:
     assert sensitivity(tree, 3, 20) == _sensitivity_upper_bound(tree, 3, 20)
     with pytest.raises(InputError, match="square"):
         sensitivity(np.ones((2, 3)), 1, 1)
-    with pytest.raises(InputError, match="noise multiplier is 0"):
+    with pytest.raises(InputError, match="multiplier is 0"):
         correlated_event(0.0, TREE, 4, 1, 1, 4)

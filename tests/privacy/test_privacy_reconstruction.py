@@ -106,10 +106,10 @@ def test_noise_that_follows_one_pair_guarantees_nothing_about_other_records() ->
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ReconstructionTarget(0.001, 1000), "reconstruction is 0.001: accepted are numbers above 0.001"),
-        (lambda: ReconstructionTarget(0.5, 1), "candidates is 1: accepted are whole numbers from 2"),
+        (lambda: ReconstructionTarget(0.001, 1000), "reconstruction is 0.001: .* above 0.001"),
+        (lambda: ReconstructionTarget(0.5, 1), "candidates is 1: .* from 2"),
         (lambda: SinglingOutTarget(1.0), "singling-out is 1.0"),
-        (lambda: SinglingOutTarget(0.5, 0.0), "population share is 0.0"),
+        (lambda: SinglingOutTarget(0.5, 0.0), "share is 0.0"),
     ],
 )
 def test_targets_that_mean_nothing_are_refused(make: object, message: str) -> None:

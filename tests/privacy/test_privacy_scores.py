@@ -107,7 +107,7 @@ def test_where_theorem_3_does_not_hold() -> None:
 
 def test_wrong_numbers_are_named() -> None:
     for belief, prior in ((0.5, 0.5), (0.4, 0.5), (1.0, 0.5), (math.nan, 0.5)):
-        with pytest.raises(InputError, match=f"belief is {belief}: accepted are numbers above the prior 0.5"):
+        with pytest.raises(InputError, match=f"belief is {belief}: .*above the prior 0.5"):
             epsilon_from_belief(belief, prior)
     with pytest.raises(InputError, match=r"prior is 0\.0"):
         rho_beta(1.0, 0.0)

@@ -106,7 +106,7 @@ def test_between_secret_and_certain_participation(accountant: Accountant, z: flo
 
 def test_gdp_refuses_and_says_what() -> None:
     profile = PrivacyProfile(seen(1.0, 0.5, 2), Adjacency.REPLACE_RECORD)
-    with pytest.raises(InputError, match=r"^gdp accounts for .* \(sampling rate 0.5, participation seen\)$"):
+    with pytest.raises(InputError, match=r"^gdp .* \(sampling rate 0\.5, participation seen\)$"):
         account(profile, Accountant.GDP, 1e-5)
 
 

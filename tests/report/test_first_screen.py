@@ -107,7 +107,7 @@ def test_a_run_that_could_find_missing_noise_says_that_the_count_alone_is_open(m
     assert not found.signal.conclusive
     assert verdict_of(contents).verdict is Verdict.INCONCLUSIVE
     few, page = (text_of(render_html(one, [])) for one in (make_contents(exact=False, trials=1), contents))
-    blind = "a breach could hardly have been seen"
+    blind = "breach could hardly"
     assert blind in few
     assert blind not in page
     assert page.count("counts 1.5 times") >= 3
@@ -280,7 +280,7 @@ def test_without_weasyprint_no_pdf_is_left_and_the_reason_is_said(monkeypatch, t
     monkeypatch.setitem(__import__("sys").modules, "weasyprint", None)
     hindrance.cache_clear()
     try:
-        assert hindrance() == "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
+        assert re.fullmatch(r"WeasyPrint .*not installed \(pip install 'fl-audit\[pdf\]'\)", hindrance())
         write_pdf("<html></html>", tmp_path / "report.pdf")
     finally:
         hindrance.cache_clear()

@@ -23,11 +23,12 @@ from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
 from fl_audit.report.finding import Section
 from fl_audit.report.formatting import Reading, finding_text
+from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, TestName
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_text
+from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_text, title_of
 
 
 def opening_of(contents):
@@ -188,7 +189,7 @@ def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents
         replace(run, facts=replace(run.facts, federation=federation, configuration=configuration))
     )
     text, terminal = html_of(contents), console_text(contents)
-    assert "<title>Privacy audit: lfw, small_net</title>" in text
+    assert re.search("<title>[^<]*: lfw, small_net</title>", text)
     assert "lfw, small_net:" in terminal
     assert data not in terminal + text.split('<h2 id="appendix"')[0]
     for name in (data, model):
@@ -207,23 +208,22 @@ def test_words_need_no_course(make_contents, shape):
 @pytest.mark.parametrize(
     ("adjacency", "words"),
     [
-        (Adjacency.REPLACE_RECORD, "whether one particular record, or another in its place, was used"),
-        (Adjacency.ADD_REMOVE_RECORD, "whether one particular record was used"),
+        (Adjacency.REPLACE_RECORD, r"particular record, or another\b"),
+        (Adjacency.ADD_REMOVE_RECORD, r"particular record was\b"),
     ],
 )
 def test_the_secret_is_named_by_its_relation(make_contents, adjacency, words):
-    assert words in opening_of(make_contents(trials=3, adjacency=adjacency))
+    assert re.search(words, opening_of(make_contents(trials=3, adjacency=adjacency)))
 
 
 @pytest.mark.long
 def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
     local, private = (Page(html_of(make_contents(exact=exact))).text for exact in (True, False))
-    label = "Not a private release: noise follows the data (audit device)"
-    assert label in local
-    assert label not in private
+    assert AUDIT_DEVICE in local
+    assert AUDIT_DEVICE not in private
     assert "no secure release" in local
     assert "no secure release" in private
-    assert label in console_text(make_contents())
+    assert AUDIT_DEVICE in console_text(make_contents())
 
 
 @pytest.mark.long
@@ -261,15 +261,18 @@ def test_runs_without_residuals_speak_of_the_noise_at_the_record_alone(make_cont
     assert noise["ratio"] is None
     assert noise["along_low"] < 1 < noise["along_high"]
     assert {entry["name"] for entry in noise["not_offered"]} >= {"noise-total", "noise-tensor"}
-    assert "just where it has to hide the record" in opening_of(contents)
-    assert "Tests that this run could not make" in html_of(contents)
+    assert re.search(r", just where [^.,]*hide the record\b", opening_of(contents))
+    page = html.unescape(html_of(contents))
+    for entry in noise["not_offered"]:
+        assert title_of(TestName(entry["name"]), contents.words) in page
+        assert entry["reason"] in page
 
 
 def test_accuracy_stands_beside_the_most_frequent_class(make_contents):
     run = make_contents(trials=5, rounds=3).run
     contents = report_contents(replace(run, facts=replace(run.facts, commonest=0.76)))
     assert contents.summary["utility"]["commonest_class"] == 0.76
-    assert "76\xa0% by always naming the most frequent class" in opening_of(contents)
+    assert re.search("76\xa0% [^.]*most frequent class", opening_of(contents))
     assert "most frequent class" not in opening_of(make_contents(trials=5, rounds=3))
 
 
@@ -280,8 +283,8 @@ def test_what_early_stopping_chose_is_said(make_contents):
     section = next(section for section in SECTIONS if section.numbers is ModelFinding)
     for contents, chosen in ((plain, False), (stopped, True)):
         numbers = contents.find(ModelFinding)
-        assert ("a release from 0 to 2" in section.sentence(numbers, contents)) is chosen
-        assert ("the guarantee counts all 3 rounds" in section.picture.caption(numbers, contents)) is chosen
+        assert ("from 0 to 2" in section.sentence(numbers, contents)) is chosen
+        assert ("all 3 rounds" in section.picture.caption(numbers, contents)) is chosen
 
 
 @dataclass(frozen=True)

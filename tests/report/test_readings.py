@@ -106,7 +106,7 @@ def test_a_broken_number_is_never_beside_a_consistent_verdict(make_contents):
     assert contents.summary["verdict"] == "inconclusive"
     assert verdict.contradicted_by == ("Advantage of the insider",)
     assert "Advantage of the insider" in banner(contents).line
-    assert "nothing we saw contradicts" not in text_of(render_html(contents, []))
+    assert "saw contradicts" not in text_of(render_html(contents, []))
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])
@@ -149,9 +149,9 @@ def test_intervals_in_cells_say_it_too():
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
-        (0.99, "is 0.99 (0.975 to 1.006) times what was claimed; the measurement is good to 1.6 %"),
-        (0.5, "so noise is missing"),
-        (1.5, "so there is at least as much as was claimed"),
+        (0.99, r"0\.99 \(0\.975 to 1\.006\) times .*good to 1\.6 %"),
+        (0.5, r"0\.5 .*noise is missing"),
+        (1.5, r"1\.5 .*at least as much"),
     ],
 )
 def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(make_contents, ratio, words):
@@ -159,7 +159,7 @@ def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(mak
     numbers = next(n for s, n in measured(contents) if s is NOISE)
     total = SquareSum(8_000 * ratio**2, 8_000)
     text = NOISE.sentence(replace(numbers, estimate=estimate_noise(0.95, total)), contents)
-    assert words in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(words, text.replace("\N{NO-BREAK SPACE}", " "))
     assert ("fits the claim" in text) == (ratio == 0.99)
 
 

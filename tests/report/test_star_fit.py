@@ -1,5 +1,6 @@
 """The Epsilon* of a run is that of the estimator that holds, and what it rests on stands beside it everywhere."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -64,13 +65,13 @@ def test_what_was_not_tested_is_told_with_its_reason_wherever_the_number_stands(
     plain = make_contents(exact=False, trials=TRIALS, rounds=4)
     federated = played(plain, rejected=None, **{"epsilon-star-losses": "federated"})
     assert federated.summary["epsilon_star"]["fit_tested"] == 0
-    assert all("fit was not tested" in text for text in texts(federated))
-    assert "not tested: the losses stay with their owners" in render_html(federated, [])
+    assert all("not tested" in text for text in texts(federated))
+    assert re.search(r"not tested: [^.<]*losses stay", render_html(federated, []))
     few = played(plain, rejected=0)
     trials = few.run.tables.trials.assign(**{FIT: np.nan})
     few = report_contents(replace(few.run, tables=replace(few.run.tables, trials=trials)))
-    assert all("fit was not tested" in text for text in texts(few))
-    assert "not tested: a test takes 100 losses of each set" in render_html(few, [])
+    assert all("not tested" in text for text in texts(few))
+    assert re.search(r"not tested: [^.<]* 100 losses", render_html(few, []))
     found = few.find(EpsilonStarFinding)
     assert found is not None
     assert found.by_normals is None

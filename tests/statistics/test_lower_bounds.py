@@ -1,4 +1,5 @@
 import math
+import re
 import time
 
 import numpy as np
@@ -252,10 +253,10 @@ def test_more_confidence_and_more_delta_certify_less(method: BoundMethod) -> Non
 def test_wrong_input_is_named_in_one_line(method: BoundMethod) -> None:
     fine = np.arange(20.0)
     wrong: list[tuple[Array, Array, float, float, str]] = [
-        (np.array([]), fine, 0.1, 0.95, "scores of members are empty"),
-        (fine, np.array([]), 0.1, 0.95, "scores of nonmembers are empty"),
-        (fine, np.array([0.0, math.nan]), 0.1, 0.95, "score 1 of nonmembers is nan"),
-        (np.ones((2, 2)), fine, 0.1, 0.95, "scores of members have 2 axes"),
+        (np.array([]), fine, 0.1, 0.95, "scores of members .*empty"),
+        (fine, np.array([]), 0.1, 0.95, "scores of nonmembers .*empty"),
+        (fine, np.array([0.0, math.nan]), 0.1, 0.95, "score 1 .*nonmembers is nan"),
+        (np.ones((2, 2)), fine, 0.1, 0.95, "scores of members .* 2 axes"),
     ]
     wrong += [(fine, fine, 0.1, c, f"confidence is {c}: accepted") for c in (0.5, 0.2, 1.0, math.nan)]
     wrong += [(fine, fine, d, 0.95, f"delta is {d}: accepted") for d in (-0.1, 1.0, math.nan)]
@@ -268,9 +269,7 @@ def test_wrong_input_is_named_in_one_line(method: BoundMethod) -> None:
 def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
     fine = np.arange(20.0)
     assert epsilon_lower_bound(fine, fine, 0.1, method="bayes").method is BoundMethod.BAYES  # type: ignore[arg-type]
-    with pytest.raises(
-        InputError, match="method is 'magic': accepted are clopper-pearson, order-statistic, gdp, gauss"
-    ):
+    with pytest.raises(InputError, match=r"method is 'magic': .* clopper-pearson, order-statistic, gdp, gauss"):
         epsilon_lower_bound(fine, fine, 0.1, method="magic")  # type: ignore[arg-type]
 
 
@@ -278,7 +277,7 @@ def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
 def test_delta_0(method: BoundMethod) -> None:
     one, zero = log_odds(np.random.default_rng(14), 1.5, 300)
     if method in (BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT):
-        with pytest.raises(InputError, match=f"delta is 0.0: accepted by {method} are numbers above 0"):
+        with pytest.raises(InputError, match=f"delta is 0.0: .*{method} .*above 0"):
             bound(one, zero, method, 0.0)
     else:
         assert min(bound(one, zero, method, 0.0), bound(one, zero, method, 1e-3)) > 1
@@ -289,7 +288,7 @@ def test_infinite_scores(method: BoundMethod) -> None:
     one, zero = log_odds(np.random.default_rng(15), 2.0, 300)
     one[5], zero[7] = math.inf, -math.inf
     if method is BoundMethod.GAUSSIAN_SHIFT:
-        with pytest.raises(InputError, match="score 5 of members is inf: accepted are finite numbers"):
+        with pytest.raises(InputError, match=r"score 5 .*members is inf: .*finite"):
             bound(one, zero, method)
     else:
         finite = np.where(np.isinf(one), 99.0, one), np.where(np.isinf(zero), -99.0, zero)
@@ -376,11 +375,13 @@ def test_a_gaussian_bound_of_the_tradeoff_is_not_enough_for_gdp() -> None:
     assert not BoundMethod.GDP.is_valid_under(ScoreDistribution.ANY)
 
 
-def test_every_bound_says_what_it_rests_on() -> None:
-    words = {method: method.assumption for method in BoundMethod}
-    assert "nothing else is assumed" in words[BoundMethod.CLOPPER_PEARSON]
-    assert "nothing else is assumed" in words[BoundMethod.ORDER_STATISTIC]
-    assert "trade-off function is that of a Gaussian mechanism, and not merely bounded" in words[BoundMethod.GDP]
-    assert "normal with the same spread" in words[BoundMethod.GAUSSIAN_SHIFT]
-    assert "Not valid with noise scaled to the global sensitivity" in words[BoundMethod.GAUSSIAN_SHIFT]
-    assert "no coverage" in words[BoundMethod.BAYES]
+@pytest.mark.parametrize("method", BoundMethod)
+def test_every_bound_says_what_it_rests_on(method: BoundMethod) -> None:
+    rests_on = {
+        ScoreDistribution.ANY: "nothing else|Jeffreys priors",
+        ScoreDistribution.GAUSSIAN_TRADEOFF: "trade-off function .*not merely bounded",
+        ScoreDistribution.NORMAL_EQUAL_SPREAD: r"normal .*same spread.*Not valid .*global sensitivity: .*\b72 %",
+    }
+    assert re.search(rests_on[method.needs], method.assumption)
+    assert ("other mechanisms" in method.assumption) is (method.needs is not ScoreDistribution.ANY)
+    assert ("no coverage" in method.assumption) is not method.has_confidence

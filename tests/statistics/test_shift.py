@@ -71,14 +71,14 @@ def test_negative_shift_and_few_scores_certify_nothing() -> None:
 def test_constant_scores() -> None:
     assert gaussian_shift(np.full(3, 2.0), np.full(4, 2.0), 0.95).low == 0.0
     assert gaussian_shift(np.zeros(3), np.zeros(4), 0.95).low == 0.0
-    with pytest.raises(InputError, match=r"scores are constant, 2\.0 and 1\.0"):
+    with pytest.raises(InputError, match=r"constant, 2\.0 and 1\.0"):
         gaussian_shift(np.full(3, 2.0), np.full(4, 1.0), 0.95)
 
 
 def test_wrong_scores_are_named() -> None:
     fine = np.arange(3.0)
     for wrong in (math.nan, math.inf):
-        with pytest.raises(InputError, match=f"score 1 of nonmembers is {wrong}: accepted are finite numbers"):
+        with pytest.raises(InputError, match=f"score 1 .*nonmembers is {wrong}: .*finite"):
             gaussian_shift(fine, np.array([0.0, wrong]), 0.95)
     with pytest.raises(InputError, match="2 axes"):
         gaussian_shift(np.ones((2, 2)), fine, 0.95)
@@ -149,7 +149,7 @@ def test_nothing_is_certified_of_scores_that_hold_nothing() -> None:
     # As of a training without any noise: refused as by `gaussian_shift`, and no division by zero.
     halves = np.repeat([1.0, 0.0], 2)
     assert gaussian_slope(halves, np.full(4, 2.0), 0.95).low == 0
-    with pytest.raises(InputError, match="accepted are scores that vary"):
+    with pytest.raises(InputError, match="scores that vary"):
         gaussian_slope(halves, halves, 0.95)
-    with pytest.raises(InputError, match="3 parts of 2 scores: accepted are as many"):
+    with pytest.raises(InputError, match=r"3 parts .* 2 scores: .*as many"):
         gaussian_slope(np.ones(3), np.ones(2), 0.95)

@@ -1,6 +1,7 @@
 """The learned distinguisher: its level where nothing tells D from D' but what may, its power, and its limit."""
 
 import math
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -62,15 +63,15 @@ def test_it_finds_what_depends_on_the_secret(breach: str) -> None:
 @pytest.mark.parametrize(
     ("breach", "feature"),
     [
-        ("10 % larger under D'", "scale of all classes of coordinates"),
+        ("10 % larger under D'", "scale .*all classes"),
         ("every 7th round repeats the one before under D'", "equal values"),
         ("grid of .01 under D", "equal values"),
         ("neighbours correlated .1 under D", "neighbouring coordinates"),
-        (SIGNS, "drift of tensor 'second' in odd rounds"),
+        (SIGNS, "drift .*'second' .*odd rounds"),
     ],
 )
 def test_it_names_the_feature_of_largest_weight(breach: str, feature: str) -> None:
-    assert feature in _tested(play(breach, np.random.default_rng(2))).place
+    assert re.search(feature, _tested(play(breach, np.random.default_rng(2))).place)
 
 
 @pytest.mark.long
@@ -212,8 +213,8 @@ def test_honest_features_have_the_same_distribution_whatever_the_course_does() -
 def test_grids_are_looked_at_with_one_step_in_all_trials() -> None:
     sigma = np.concatenate([np.full((40, 2), 1.0), np.full((40, 2), 100.0)])
     steps = trial_features._grid_steps(sigma, 1e-6)
-    assert steps["decimal grid of the claimed noise"] == (False, 1e-4)
-    assert steps["decimal grid as such"] == (True, 1e-3)
+    decimal = {"claimed" in name: step for name, step in steps.items() if name.startswith("decimal")}
+    assert decimal == {True: (False, 1e-4), False: (True, 1e-3)}
     assert trial_features._grid_steps(sigma, math.inf) == {}
 
 

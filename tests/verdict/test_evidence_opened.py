@@ -1,6 +1,7 @@
 """Secrets opened after a run: exact distributions, and every breach of samples, shares, bits and steps is found."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
     assert test.more["claimed"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
     assert test.more["epsilon"] == pytest.approx(epsilon_without_doubt(claim), rel=1e-9)
     said = TestMessage(test, WORDS).sentence
-    assert "epsilon is 3.35 then, where 1.19 is claimed with Poisson amplification" in said
+    assert re.search(rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed']:.3g}\b.* Poisson", said)
 
 
 def test_without_doubt_about_participation_epsilon_is_a_mean_over_binomial_turns() -> None:
@@ -162,7 +163,7 @@ def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
 def test_samples_whose_shapes_disagree_are_refused() -> None:
     opened = opened_of(draw(np.random.default_rng(0), SMALL)).samples
     assert isinstance(opened, RevealedParticipation)
-    with pytest.raises(InputError, match="overlaps of samples have shape"):
+    with pytest.raises(InputError, match=r"overlaps .*have shape"):
         replace(opened, overlaps=opened.overlaps[:1])
 
 
@@ -171,7 +172,8 @@ def test_the_first_round_that_differs_is_named() -> None:
     drawn.wrong_norms[5, 2] = 1.0
     drawn.wrong_steps[7, 1] = 3.0
     found = OPENED_TESTS[TestName.EXACT_STEPS](opened_of(drawn))
-    assert (found.p_value, found.place) == (0.0, "the clipping norm, first in trial 5 round 3")
+    assert found.p_value == 0.0
+    assert re.fullmatch(r"the clipping norm, .*trial 5 round 3", found.place)
 
 
 def test_last_bits_that_depend_on_each_other_are_no_secret() -> None:

@@ -1,6 +1,7 @@
 """Each test of the verdict's family: exact under the claim, blind to noise above it, as powerful as it says."""
 
 import math
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -289,7 +290,7 @@ def test_a_run_that_passes_the_limit_of_all_rounds_together_is_found() -> None:
         run = replace(honest, sensitivity=sensitivity, largest_mu=limit)
         found = next(test for test in run_family(run)[0] if test.name == "sensitivity")
         assert found.violated is not kept
-        assert found.place == ("trial 0 round 1" if kept else "all rounds of trial 0 together")
+        assert re.fullmatch("trial 0 round 1" if kept else "all rounds .*trial 0 .*", found.place)
 
 
 def test_a_sensitivity_above_the_claim_is_found_and_rounding_is_not() -> None:
@@ -347,11 +348,11 @@ def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
 
 def test_measurements_that_do_not_fit_are_named() -> None:
     fine = draw_measured(np.random.default_rng(16), 3, 4)
-    with pytest.raises(InputError, match=r"sensitivities have shape \(3,\)"):
+    with pytest.raises(InputError, match=r"sensitivities .*\(3,\)"):
         replace(fine, sensitivity=fine.sensitivity[:, 0])
-    with pytest.raises(InputError, match="claimed noise scale is not positive"):
+    with pytest.raises(InputError, match=r"noise scale .*not positive"):
         replace(fine, sigma=fine.sigma * 0)
-    with pytest.raises(InputError, match="noise multiplier is 0"):
+    with pytest.raises(InputError, match="multiplier is 0"):
         replace(fine, noise_multiplier=0.0)
 
 
