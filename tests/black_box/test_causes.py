@@ -57,7 +57,7 @@ def bare_bias(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
 
 _CAUSES = {
     momentum: "momentum",
-    fixed_seed: "fixed seed",
+    fixed_seed: r" of weight .*no noise",
     repeated: "same noise",
     decaying: r"round to round: .* 2\.[5-9] times",
     larger_noise: r"who took part: .* 1\.[45][0-9] times",
