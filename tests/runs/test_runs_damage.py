@@ -165,9 +165,9 @@ REFUSED: dict[str, tuple[Damage, str]] = {
 }
 
 IN_THE_WAY: dict[str, tuple[Damage, str]] = {
-    "table is a directory": (lambda run: into_directory(run / "trials.parquet"), "is a directory, where a file"),
-    "batches is a file": (lambda run: into_file(batch(run).parent), "is a file, where a directory"),
-    "models is a directory": (lambda run: into_directory(public(run, "models")), "is a directory, where a file"),
+    "table is a directory": (lambda run: into_directory(run / "trials.parquet"), "a directory, where"),
+    "batches is a file": (lambda run: into_file(batch(run).parent), "a file, where"),
+    "models is a directory": (lambda run: into_directory(public(run, "models")), "a directory, where"),
 }
 
 
