@@ -94,7 +94,7 @@ def test_a_ray_that_does_not_start_gets_one_line(
     before = dict(os.environ)
     with pytest.raises(FederationError) as caught:
         run_audit(small_plan(), tmp_path / "run", Engine.RAY, with_report=False)
-    assert re.fullmatch(r"Ray .*not start.*: Node timed out\.", str(caught.value))
+    assert re.fullmatch(r"Ray .*did not .*: Node timed out\.", str(caught.value))
     assert {name for name in os.environ if name.startswith("RAY_AUTH")} <= before.keys()
 
 

@@ -76,7 +76,7 @@ def test_areas_must_agree_within_a_standard_error_but_where_a_reason_is_named(tr
 def test_what_an_interpreter_says_is_told_in_one_line(trained: Trained) -> None:
     with pytest.raises(InputError, match=r"ModuleNotFoundError: .*'no_such_package'"):
         asked(sys.executable, "import no_such_package", {}, "an attack")
-    with pytest.raises(InputError, match=r"/no/python is no interpreter: .*path of a Python"):
+    with pytest.raises(InputError, match=r"/no/python .*no interpreter: .*of a Python"):
         asked("/no/python", "", {}, "an attack")
     with pytest.raises(InputError, match="accepted are 4000 or more"):
         train(DataSpec("digits"), trials=2, targets=2000, steps=1)
@@ -89,7 +89,7 @@ def test_packages_without_an_interpreter_are_skipped_and_said(
     attack_packages.main()
     written = capsys.readouterr()
     assert written.err.count("is skipped") == 3
-    assert "mialibrary is skipped: --mialibrary" in written.err
+    assert "mialibrary is skipped: " in written.err
     assert written.out == ""
 
 

@@ -235,7 +235,7 @@ def test_losses_of_any_size_have_log_odds() -> None:
 def test_wrong_input_is_named() -> None:
     features, membership = synthetic(4, 3, 20, leak=0.0)
     known = known_halves(3, 20, np.random.default_rng(0))
-    with pytest.raises(InputError, match=r"number of targets.* 1\b"):
+    with pytest.raises(InputError, match=r"of targets.* 1\b"):
         known_halves(3, 1, np.random.default_rng(0))
     with pytest.raises(InputError, match="no parts"):
         WhiteBoxSettings(parts=frozenset())
