@@ -341,7 +341,7 @@ def test_users_at_several_clients_are_refused_with_their_number_or_given_to_the_
     apart = {"partition": "dirichlet", "clients": 3}
     with pytest.raises(InputError) as refused:
         load_federation(plan_of(table, data=apart).public)
-    number, users = re.findall(r"([\d,]+) of ([\d,]+) users have records at several clients", str(refused.value))[0]
+    number, users = re.findall(r"([\d,]+) of ([\d,]+) users .*several clients", str(refused.value))[0]
     assert 1 < int(number) <= int(users)
     for remedy in (*refused.value.remedies, *refused.value.choices):
         fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).public)
