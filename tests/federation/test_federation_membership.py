@@ -152,7 +152,7 @@ def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
 def test_what_it_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     data = {"name": "digits", "records": 2, "clients": 2}
     off = {"epsilon-star": False}
-    with pytest.raises(InputError, match=r"membership attack .*2 records in D', .*\b1$"):
+    with pytest.raises(InputError, match=r"membership attack .*2 records in D', .*\b1: .*membership = false"):
         run_audit(small_plan(data=data, audit=off), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not (tmp_path / "run").exists()
     run_audit(
