@@ -56,12 +56,12 @@ def bare_bias(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
 
 
 _CAUSES = {
-    momentum: "stays in the sum for several rounds, as with momentum",
-    fixed_seed: "the same in every trial",
-    repeated: "The same noise is used in several rounds",
-    decaying: "in the first it is 2.[5-9] times that of the last",
-    larger_noise: "one way it is 1.[45][0-9] times the other",
-    bare_bias: "released of bias is the same in every trial",
+    momentum: "momentum",
+    fixed_seed: r" of weight .*no noise",
+    repeated: "same noise",
+    decaying: r"round to round: .* 2\.[5-9] times",
+    larger_noise: r"who took part: .* 1\.[45][0-9] times",
+    bare_bias: r" of bias .*no noise",
 }
 
 
@@ -90,7 +90,7 @@ def test_a_longer_part_of_the_difference_is_no_cause() -> None:
 
     Where the noise of the weight is a tenth, it shows in the weight above all, in whichever units.
     """
-    for noise, expected in ((1.0, ""), (0.1, "It shows in weight above all")):
+    for noise, expected in ((1.0, ""), (0.1, "It shows in weight")):
         random = np.random.default_rng(1)
         bits = random.random(2000) < 0.5
         steps = random.standard_normal((2000, 1, 3)) * np.array([noise, noise, 1.0])
@@ -102,18 +102,16 @@ def test_a_longer_part_of_the_difference_is_no_cause() -> None:
         assert (found == LeakCause()) is (expected == "")
 
 
-@pytest.mark.parametrize(
-    ("make", "fix"), [(repeated, "Draw new noise in every round"), (bare_bias, "Add noise to every array")]
-)
+@pytest.mark.parametrize(("make", "fix"), [(repeated, "new noise"), (bare_bias, "to every array")])
 def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
     """Noise that repeats is not fixed by more of it: the fix of the scenario stands where no cause is known."""
     claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
     result = result_of(claim, lambda bits, random: trials_of(make(bits, random)))
     found = findings(result, {"kind": "words"}, {"kind": "Calibrate the noise."})[0]
     assert found.attempt.is_broken
-    assert found.fix.startswith(fix)
+    assert fix in found.fix.partition(".")[0]
     # More noise is advised besides where it is too little by itself.
-    assert ("Calibrate" in found.fix) is ("times too little noise" in found.cause)
+    assert ("Calibrate" in found.fix) is ("too little noise" in found.cause)
     honest = result_of(_CLAIM, gaussian(3.2))
     assert findings(honest, {"kind": "words"}, {"kind": "Calibrate the noise."})[0].fix == "Calibrate the noise."
 
@@ -124,19 +122,16 @@ def test_the_same_exception_is_told_once() -> None:
     ]
     said = refusal_words([*refusals, IncompleteTrials("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
     assert len(said) == 2
-    assert said[0].startswith(
-        "kind 0, kind 1, kind 2 and 2 more: an ordinary input was refused in 100% of trials with D"
-    )
-    assert "0% to 40% with D'" in said[0]
-    assert said[1] == "other: refused in 50% of trials with D and 50% with D', as it may (ValueError: y)."
+    assert re.match(r"kind 0, kind 1, kind 2 and 2 more: .*ordinary .*100% .* D\b.* 0% to 40% .*D'", said[0])
+    assert re.match(r"other: .*50% .*D\b.* 50% .*D', as it may \(ValueError: y\)", said[1])
 
 
 def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(tmp_path: Path) -> None:
     result = result_of(_CLAIM, gaussian(3.2))
     found = findings(result, {"kind": "words"}, {"kind": "fix"})
-    said = r"There is 3\.\d times too little noise .*mu 3\.\d\d, claimed 1\.00"
+    said = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
     assert re.search(said, found[0].cause)
     page = write_result(result, found, "mine", tmp_path).read_text()
-    assert page.index("times too little noise") < page.index("<table")
+    assert page.index("too little noise") < page.index("<table")
     assert "0.00 at delta" not in page
     assert "claimed 0.00" not in found[0].sentence

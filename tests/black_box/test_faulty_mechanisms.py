@@ -1,5 +1,6 @@
 import csv
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_the_catalogue_is_complete_and_every_entry_has_an_honest_twin() -> None:
 
 
 def test_a_faulty_mechanism_needs_its_sentences() -> None:
-    with pytest.raises(InputError, match="source of nobody is empty"):
+    with pytest.raises(InputError, match=r"source .*nobody .*empty"):
         FaultyMechanism("nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
 
 
@@ -169,7 +170,7 @@ def test_low_precision_is_caught_by_its_floating_point_leak_and_nothing_else_is(
 
 
 def test_an_unknown_faulty_mechanism_is_named() -> None:
-    with pytest.raises(InputError, match="faulty mechanism is 'unicorn': accepted are wrong-denominator"):
+    with pytest.raises(InputError, match=r"faulty mechanism .*'unicorn': .*wrong-denominator"):
         named("unicorn", {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
 
 
@@ -223,7 +224,7 @@ def test_noise_that_decays_is_found_over_rounds() -> None:
     result = audit_system(faulty.system, faulty.claim, budget=budget, include=["removed"])
     assert result.verdict is Verdict.VIOLATED
     assert result.worst is not None
-    assert "smaller from round to round" in result.worst.cause.words
+    assert "round to round" in result.worst.cause.words
 
 
 def test_what_is_said_of_opacus_is_what_it_does_and_its_fix_works() -> None:
@@ -244,5 +245,5 @@ def test_what_is_said_of_opacus_is_what_it_does_and_its_fix_works() -> None:
         optimizer.scale_grad()
         found.append((divided, float(weight.grad)))
     assert found == [(20, 2.0), (19, 2.0)]
-    assert "20 for 100 records in batches of 20, and 19 for 99" in said.source
+    assert re.search(r"20 for 100 .* 20, and 19 for 99", said.source)
     assert "`expected_batch_size`" in said.fix

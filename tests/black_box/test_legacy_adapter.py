@@ -92,5 +92,5 @@ def test_an_old_strategy_brings_its_model() -> None:
 
 
 def test_what_is_no_strategy_is_refused() -> None:
-    with pytest.raises(InputError, match="strategy is a int: accepted are Flower's strategies"):
+    with pytest.raises(InputError, match=r"strategy .*\bint\b.*Flower's"):
         Audit(_CLAIM).watch(3)  # type: ignore[arg-type]

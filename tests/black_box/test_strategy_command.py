@@ -123,7 +123,7 @@ def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> Non
         (("missing_module:f", "--claim-epsilon", "1"), "cannot be imported"),
         (("strategies_of_mine:NO_FUNCTION", "--claim-epsilon", "1"), "tuple"),
         (("strategies_of_mine:failing", "--claim-epsilon", "1"), "raised ValueError: no noise named"),
-        (("strategies_of_mine:plain",), "either an epsilon or a noise multiplier"),
+        (("strategies_of_mine:plain",), r"\bepsilon or .*noise multiplier"),
         (("strategies_of_mine:plain", "--claim-epsilon", "-1"), "epsilon is -1"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency is 'client'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--include", "all"), "--include 'all'"),
@@ -153,11 +153,11 @@ def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"clients": "4"}, "clients are '4': accepted are whole numbers from 2"),
-        ({"norm": math.nan}, "norm is nan: accepted are numbers above 0 and below 1000000"),
+        ({"clients": "4"}, r"clients .*'4': .*from 2"),
+        ({"norm": math.nan}, r"norm is nan: .*above 0 .*1000000"),
         ({"is_clipped": "no"}, "is_clipped is 'no': accepted are True and False"),
-        ({"metrics": "loss"}, "metrics is 'loss': accepted are tuples, such as"),
-        ({"observer": "me"}, "observer is 'me': accepted are client, server"),
+        ({"metrics": "loss"}, r"metrics is 'loss': .*tuples"),
+        ({"observer": "me"}, r"observer is 'me': .*client, server"),
     ],
 )
 def test_a_system_is_refused_in_one_line(changes: dict[str, Any], said: str) -> None:

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ def test_a_shift_twice_as_large_as_claimed_is_found_and_its_lines_are_shown() ->
     assert result.worst.bound > result.worst.distinguisher.limit.epsilon
     # The best rule is right with probability Phi(1) = 0.841: five standard errors of 600 trials are 0.075.
     assert result.worst.right / result.worst.trials == pytest.approx(0.841, abs=0.075)
-    assert any("round 1, step of weight[0]" in line for line in result.worst.lines)
+    assert any(line.startswith("round 1, ") and "weight[0]:" in line for line in result.worst.lines)
 
 
 def test_the_whole_shift_over_rounds_counts() -> None:
@@ -244,8 +245,9 @@ def test_what_could_have_been_found_is_found_nine_times_in_ten(
 
 def test_a_consistent_claim_says_what_could_have_been_found() -> None:
     result = result_of(_CLAIM, gaussian(0.5))
-    assert "Nine of ten such audits find noise that is" in opening(result)
-    assert 1 < result_json(result, ())["could_find_times_too_little_noise"] < 5
+    least = result_json(result, ())["could_find_times_too_little_noise"]
+    assert 1 < least < 5
+    assert f" {least:.2g} times " in opening(result)
 
 
 def test_what_was_not_tried_stands_in_the_headline() -> None:
@@ -269,13 +271,13 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     kinds, budget = ["kind", "refused", "malformed", "silent", "late"], TrialBudget(40, (1000,), (1.0,), 1, 1, 1)
     result = audit_claim(_CLAIM, kinds, play, frozenset({"malformed"}), lambda _: "it refused", budget)
     assert result.verdict is Verdict.CONSISTENT
-    assert opening(result).startswith("Consistent: as far as tried")
+    assert opening(result).startswith("Consistent: as far")
     assert all(f"'{kind}' (" in opening(result) for kind in ("late", "silent", "refused"))
     assert "malformed" not in opening(result)
     assert [*not_tried(result).values()] == [("late",), ("silent",), ("refused",)]
     everything = replace(result, unplayed=(), silent=(), refused=())
     assert opening(everything).startswith("Consistent: ")
-    assert "as far as tried" not in opening(everything)
+    assert "as far" not in opening(everything)
     assert "Not tried" not in opening(everything)
     weak = replace(result.attempts[0], distinguisher=replace(result.attempts[0].distinguisher, limit=Limit(50.0, 1e-5)))
     assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
@@ -290,7 +292,7 @@ def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
-    assert "no scenario could be played" in opening(ClaimAudit(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
+    assert "Inconclusive: no scenario" in opening(ClaimAudit(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
 
 
 @pytest.mark.few_cases(2)
@@ -332,7 +334,7 @@ def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
     assert result.verdict is Verdict.INCONCLUSIVE
     first = opening(result).splitlines()[0]
     attempt = result.attempts[0]
-    assert f"{attempt.right} of {attempt.trials} trials of the kind 'kind' were guessed right" in first
+    assert re.search(rf"\b{attempt.right} of {attempt.trials} trials .*'kind'", first)
     assert float(first.split("mu is ")[1].split(",")[0]) == pytest.approx(1000.0, rel=0.2)
     assert evidence_words(replace(result, verdict=Verdict.CONSISTENT)) == ""
     assert evidence_words(replace(result, attempts=())) == ""

@@ -43,7 +43,7 @@ def faulty_app(
             case "dies, later raises" if isinstance(once, Path) and _noted(once) == 3:
                 return call_next(message, context)
             case "raises" | "dies, later raises":
-                raise RuntimeError("the disk of this client is full")
+                raise RuntimeError("disk full")
             case "dies":
                 os._exit(1)
             case "hangs and freezes" if client == FROZEN_CLIENT:

@@ -71,7 +71,7 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
     """Check that a client that neither answers nor dies ends the run, also where its process is not ours to end."""
     mark = tmp_path / "frozen"
     plan = small_plan(run={"client-time-limit": 5.0, "trials-per-batch": 6})
-    with pytest.raises(FederationError, match="no answer in time"):
+    with pytest.raises(FederationError, match=r"no answer .*client\(s\)"):
         run_audit(
             plan,
             tmp_path / "freezes",
@@ -307,7 +307,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
             if not arguments:
                 found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
             else:
-                with pytest.raises(FederationError, match=r"Ray's object store is full: give it more room") as said:
+                with pytest.raises(FederationError, match=r"object store .*run\.trials-per-batch") as said:
                     run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
                 kept = list((tmp_path / "run").glob("challenger/batches/batch-*"))
         finally:
@@ -467,7 +467,7 @@ def test_a_node_with_another_flower_is_named_and_refused(small_plan: MakePlan, t
     node = start_node(cluster, directory=tmp_path, paths=paths)
     try:
         wait_for_nodes(cluster, 2)
-        with pytest.raises(InputError, match=r"node \S+ has Python \S+ and flwr 9\.9\.9: accepted are nodes with"):
+        with pytest.raises(InputError, match=r"node \S+ .*Python \S+ .*flwr 9\.9\.9: accepted"):
             run_audit(small_plan(), tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
     finally:
         os.killpg(node.pid, signal.SIGKILL)

@@ -83,7 +83,7 @@ def last_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 FAULTS = {
-    "no reply": (lambda replies: replies[:-1], "no answer in time"),
+    "no reply": (lambda replies: replies[:-1], r"no answer .*client\(s\)"),
     "no sum": (without(Key.SUM), "sent no 'sum'"),
     "NaN": (changed(Key.SUM, last_is(np.nan)), "not finite"),
     "infinity": (changed(Key.SUM, last_is(-np.inf)), "not finite"),

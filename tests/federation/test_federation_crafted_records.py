@@ -79,7 +79,7 @@ def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_p
     ("changes", "message"),
     [
         ({"privacy": {"adjacency": "add-remove-client"}, "training": {"strategy": "dp-fedavg"}}, "accepted are those"),
-        ({"privacy": {"adjacency": "add-remove-record"}}, "has no opposite: accepted is 'crafted'"),
+        ({"privacy": {"adjacency": "add-remove-record"}}, r"no opposite: .*'crafted'"),
         (
             {"audit": {"kind": "membership", "attacks": ["loss"], "neighbour": "crafted"}, "privacy": _REMOVED},
             "with kind = 'membership'",
@@ -133,5 +133,5 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
 def test_where_nothing_is_left_to_pretrain_on_it_is_refused(small_plan: MakePlan) -> None:
     federation = load_federation(small_plan().public)
     assert len(federation.spare) == 0
-    with pytest.raises(InputError, match="0 records are left beside D, D' and the population sample"):
+    with pytest.raises(InputError, match=r"\b0 records .*population sample"):
         starting_models(federation, InitialWeights.PRETRAINED, 0, [0])

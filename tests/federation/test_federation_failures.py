@@ -1,5 +1,6 @@
 """Failures of clients: one line, no release from that round, no process left, and a run that resumes."""
 
+import re
 import time
 from pathlib import Path
 
@@ -14,13 +15,13 @@ from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.strategies.errors import FederationError
 
 IN_PROCESS_FAULTS = {
-    "raises": "client 2 failed: the disk of this client is full",
+    "raises": "client 2 failed: disk full",
     "nan": "client 2 sent 'sum' with 1 of",
     "infinite": "client 2 sent 'sum' with 1 of",
-    "shape": "client 2 sent 'sum' as float32 of shape (3, 61), accepted is float32 of shape (3, 62)",
-    "type": "client 2 sent 'sum' as float64 of shape (3, 62), accepted is float32 of shape (3, 62)",
+    "shape": r"client 2 .*'sum' .*float32 .*\(3, 61\), .*float32 .*\(3, 62\)",
+    "type": r"client 2 .*'sum' .*float64 .*\(3, 62\), .*float32 .*\(3, 62\)",
     "nothing": "client 2 sent no 'sum'",
-    "hangs": "client 2 failed: no answer within its time limit of 1 s",
+    "hangs": r"client 2 failed: .*limit of 1 s\b",
 }
 
 
@@ -38,7 +39,7 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
         )
     message = str(caught.value)
     assert message.startswith("round 2: ")
-    assert IN_PROCESS_FAULTS[kind] in message
+    assert re.search(IN_PROCESS_FAULTS[kind], message)
     assert "\n" not in message
     assert _stored_batches(tmp_path / "run") == []
     assert not (tmp_path / "run" / "summary.json").exists()
@@ -85,8 +86,8 @@ def _running_ray_processes() -> list[str]:
     return [" ".join(p.cmdline()) for p in running if "ray" in " ".join(p.cmdline())]
 
 
-DIED = "client 2 failed: its process died, or ended itself at the time limit (node "
-SILENT = "no answer in time from client(s) 1, 2"
+DIED = r"client 2 failed: .*process died.* \(node "
+SILENT = r"no answer .*client\(s\) 1, 2"
 SECONDS_TO_STOP = 20.0
 GRACE_SECONDS = 5.0
 
@@ -118,7 +119,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
         )
     noticed_after = time_limit + GRACE_SECONDS if is_waited_for else 0.0
     assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
-    assert said in str(caught.value)
+    assert re.search(said, str(caught.value))
     assert "\n" not in str(caught.value)
     # A busy machine may not have started the new process of a client that hangs before the server gives up.
     assert mark.stat().st_size in {"dies": (2,), "hangs and freezes": (2, 3)}[kind]
@@ -142,7 +143,7 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends
     with pytest.raises(FederationError) as caught:
         run_audit(plan, tmp_path / "run", Engine.RAY, parties=faulty, with_report=False)
     assert time.time() - mark.stat().st_mtime < SECONDS_TO_STOP
-    assert "client 2 failed: the disk of this client is full" in str(caught.value)
+    assert "client 2 failed: disk full" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert _running_ray_processes() == []
     # Of the first batch it died twice in a row, which two retries allow, and answered; of the second it raised.

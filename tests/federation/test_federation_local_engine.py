@@ -96,9 +96,8 @@ def test_a_call_that_hangs_is_given_up_while_others_work() -> None:
     released.set()
     assert time.monotonic() - began < 10.0
     failed = [reply for reply in replies if reply.has_error()]
-    assert [(reply.metadata.src_node_id - 2, reply.error.reason) for reply in failed] == [
-        (1, "no answer within its time limit of 0.5 s")
-    ]
+    assert [reply.metadata.src_node_id - 2 for reply in failed] == [1]
+    assert failed[0].error.reason.endswith(" limit of 0.5 s")
 
 
 def test_a_late_answer_is_no_answer_to_the_next_message() -> None:

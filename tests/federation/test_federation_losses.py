@@ -1,5 +1,6 @@
 """Epsilon* from summaries of losses: that of the pooled losses, and no loss leaves a client."""
 
+import re
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -215,16 +216,16 @@ def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: 
 
 
 SPOILED = {
-    ("loss_range", "low", "nan"): "client 1 sent 'low' with 1 of 3 values not finite",
-    ("loss_range", "high", "none"): "client 1 sent no 'high'",
-    ("loss_range", "low", "shape"): "client 1 sent 'low' as float64 of shape (2,)",
-    ("loss_range", "low", 99.0): "client 1 sent what cannot be a range of losses",
-    ("loss_range", "count", 2.5): "client 1 sent what cannot be a range of losses",
-    ("loss_moments", "mean", "none"): "client 1 sent no 'mean'",
-    ("loss_moments", "count", "type"): "client 1 sent 'count' as float32",
-    ("loss_moments", "squares", -1.0): "client 1 sent what cannot be moments of scores",
-    ("loss_moments", "epsilon-star", -1.0): "client 1 sent what cannot be Epsilon* of its shard",
-    ("loss_moments", "epsilon-star", "nan"): "client 1 sent what cannot be Epsilon* of its shard",
+    ("loss_range", "low", "nan"): r"client 1 .*'low' .*1 of 3 .*not finite",
+    ("loss_range", "high", "none"): r"client 1 .*no 'high'",
+    ("loss_range", "low", "shape"): r"client 1 .*'low' .*float64 .*\(2,\)",
+    ("loss_range", "low", 99.0): r"client 1 .*cannot be .*range of",
+    ("loss_range", "count", 2.5): r"client 1 .*cannot be .*range of",
+    ("loss_moments", "mean", "none"): r"client 1 .*no 'mean'",
+    ("loss_moments", "count", "type"): r"client 1 .*'count' .*float32",
+    ("loss_moments", "squares", -1.0): r"client 1 .*cannot be .*moments of",
+    ("loss_moments", "epsilon-star", -1.0): r"client 1 .*cannot be .*Epsilon\* of",
+    ("loss_moments", "epsilon-star", "nan"): r"client 1 .*cannot be .*Epsilon\* of",
 }
 
 
@@ -254,7 +255,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
     plan = small_plan(audit=TOLD)
     with pytest.raises(FederationError) as caught:
         play(plan, app_with(spoil))
-    assert SPOILED[case] in str(caught.value)
+    assert re.search(SPOILED[case], str(caught.value))
     assert "\n" not in str(caught.value)
 
 
@@ -265,9 +266,9 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
         (FEDERATED | {"epsilon-star": False}, "needs epsilon-star = true"),
         ({"loss-range": [0, 2]}, "needs epsilon-star-losses = federated"),
         ({"client-epsilon-star": True}, "needs epsilon-star-losses = federated"),
-        ({"epsilon-star-losses": "secret"}, "accepted are 'pooled', 'federated'"),
+        ({"epsilon-star-losses": "secret"}, "'pooled', 'federated'"),
         *(
-            (FEDERATED | {"loss-range": wrong}, "accepted are two ascending finite numbers from 0")
+            (FEDERATED | {"loss-range": wrong}, "ascending finite numbers")
             for wrong in (
                 [2, 1],
                 [1, 1],
@@ -301,8 +302,8 @@ def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tm
     assert [row["client"] for row in rows] == [0, 1, 2]
     assert rows[2]["max"] == last.max()
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Epsilon* of each client's own shard" in unescape(page)
-    assert "losses beyond the public range from 0 to 3 count as its ends" in page
+    assert "client's own shard" in unescape(page)
+    assert re.search(r"public range [^<]*\b0 to 3\b", page)
     # The second batch is lost, as after an interruption.
     lost = tmp_path / "run" / "challenger" / "batches" / "batch-00001"
     lost.rename(tmp_path / "lost")

@@ -132,7 +132,7 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
     assert found["low"] < found["advantage"] < found["high"]
     assert found["record"]["wins"] == (trials["record_membership_guess"] == trials["bit"]).sum()
     assert found["bound"] == found["record"]["bound"] == contents.summary["guarantee"]["advantage_bound_exact"]
-    assert "on average over data sets" in found["bound_scope"]
+    assert "over data sets" in found["bound_scope"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The membership adversary" in page
 
@@ -140,7 +140,7 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
 @pytest.mark.long
 def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
     on = run_audit(small_plan(), tmp_path / "on", Engine.LOCAL)
-    assert "no other record is claimed" in on.summary["membership"]["bound_scope"]
+    assert "no other record" in on.summary["membership"]["bound_scope"]
     off = run_audit(small_plan(audit={"membership": False}), tmp_path / "off", Engine.LOCAL)
     columns = ["membership_advantage", "record_membership_guess", "record_score"]
     assert off.trials[columns].isna().all(axis=None)
@@ -152,7 +152,7 @@ def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
 def test_what_it_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     data = {"name": "digits", "records": 2, "clients": 2}
     off = {"epsilon-star": False}
-    with pytest.raises(InputError, match="the membership attack needs 2 records in D', there are 1"):
+    with pytest.raises(InputError, match=r"membership attack .*2 records in D', .*\b1: .*membership = false"):
         run_audit(small_plan(data=data, audit=off), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not (tmp_path / "run").exists()
     run_audit(

@@ -4,6 +4,7 @@ The server trusts no client with the form of a reply, its round, its finiteness 
 the local engine; those that end a process, or that bytes on their way could change, on Ray too.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,37 +92,37 @@ def without(name: str) -> Spoil:
 
 # The client holds 20 of 60 records, so that an honest sum has a length of 20 C at most, and a little for rounding.
 TABLE: dict[str, tuple[Spoil, str]] = {
-    "no array": (raw(b"these bytes are no array"), "sent 'sum' as bytes that are no array"),
-    "no bytes": (raw(b""), "sent 'sum' as bytes that are no array"),
+    "no array": (raw(b"these bytes are no array"), r"'sum' .*no array"),
+    "no bytes": (raw(b""), r"'sum' .*no array"),
     "a pickle": (raw(b"\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), "no array"),
-    "unknown source": (from_nowhere, "a reply came from node 4711, which nobody asked"),
-    "3e38 everywhere": (values(lambda sums: np.full_like(sums, 3e38)), "sent 'sum' of length "),
+    "unknown source": (from_nowhere, r"node 4711, .*nobody asked"),
+    "3e38 everywhere": (values(lambda sums: np.full_like(sums, 3e38)), "'sum' of length "),
     "1e30 once": (values(lambda sums: sums + np.float32(1e30) * np.eye(*sums.shape, dtype=np.float32)), "of length 1e"),
     "a little too long": (
         values(lambda sums: 20.1 * sums / np.linalg.norm(sums, axis=1, keepdims=True)),
-        "sent 'sum' of length 20.1, which clipping leaves at 20.02 at most",
+        r"'sum' of length 20\.1, .* 20\.02 at most",
     ),
     "too long in one trial": (
         values(lambda sums: sums * np.array([[1.0], [1e4], [1.0]], dtype=np.float32)),
-        "which clipping leaves at 20.02 at most",
+        r" 20\.02 at most",
     ),
-    "the round before": (content_of_before, "sent a reply that is of round 2, not of 3"),
-    "a round to come": (config(round=4), "sent a reply that is of round 4, not of 3"),
-    "a round in words": (config(round="three"), "sent a reply that is of round 'three', not of 3"),
-    "no round": (config(round=None), "sent a reply that is of no round, not of 3"),
-    "no batch": (config(batch=None), "sent a reply that names no batch"),
-    "another batch": (config(batch="batch-00077"), "no answer in time from client(s) 2"),
-    "no settings": (without(MessageRecord.CONFIG), "sent a reply that names no batch"),
+    "the round before": (content_of_before, "of round 2, not of 3"),
+    "a round to come": (config(round=4), "of round 4, not of 3"),
+    "a round in words": (config(round="three"), "of round 'three', not of 3"),
+    "no round": (config(round=None), r"of no round, .* 3\b"),
+    "no batch": (config(batch=None), "names no batch"),
+    "another batch": (config(batch="batch-00077"), r"no answer .*client\(s\) 2"),
+    "no settings": (without(MessageRecord.CONFIG), "names no batch"),
     "no arrays": (without(MessageRecord.ARRAYS), "sent no 'sum'"),
-    "NaN": (values(lambda sums: sums * np.nan), "sent 'sum' with 186 of 186 values not finite"),
-    "one shape": (values(lambda sums: sums[0]), "of shape (62,), accepted is float32 of shape (3, 62)"),
-    "no trials": (values(lambda sums: sums[:0]), "of shape (0, 62), accepted is float32 of shape (3, 62)"),
-    "whole numbers": (values(lambda sums: sums.astype(np.int32)), "sent 'sum' as int32"),
+    "NaN": (values(lambda sums: sums * np.nan), r"'sum' with 186 of 186 .*not finite"),
+    "one shape": (values(lambda sums: sums[0]), r"shape \(62,\), .*float32 .*\(3, 62\)"),
+    "no trials": (values(lambda sums: sums[:0]), r"shape \(0, 62\), .*float32 .*\(3, 62\)"),
+    "whole numbers": (values(lambda sums: sums.astype(np.int32)), "'sum' as int32"),
     "text": (values(lambda sums: sums.astype("<U8")), "sent 'sum'"),
-    "exits": (raising(SystemExit(7)), "failed: it ended itself with status 7"),
+    "exits": (raising(SystemExit(7)), r"failed: .*itself .*status 7"),
     "raises nothing": (raising(RuntimeError()), "failed: "),
     "raises lines": (raising(RuntimeError("first line\nsecond line")), "failed: first line"),
-    "raises 5 MB": (raising(RuntimeError("x" * 5_000_000)), "... (5,000,000 characters)"),
+    "raises 5 MB": (raising(RuntimeError("x" * 5_000_000)), r"\.\.\. \(5,000,000 characters\)"),
 }
 
 
@@ -147,7 +148,7 @@ def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePla
     with pytest.raises(FederationError) as caught:
         run_audit(plan, directory / "run", engine, parties=PartyApps(client_app=app_with(spoil)), with_report=False)
     message = str(caught.value)
-    assert said in message
+    assert re.search(said, message)
     assert message.startswith(f"round {ROUND}: ")
     assert kind == "unknown source" or f"client {CLIENT} " in message or f"client(s) {CLIENT}" in message
     assert "\n" not in message
@@ -159,8 +160,8 @@ def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePla
 
 
 BITS = {
-    "a bit of 2": (lambda bits: np.full_like(bits, 2.0), "sent 'within' other than 0 and 1"),
-    "half a bit of a client who is there": (lambda bits: np.full_like(bits, 0.5), "sent 'within' other than 0 and 1"),
+    "a bit of 2": (lambda bits: np.full_like(bits, 2.0), r".*'within' .*\b0 and 1\b"),
+    "half a bit of a client who is there": (lambda bits: np.full_like(bits, 0.5), r".*'within' .*\b0 and 1\b"),
 }
 
 
@@ -181,7 +182,7 @@ def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path
 def test_an_update_longer_than_the_norm_is_refused(clipping: str, small_plan: MakePlan, tmp_path: Path) -> None:
     """Of a client's local training the bound is C itself, in a round with an adaptive norm that of the round."""
     long = values(lambda sums: 1e3 * sums / np.linalg.norm(sums, axis=1, keepdims=True))
-    with pytest.raises(FederationError, match=rf"client {CLIENT} sent 'sum' of length 1000, which clipping leaves at"):
+    with pytest.raises(FederationError, match=rf"client {CLIENT} .*'sum' of length 1000, "):
         run_audit(_of_clients(small_plan, clipping=clipping), tmp_path / "run", Engine.LOCAL,
                   parties=PartyApps(client_app=app_with(long)), with_report=False)  # fmt: skip
 

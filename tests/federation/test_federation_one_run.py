@@ -187,17 +187,17 @@ def test_ray_gives_the_canaries_of_the_local_engine(small_plan: MakePlan, tmp_pa
 def test_a_report_says_what_the_canaries_certify(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(one_run_plan(small_plan, AVERAGED), tmp_path / "run", Engine.LOCAL)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "This one training was its own audit" in page
+    assert "its own audit" in page
     assert "neighbour in [audit]" not in page
 
 
 @pytest.mark.parametrize(
     ("training", "changes", "said"),
     [
-        (AVERAGED, {"privacy": {"noise": "tree"}}, "fresh noise of a known scale in every round"),
-        (AVERAGED, {"privacy": {"noise": "local"}}, "fresh noise of a known scale in every round"),
-        (AVERAGED, {"audit": {"insider": True}}, "has one observer, who weighs no pair"),
-        (AVERAGED, {"audit": {"adversary": "server"}}, "would see every canary"),
+        (AVERAGED, {"privacy": {"noise": "tree"}}, "fresh noise"),
+        (AVERAGED, {"privacy": {"noise": "local"}}, "fresh noise"),
+        (AVERAGED, {"audit": {"insider": True}}, "one observer"),
+        (AVERAGED, {"audit": {"adversary": "server"}}, "see every canary"),
         (
             AVERAGED,
             {
@@ -211,8 +211,8 @@ def test_a_report_says_what_the_canaries_certify(small_plan: MakePlan, tmp_path:
             },
             "private is false",
         ),
-        (AVERAGED, {"audit": {"targets": 5}}, "targets = 5 needs kind = membership, and kind is canaries"),
-        (AVERAGED, {"audit": {"kind": "membership"}}, "canaries = 6 needs kind = canaries, and kind is membership"),
+        (AVERAGED, {"audit": {"targets": 5}}, r"targets = 5 .*kind = membership, .*kind is canaries"),
+        (AVERAGED, {"audit": {"kind": "membership"}}, r"canaries = 6 .*kind = canaries, .*kind is membership"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -62,7 +62,7 @@ def test_pictures_of_a_folder_are_drawn_beside_the_bound(folder: Path, tmp_path:
     assert hidden["psnr"] < own["psnr"] + 1 < found[1]["psnr"] + 1 < sharp["psnr"]
     assert own["candidates"] == 41
     assert own["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) + ndtri(1 / 41))), rel=1e-6)
-    assert "What could be drawn" in (tmp_path / "run" / "report.html").read_text()
+    assert "could be drawn" in (tmp_path / "run" / "report.html").read_text()
     again = rebuild_report(tmp_path / "run").summary["pictures"]
     assert json.dumps(again) == json.dumps(found)
 
@@ -120,7 +120,7 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
     found = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL).summary["pictures"]
     assert [(one["epsilon"], one["own"], one["bound"], one["named"]) for one in found] == [(None, True, 1, 1)]
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "an attacker who knew all other records" in page
+    assert "knew all other" in page
     assert "nothing is claimed" in page
 
 
@@ -134,16 +134,10 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
             {"audit": {"reconstruct-samples": None, "reconstruct-time-limit": 3.0}},
             "reconstruct_time_limit = 3.0 needs reconstruct-samples",
         ),
-        ({"privacy": {"sensitivity": "local"}}, "accepted are guarantees of global sensitivity"),
-        (
-            {"training": {"strategy": "dp-sgd-clients"}, "privacy": {"accountant": None}},
-            "of clients that train privately",
-        ),
-        (
-            OF_CLIENTS | {"data": {"clients": 3}, "audit": {"reconstruct-samples": 20}},
-            "reconstruct-samples = 20 of 14 records of clients",
-        ),
-        (OF_CLIENTS | {"training": OF_CLIENTS["training"] | {"local-optimizer": "adam"}}, "for inversion is 'sgd'"),
+        ({"privacy": {"sensitivity": "local"}}, r"accepted .*global sensitivity"),
+        ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"accountant": None}}, "train privately"),
+        (OF_CLIENTS | {"data": {"clients": 3}, "audit": {"reconstruct-samples": 20}}, "reconstruct-samples = 20 of 14"),
+        (OF_CLIENTS | {"training": OF_CLIENTS["training"] | {"local-optimizer": "adam"}}, r"for inversion .*'sgd'"),
         (
             OF_CLIENTS | {"data": {"clients": 10, "population-records": 3}},
             "updates of 4 records, and population-records = 3",

@@ -69,7 +69,7 @@ def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path)
     assert contents.summary["scores"]["area_of_each"] == {}
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "no likelihood ratio" in page
-    assert "What each client guarantees its own records" in page
+    assert "guarantees its own" in page
 
 
 @pytest.mark.long
@@ -82,7 +82,7 @@ def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_pat
     of_each = contents.summary["scores"]["area_of_each"]
     assert list(of_each) == [str(client) for client in load_federation(plan.public).insiders]
     assert of_each[str(load_federation(plan.public).insider)] == contents.summary["scores"]["area"]
-    with pytest.raises(InputError, match="scores and no log-odds"):
+    with pytest.raises(InputError, match=r"scores and .*log-odds"):
         replay(tmp_path / "run")
 
 

@@ -197,8 +197,8 @@ def test_a_report_says_what_each_record_is_claimed(small_plan: MakePlan, tmp_pat
     assert guarantee["pair"]["is_exact"]
     assert guarantee["pair"]["measured"]["trials"] == 24
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "What each record is claimed by itself" in page
-    assert "truly with probability 73.1" in page
+    assert "claimed by itself" in page
+    assert "probability 73.1" in page
     assert "without any protection" not in page
     rebuild_report(tmp_path / "run")
     assert read_json(tmp_path / "run" / "summary.json")["record_guarantee"] == guarantee
@@ -210,7 +210,7 @@ def test_where_nothing_is_randomised_nothing_is_said(small_plan: MakePlan, tmp_p
     assert found.summary["record_guarantee"] is None
     stored = read_json(tmp_path / "run" / "public" / "configuration.json")["configuration"]["privacy"]
     assert not {"local-randomizer", "record-epsilon", "pixelation-pixels", "pixelation-block"} & set(stored)
-    assert "each record is claimed by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "claimed by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_randomizer_leaves_the_insider_out(small_plan: MakePlan) -> None:
@@ -230,22 +230,19 @@ PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels":
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {"data": TUMOURS},
-            "local-randomizer is 'randomised-response' and a feature is 0.* accepted are features that are",
-        ),
-        ({"privacy": {"local-randomizer": "randomised-edges"}}, "'randomised-edges' and the records are no graphs"),
-        ({"privacy": PIXELS}, r"'pixelation' and records have shape \(600,\): accepted are grey images"),
+        ({"data": TUMOURS}, r"local-randomizer is 'randomised-response' .*\b0.* accepted are features"),
+        ({"privacy": {"local-randomizer": "randomised-edges"}}, r"'randomised-edges' .*no graphs"),
+        ({"privacy": PIXELS}, r"'pixelation' .*\(600,\): .*grey images"),
         ({"privacy": {"local-randomizer": "laplace"}}, "privacy.local-randomizer is 'laplace'"),
-        ({"privacy": {"record-epsilon": None}}, "randomised-response needs record-epsilon, which is left out"),
+        ({"privacy": {"record-epsilon": None}}, "randomised-response needs record-epsilon"),
         ({"privacy": {"record-epsilon": -1.0}}, "privacy.record-epsilon is -1"),
         ({"privacy": {"local-randomizer": None}}, "record-epsilon = 1.0 needs a randomizer"),
         ({"privacy": {"pixelation-block": 2}}, "pixelation-block = 2 needs local-randomizer = pixelation"),
-        ({"privacy": PIXELS | {"pixelation-pixels": None}}, "pixelation needs pixelation-pixels, which is left out"),
+        ({"privacy": PIXELS | {"pixelation-pixels": None}}, "pixelation needs pixelation-pixels"),
         ({"privacy": PIXELS | {"record-epsilon": 0}}, "record-epsilon = 0 with local-randomizer = pixelation"),
         (
             {"privacy": {"private": True, "epsilon": 1.0}, "audit": {"insider": True}},
-            "insider is true with local-randomizer",
+            r"insider is true .*local-randomizer",
         ),
         (
             {"privacy": {"private": True, "epsilon": 1.0}, "training": {"strategy": "dp-sgd-clients"}},
@@ -265,13 +262,13 @@ def test_graphs_and_images_take_their_own_randomizer_alone(
     collab: Path, images: Path, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     for said, change in (
-        ("the records are graphs: use 'randomised-edges'", {"local-randomizer": "randomised-response"}),
-        ("accepted are grey images", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
+        (r"graphs: .*'randomised-edges'", {"local-randomizer": "randomised-response"}),
+        ("accepted are grey", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
     ):
         with pytest.raises(InputError, match=said):
             graphs_plan(small_plan, collab, privacy=change)
     for said, wrong in (
-        ("multiples of the block's side, 3", {"pixelation-block": 3}),
+        (r"multiples .*block.* 3\b", {"pixelation-block": 3}),
         ("pixelation-pixels is 65: accepted are 1 to 64", {"pixelation-pixels": 65}),
     ):
         with pytest.raises(InputError, match=said):

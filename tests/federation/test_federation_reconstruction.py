@@ -196,8 +196,8 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     [
         ({"audit": {"candidates": 61}}, "candidates is 61 of 60 records"),
         ({"audit": {"candidate-weights": [1, 2]}}, "candidates = 20 with 2 candidate-weights"),
-        ({"audit": {"candidates": None, "candidate-weights": [0, 0]}}, "candidate-weights are all 0"),
-        ({"audit": {"attribute": "0"}}, "whose values are the candidates"),
+        ({"audit": {"candidates": None, "candidate-weights": [0, 0]}}, r"candidate-weights .*\b0\b"),
+        ({"audit": {"attribute": "0"}}, r"values .*candidates"),
         ({"audit": {"kind": "identifiability"}}, "candidates = 20 needs kind = reconstruction"),
         ({"audit": {"attacks": ["loss"]}}, "needs kind = membership"),
         ({"privacy": {"adjacency": "replace-record"}}, "with kind = 'reconstruction'"),
@@ -214,6 +214,6 @@ def test_the_report_of_the_federation_says_what_was_named(tmp_path: Path) -> Non
     run_audit(plan_of(), tmp_path / "run", Engine.LOCAL)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "equally likely candidates" in page
-    assert "Right one among the first guesses" in page
+    assert "the first guesses" in page
     found = json.loads((tmp_path / "run" / "summary.json").read_text())["reconstruction"]
     assert [one["guesses"] for one in found["success"]] == [1, 5, 10, 19]

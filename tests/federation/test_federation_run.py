@@ -166,12 +166,12 @@ def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp
 
 def test_the_view_model_is_refused_where_rounding_hides_the_release(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(audit={"view": "model"}, training={"learning-rate": 1e-7})
-    with pytest.raises(InputError, match="view is 'model', and the 32-bit numbers of the models hide the release"):
+    with pytest.raises(InputError, match=r"view is 'model', .*32-bit .*release"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
 
 
 def test_adam_is_refused_under_the_view_model(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match="accepted are 'sgd' and 'momentum'"):
+    with pytest.raises(InputError, match="'sgd' and 'momentum'"):
         small_plan(audit={"view": "model"}, training={"optimizer": "adam"})
 
 
@@ -245,15 +245,11 @@ def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(
     assert "at one look" not in (directory / "report.html").read_text()
     second = run_audit(more, directory, Engine.LOCAL, resume=True)
     assert second.summary["looks"] == rebuild_report(directory).summary["looks"] == [6, 9]
-    assert "This run was judged before, after 6 trials." in second.summary["scope"]
+    judged_before = r"judged before, [^<]*\b6 trials"
+    assert re.search(judged_before, second.summary["scope"])
     page = (directory / "report.html").read_text()
-    said = (
-        "This run was judged before, after 6 trials.",
-        "in at most 2 in 1,000 audits",
-        "1 in 1,000 audits at one look",
-    )
-    for text in said:
-        assert text in page
+    for text in (judged_before, r"\b2 in 1,000 audits", r"\b1 in 1,000 audits [^<]*one look"):
+        assert re.search(text, page)
     (directory / "summary.json").unlink()  # as of a run that was ended before it was judged
     unjudged = run_audit(more, directory, Engine.LOCAL, resume=True, with_report=False)
     assert unjudged.summary["looks"] == [9]
@@ -289,7 +285,7 @@ def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch
         assert cluster_at("auto") == cluster_at(address) == address
         assert cluster_at(None) is None
     monkeypatch.setattr(access, "canonicalize_bootstrap_address_or_die", none)
-    with pytest.raises(InputError, match="not exactly one Ray cluster runs on this machine"):
+    with pytest.raises(InputError, match="exactly one Ray"):
         cluster_at("auto")
 
 
@@ -314,7 +310,7 @@ def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_pla
     configuration = small_run / "public" / "configuration.json"
     before = configuration.read_bytes()
     more = small_plan(audit={"trials": 2 * plan.config.audit.trials})
-    with held.locked(), pytest.raises(InputError, match="in use by another process"):
+    with held.locked(), pytest.raises(InputError, match="in use"):
         run_audit(more, small_run, Engine.LOCAL, resume=True, with_report=False)
     assert configuration.read_bytes() == before
 
@@ -328,9 +324,9 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):
         begun = [file.read_bytes() for file in files]
-        with pytest.raises(InputError, match="in use by another process"), first.opened(plan, resume=False):
+        with pytest.raises(InputError, match="in use"), first.opened(plan, resume=False):
             pass
-    with pytest.raises(InputError, match="another process has begun a run"), first.opened(plan, resume=False):
+    with pytest.raises(InputError, match="has begun"), first.opened(plan, resume=False):
         pass
     assert [file.read_bytes() for file in files] == begun
 
@@ -349,13 +345,13 @@ def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan:
     (tmp_path / "other" / "challenger").mkdir(parents=True)
     (tmp_path / "other" / "thesis.txt").touch()
     with (
-        pytest.raises(InputError, match="accepted is a new directory"),
+        pytest.raises(InputError, match=r"other .*new directory, .*--resume"),
         RunDirectory(tmp_path / "other").opened(small_plan(), resume=False),
     ):
         pass
 
 
 def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no Ray cluster answers there"):
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:1: .*no Ray cluster"):
         run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1", with_report=False)
     assert not (tmp_path / "run").exists()

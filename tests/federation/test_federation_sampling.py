@@ -1,6 +1,7 @@
 """Rounds on a sample of the records: who is drawn, who is told, what is released, and runs of every kind."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -192,8 +193,8 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
     assert after.rounds["sigma"].nunique() == 1
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Not audited" in page
-    assert "What the insider achieved" not in page
-    assert "Gaussian noise on the sum, neighbours by add-remove-record, records sampled at rate 0.25" in page
+    assert "the insider achieved" not in page
+    assert re.search(r"Gaussian noise [^<]*\badd-remove-record, [^<]* rate 0\.25", page)
     assert not list((tmp_path / "run" / "public").glob("releases-*"))
     figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
     assert figures == {"other-guarantees", "accuracy", "epsilon-star"}
@@ -233,6 +234,6 @@ def test_without_a_guarantee_models_are_better_and_nothing_is_claimed(small_plan
     rebuild_report(tmp_path / "b")
     page = (tmp_path / "b" / "report.html").read_text()
     assert "nothing was claimed" in page
-    assert "no clipping, no noise" in page
+    assert "no clipping" in page
     assert "What was claimed" not in page
     assert (tmp_path / "b" / "public" / "configuration.json").read_text().count("clipping-norm") == 0

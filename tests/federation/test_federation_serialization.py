@@ -120,6 +120,6 @@ def test_too_much_beside_a_module_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "sent_small.py").write_text("")
     (tmp_path / "sent_large.py").write_text("#" * (2**24 + 1))
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match="the modules beside sent_small are 16,777,217 characters"):
+    with pytest.raises(InputError, match=r"sent_small .*16,777,217 characters"):
         sent_modules(["sent_small:x"])
     assert sent_modules(["fl_audit.federation:x"]).modules == {}

@@ -325,7 +325,7 @@ def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
     plan = small_plan(privacy=_GUARANTEE, audit=audit, training={"rounds": 2}, run={"seed": seed})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     assert (found.summary["verdict"], found.summary["attacks"]) == ("inconclusive", None)
-    assert "No attack was measured, for" in found.summary["scope"]
+    assert "No attack" in found.summary["scope"]
     assert why in found.summary["scope"]
 
 
@@ -383,29 +383,26 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan
     [
         (
             {"training": {"early-stopping": 1}, "audit": {"epsilon-star-losses": "federated"}},
-            "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'",
+            r"early-stopping .*epsilon-star-losses = 'federated': .*'pooled'",
         ),
         ({"audit": {"targets": 61}}, "targets is 61 of 60 records: accepted are 2 to 60"),
-        ({"audit": {"trials": 5}}, "trials = 5 are too few"),
-        ({"audit": {"attacks": ["white-box"]}}, "targets = 20 are too few to learn from half of them"),
-        (
-            {"audit": {"attacks": ["active"], "targets": 2}, "training": {"strategy": "dp-fedavg"}},
-            "the active attack pushes records up",
-        ),
-        ({"audit": {"attacks": ["attribute"]}}, "records of breast-cancer have no column of two values"),
-        ({"audit": {"attacks": ["loss"], "queries": 2}}, "queries = 2 needs lira among attacks, and they are loss"),
-        ({"audit": {"attribute": "age"}}, "attribute = age needs attribute among attacks"),
+        ({"audit": {"trials": 5}}, r"trials = 5 .*too few"),
+        ({"audit": {"attacks": ["white-box"]}}, r"targets = 20 .*too few .*half"),
+        ({"audit": {"attacks": ["active"], "targets": 2}, "training": {"strategy": "dp-fedavg"}}, "active attack"),
+        ({"audit": {"attacks": ["attribute"]}}, r"breast-cancer .*no column"),
+        ({"audit": {"attacks": ["loss"], "queries": 2}}, r"queries = 2 needs lira .*\bloss"),
+        ({"audit": {"attribute": "age"}}, "attribute = age needs attribute"),
         ({"audit": {"queries": 51}, "data": {"name": "digits"}}, "queries is 51: accepted are 1 to 50"),
         (
             {
                 "audit": {"attacks": ["loss", "shadow"], "targets": 2, "insider": False},
                 "training": {"strategy": "dp-fedavg"},
             },
-            "attacks shadow ask about records, and adjacency is add-remove-client: accepted about clients are loss",
+            r"shadow .*add-remove-client: .*\bloss",
         ),
         ({"audit": {"kind": "identifiability"}}, "targets = 20 needs kind = membership"),
         ({"audit": {"attacks": ["guess"]}}, "attacks"),
-        ({"audit": {"insiders": 2}}, "one insider, a client without colluders"),
+        ({"audit": {"insiders": 2}}, r"one insider, .*colluders"),
         ({"privacy": {"adjacency": "replace-record"}}, "'replace-record' with kind"),
         ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local' with kind = 'membership'"),
         ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with kind"),
@@ -473,5 +470,5 @@ def test_a_run_of_many_targets_is_not_replayed(small_plan: MakePlan, tmp_path: P
     plan = small_plan(privacy=_GUARANTEE, audit=audit, training={"rounds": 1})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert list((tmp_path / "run" / "public").glob("releases-*")) == []
-    with pytest.raises(InputError, match="holds a run of the membership audit"):
+    with pytest.raises(InputError, match="membership audit"):
         replay(tmp_path / "run")

@@ -341,7 +341,7 @@ def test_users_at_several_clients_are_refused_with_their_number_or_given_to_the_
     apart = {"partition": "dirichlet", "clients": 3}
     with pytest.raises(InputError) as refused:
         load_federation(plan_of(table, data=apart).public)
-    number, users = re.findall(r"([\d,]+) of ([\d,]+) users have records at several clients", str(refused.value))[0]
+    number, users = re.findall(r"([\d,]+) of ([\d,]+) users .*several clients", str(refused.value))[0]
     assert 1 < int(number) <= int(users)
     for remedy in (*refused.value.remedies, *refused.value.choices):
         fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).public)
@@ -363,17 +363,17 @@ def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> Non
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    ({"data": {"user": None, "drop": ["hospital", "patient_id"]}}, "nothing says whose each record is"),
-    ({"data": {"user": "pat_id"}}, "has no user column 'pat_id': did you mean 'patient_id'?"),
+    ({"data": {"user": None, "drop": ["hospital", "patient_id"]}}, "whose each record"),
+    ({"data": {"user": "pat_id"}}, r"column 'pat_id': .*'patient_id'"),
     ({"data": {"user": "readmitted"}}, "the label column"),
-    ({"data": {"records": 1}}, "the first user that is drawn has"),
-    ({"training": {"strategy": "dp-fedavg"}}, "contributions of a client: accepted are add-remove-client"),
-    ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "accepted about users are loss, lira, rmia"),
+    ({"data": {"records": 1}}, "first user"),
+    ({"training": {"strategy": "dp-fedavg"}}, r"contributions .*accepted are add-remove-client"),
+    ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "are loss, lira, rmia"),
     ({"privacy": {"adjacency": "add-remove-record"}, "data": {"users": 5}}, "leave users out"),
-    ({"audit": {"kind": "canaries", "canaries": 3}}, "accepted are adjacencies of records and clients"),
+    ({"audit": {"kind": "canaries", "canaries": 3}}, r"adjacencies .*records and clients"),
 ])  # fmt: skip
 def test_what_does_not_go_with_users_is_refused(table: Path, changes: Changes, said: str) -> None:
-    with pytest.raises(InputError, match=re.escape(said)):
+    with pytest.raises(InputError, match=said):
         plan_of(table, **changes)
 
 
@@ -383,7 +383,7 @@ def test_owners_of_a_data_set_can_be_its_users(tmp_path: Path) -> None:
     pool = load_source(DataSpec("femnist", str(tmp_path), (("user", "owner"), ("records-per-user", 2)))).pool
     assert pool.users == pool.owners == ("a", "b", "c")
     assert pool.labels.tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(InputError, match="does not say whose its records are"):
+    with pytest.raises(InputError, match="whose its records"):
         load_source(DataSpec("digits", None, (("user", "owner"),)))
-    with pytest.raises(InputError, match="nothing says whose each record is"):
+    with pytest.raises(InputError, match="whose each record"):
         load_source(DataSpec("digits", None, (("records-per-user", 2),)))

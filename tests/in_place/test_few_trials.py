@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from fl_audit.audits.black_box import features
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials, guessed_epsilon
 from fl_audit.audits.black_box.transcript import Transcripts, sketch
@@ -61,7 +62,7 @@ def test_a_leak_outside_the_difference_is_found() -> None:
     columns[:, 2] = np.where(present, 3.0, -3.0) + draws.normal(size=100)
     result = audit_online(StatedClaim("add-remove-client", epsilon=1.0), "toy", trials_of(columns), present)
     assert result.verdict is Verdict.VIOLATED
-    assert result.attempts[0].distinguisher.group != "along the differing contribution"
+    assert result.attempts[0].distinguisher.group != features._ALONG
 
 
 @pytest.mark.parametrize(

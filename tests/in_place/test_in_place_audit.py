@@ -1,6 +1,7 @@
 """Audits in place: the app does not notice, its trials are fair, and what they find is true."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from fl_audit.clients.budget_guard import budget_mod
 from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.black_box import StatedClaim, held, insider
+from fl_audit.strategies.black_box.findings import _ZERO
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -130,7 +132,7 @@ class Refusing(FedAvg):
         if Refusing.trials > 2 and Refusing.trials % 10 == 0:
             raise RuntimeError("tenth trial")
         if min(np.abs(reply.content["arrays"].to_numpy_ndarrays()[0]).max() for reply in replies) == 0:
-            raise ZeroDivisionError("float division by zero")
+            raise ZeroDivisionError("by zero")
         return super().aggregate_train(server_round, replies)
 
 
@@ -138,10 +140,7 @@ class Refusing(FedAvg):
 def test_what_a_strategy_raises_in_trials_is_a_finding(tmp_path: Path) -> None:
     toy_run(Refusing, toy_audit(tmp_path))
     refusals = {refusal["trial"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
-    assert refusals == {
-        "removed": "RuntimeError: tenth trial",
-        "an update of exactly zero": "ZeroDivisionError: float division by zero",
-    }
+    assert refusals == {"removed": "RuntimeError: tenth trial", _ZERO: "ZeroDivisionError: by zero"}
 
 
 class Failing(FedAvg):
@@ -150,7 +149,7 @@ class Failing(FedAvg):
 
 
 def test_what_the_own_training_raises_is_raised(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="as without an audit"):
+    with pytest.raises(RuntimeError, match="without an audit"):
         toy_run(Failing, toy_audit(tmp_path))
     assert not list(tmp_path.iterdir())
 
@@ -186,7 +185,7 @@ def test_other_settings_play_trials_of_their_own(tmp_path: Path, capsys: pytest.
     for audit in (*audits, audits[0]):
         toy_run(FedAvg, audit)
     assert len(list(tmp_path.iterdir())) == 2
-    assert capsys.readouterr().err.count("before a change of numbers: new ones are played") == 1
+    assert capsys.readouterr().err.count("change of numbers: ") == 1
     assert [audit.verdict().attempts[0].trials for audit in audits] == [1, 1]
 
 
@@ -225,9 +224,9 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"trials": 20}, "trials are 20: accepted are whole numbers from 21"),
-        ({"trials": 40}, "trials are 40: accepted are whole numbers from 41, .* or from 21 with contribution='own'"),
-        ({"observer": "nobody"}, "observer is 'nobody': accepted are client, server"),
+        ({"trials": 20}, r"trials are 20: .*\bfrom 21"),
+        ({"trials": 40}, r"trials are 40: .*\bfrom 41, .*\bfrom 21 with contribution='own'"),
+        ({"observer": "nobody"}, r"observer is 'nobody': .*client, server"),
         ({"knows_others": "no"}, "knows_others is 'no': accepted are True and False"),
         ({"claim": StatedClaim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
     ],
@@ -277,15 +276,15 @@ def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> Non
 
 def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim("add-remove-record", epsilon=1.0)))
-    assert "accepted is an app that calls held(records)" in capsys.readouterr().err
+    assert "calls held(records)" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("adjacency", "records", "said"),
     [
-        ("replace-record", 1, "holds 1 record: accepted for replace-record is one with 2 at least"),
-        ("add-remove-record", 0, "holds 0 records: accepted for add-remove-record is one with 1 at least"),
+        ("replace-record", 1, r"holds 1 record: .*replace-record .*\b2 at least"),
+        ("add-remove-record", 0, r"holds 0 records: .*add-remove-record .*\b1 at least"),
     ],
 )
 def test_a_shard_without_a_neighbour_is_refused_before_trials(
@@ -296,7 +295,7 @@ def test_a_shard_without_a_neighbour_is_refused_before_trials(
         return call_next(message, context)
 
     toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, train])
-    assert said in capsys.readouterr().err
+    assert re.search(said, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
 
 
@@ -339,9 +338,9 @@ def test_trials_without_the_targets_contribution_are_none(tmp_path: Path, what: 
     found = verdict_of(tmp_path / "audit")
     assert found["verdict"] == "inconclusive"
     text = (kept_in(tmp_path / "audit") / "verdict.txt").read_text()
-    assert "what differs had arrived, in no more than 0% of 40 trials" in text
+    assert re.search(r"arrived, .*\b0% of 40 trials", text)
     if what == "has spent its rounds":
-        assert "the site has answered in 2 rounds: no more were claimed" in text
+        assert re.search(r"answered in 2 rounds: .*claimed", text)
 
 
 ONE = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -379,7 +378,7 @@ def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: 
     assert found["knowing_others_refutes_nothing"] == "shares"
     text = (kept_in(tmp_path) / "verdict.txt").read_text()
     assert "knows_others=True" in text
-    assert "the others reply something else each time to the same model, which may be such shares" in text
+    assert "such shares" in text
     # The same trials, of a claim that covers who knows the others' replies.
     assert replace(audit, knows_others=True).verdict().verdict is Verdict.VIOLATED
 
@@ -401,8 +400,8 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
     toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "held", trials=120, seed=21, claim=ONE), mods=mods)
     found, text = verdict_of(tmp_path / "held"), (kept_in(tmp_path / "held") / "verdict.txt").read_text()
     assert found["verdict"] == held
-    assert "Everybody else replied the same in every trial" in text
-    assert "a client that knows what all others sent" in text
+    assert "replied the same" in text
+    assert "client that knows" in text
     if inner is not FedMedian:
         return
     monkeypatch.setattr(
@@ -442,9 +441,9 @@ def test_shares_under_a_wrapper_of_the_server_are_noticed_and_nobody_is_held_sti
     toy_run(server_side(FedAvg, 1e-3, norm=10.0), audit, mods=mods)
     assert verdict_of(tmp_path)["verdict"] != "violated"
     assert json.loads((kept_in(tmp_path) / "still.json").read_text()) == {"not_covered": "shares outside"}
-    assert "a client that does not know what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()
+    assert "does not know" in (kept_in(tmp_path) / "verdict.txt").read_text()
 
 
 def test_others_that_are_the_same_in_every_trial_add_no_noise(tmp_path: Path) -> None:
     toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, trials=40, contribution="own", claim=ONE))
-    assert "a client that knows what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()
+    assert "client that knows" in (kept_in(tmp_path) / "verdict.txt").read_text()

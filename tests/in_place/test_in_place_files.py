@@ -73,7 +73,7 @@ def test_what_cannot_be_kept_apart_is_said(
     monkeypatch.setattr("fl_audit.strategies.black_box.working_copy.gettempdir", lambda: "/nowhere")
     other = tmp_path / "elsewhere.txt"
     toy_run(lambda: Writing(other), toy_audit(tmp_path / "trials", trials=21, contribution="own"))
-    assert f"Trials wrote to {other}, outside of the working directory" in capsys.readouterr().err
+    assert f"wrote to {other}, outside" in capsys.readouterr().err
     assert outside_words([]) == ""
 
 
@@ -136,7 +136,7 @@ def test_two_apps_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(audited_strategy, "_app_of", lambda _, name=name: name)
         toy_run(FedAvg, audit)
     assert sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir()) == ["me-first", "me-second"]
-    with pytest.raises(InputError, match="has trials of the apps me/first, me/second: accepted is a directory of one"):
+    with pytest.raises(InputError, match=r"me/first, me/second: .*such as "):
         audit.verdict()
 
 
@@ -153,4 +153,4 @@ def test_changed_clients_play_new_trials(tmp_path: Path, capsys: pytest.CaptureF
     for mods in ([scaled(1.0), insider], [scaled(1.0), insider], [scaled(2.0), insider], [insider, scaled(2.0)]):
         toy_run(FedAvg, audit, mods=mods)
     assert len(list(tmp_path.iterdir())) == 3
-    assert capsys.readouterr().err.count("before a change of the code or its numbers") == 2
+    assert capsys.readouterr().err.count("of the code") == 2

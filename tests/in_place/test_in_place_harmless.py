@@ -25,24 +25,25 @@ from fl_audit.strategies.black_box import Audit, insider
 from fl_audit.strategies.black_box.arrays import record_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy
+from fl_audit.strategies.black_box.message_tags import TargetAction
 
 _HOOKS = {
-    "fl_audit.strategies.black_box.audited_strategy.fingerprint": "no trials are played",
-    "fl_audit.strategies.black_box.audited_strategy.open_campaign": "the trials ended early",
-    "fl_audit.strategies.black_box.audited_strategy.WorkingCopy": "no trials are played",
-    "fl_audit.strategies.black_box.target_mod.client_fingerprint": "no client answered as an insider",
-    "fl_audit.strategies.black_box.audited_strategy.sketch": "no trials are played",
-    "fl_audit.strategies.black_box.audited_system.StrategyStart.copied": "no trials are played",
+    "fl_audit.strategies.black_box.audited_strategy.fingerprint": "no trials",
+    "fl_audit.strategies.black_box.audited_strategy.open_campaign": "ended early",
+    "fl_audit.strategies.black_box.audited_strategy.WorkingCopy": "no trials",
+    "fl_audit.strategies.black_box.target_mod.client_fingerprint": "no client answered",
+    "fl_audit.strategies.black_box.audited_strategy.sketch": "no trials",
+    "fl_audit.strategies.black_box.audited_system.StrategyStart.copied": "no trials",
     "fl_audit.strategies.black_box.recorder.PartitionRecorder.sends": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.PartitionRecorder.receives": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.read_note": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.taken_answer": "cannot be heard",
     "fl_audit.strategies.black_box.target_mod._enter": "replies of clients",
-    "fl_audit.strategies.black_box.target_mod.ClientAnswer": "no client answered as an insider",
-    "fl_audit.strategies.black_box.audited_strategy.TrialRunner.play": "the trials ended early",
-    "fl_audit.strategies.black_box.audited_strategy.played": "the trials ended early",
-    "fl_audit.strategies.black_box.trial_store.StoredTrials.add": "the trials ended early",
-    "fl_audit.strategies.black_box.audited_strategy.finish": "the trials ended early",
+    "fl_audit.strategies.black_box.target_mod.ClientAnswer": "no client answered",
+    "fl_audit.strategies.black_box.audited_strategy.TrialRunner.play": "ended early",
+    "fl_audit.strategies.black_box.audited_strategy.played": "ended early",
+    "fl_audit.strategies.black_box.trial_store.StoredTrials.add": "ended early",
+    "fl_audit.strategies.black_box.audited_strategy.finish": "ended early",
 }
 
 
@@ -111,7 +112,7 @@ def test_what_cannot_be_watched_trains_as_ever(
             return repr(error)
 
     assert trained(toy_audit(tmp_path)) == trained(None)
-    assert "no trials are played, the app trains as ever: " in capsys.readouterr().err
+    assert "fl_audit: no trials" in capsys.readouterr().err
 
 
 class Silent(FedAvg):
@@ -199,7 +200,7 @@ def test_trials_of_another_strategy_are_left_and_new_ones_are_played(
         verdicts.append(json.loads((kept_in(tmp_path) / "verdict.json").read_text())["verdict"])
     assert verdicts == ["violated", "violated", "consistent"]
     assert len(list(tmp_path.iterdir())) == 2
-    assert capsys.readouterr().err.count("before a change of the code or its numbers: new ones are played") == 1
+    assert capsys.readouterr().err.count("of the code") == 1
 
 
 def test_a_fingerprint_follows_code_and_numbers_and_nothing_else() -> None:
@@ -255,7 +256,7 @@ def test_flowers_wrappers_get_crafted_updates_wherever_they_stand() -> None:
         around = FedAvg()
         around._inner = made  # type: ignore[attr-defined]
         assert audit.contributions(around, model) == ("crafted", "own")
-    assert audit.contributions(FedAvg(), model) == ("own", "own, with crafted whole numbers")
+    assert audit.contributions(FedAvg(), model) == (TargetAction.OWN, TargetAction.OWN_WHOLE)
     assert audit.contributions(FedAvg(), {"weight": model["weight"]}) == ("own",)
 
 

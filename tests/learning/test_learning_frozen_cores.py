@@ -128,7 +128,7 @@ def test_no_code_of_a_file_is_run(tensors: dict[str, Tensor], tmp_path: Path) ->
     torch.save(tensors | {"trap": Trap(sprung)}, tmp_path / "trap.pt")
     (tmp_path / "trap.pth").write_bytes(pickle.dumps(Trap(sprung)))
     for name in ("trap.pt", "trap.pth"):
-        with pytest.raises(InputError, match=f"{name} holds no tensors that can be read"):
+        with pytest.raises(InputError, match=f"{name} .*no tensors"):
             load(tmp_path / name)
     assert not sprung.exists()
     torch.load(tmp_path / "trap.pt", weights_only=False)
@@ -138,9 +138,9 @@ def test_no_code_of_a_file_is_run(tensors: dict[str, Tensor], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"features.28.bias": None}, r"has nothing under features\.28\.bias: accepted is a file of tensors"),
+        ({"features.28.bias": None}, r"nothing under features\.28\.bias"),
         ({"features.0.weight": torch.zeros(64, 1, 3, 3)}, r"has \(64, 1, 3, 3\) under features\.0\.weight"),
-        ({"features.2.bias": torch.full((64,), torch.nan)}, r"numbers that are not finite under features\.2\.bias"),
+        ({"features.2.bias": torch.full((64,), torch.nan)}, r"not finite .*features\.2\.bias"),
     ],
 )
 def test_other_tensors_are_refused(
@@ -156,15 +156,15 @@ def test_other_tensors_are_refused(
 def test_other_files_are_refused(tmp_path: Path) -> None:
     for name in ("vgg16.safetensors", "vgg16.pt"):
         (tmp_path / name).write_bytes(b"no tensors")
-        with pytest.raises(InputError, match=f"{name} holds no tensors that can be read") as caught:
+        with pytest.raises(InputError, match=f"{name} .*no tensors") as caught:
             load(tmp_path / name)
         assert "\n" not in str(caught.value)
     torch.save([torch.zeros(2)], tmp_path / "list.pt")
-    with pytest.raises(InputError, match=r"list\.pt holds a list: accepted is a file of tensors"):
+    with pytest.raises(InputError, match=r"list\.pt .*\blist: .*of tensors"):
         load(tmp_path / "list.pt")
-    with pytest.raises(InputError, match=r"gone\.pt cannot be read \(No such file or directory\)"):
+    with pytest.raises(InputError, match=r"gone\.pt .*No such file"):
         load(tmp_path / "gone.pt")
-    with pytest.raises(InputError, match=r"weights is .*vgg16\.h5: accepted is a file of tensors"):
+    with pytest.raises(InputError, match=r"weights is .*vgg16\.h5: .*of tensors"):
         load(tmp_path / "vgg16.h5")
 
 
@@ -174,14 +174,14 @@ def test_another_file_in_its_place_is_refused(tensors: dict[str, Tensor], tmp_pa
     weights = find_weights("vgg16", str(path))
     assert weights is not None
     save_file(tensors | {"features.0.bias": torch.ones(64)}, path)
-    with pytest.raises(InputError, match="accepted is the same file"):
+    with pytest.raises(InputError, match="the same file"):
         load_core(weights)
 
 
 def test_who_needs_weights() -> None:
-    with pytest.raises(InputError, match=r"model vgg16 needs weights in \[model\]: accepted is .* 26 of torchvision's"):
+    with pytest.raises(InputError, match=r"vgg16 needs weights .*\[model\]: .* 26 of"):
         find_weights("vgg16", None)
-    with pytest.raises(InputError, match=r"weights is a\.pt and the model is logistic: accepted is a file for vgg16"):
+    with pytest.raises(InputError, match=r"weights is a\.pt .*logistic: .*vgg16"):
         find_weights("logistic", "a.pt")
     assert find_weights("logistic", None) is None
 

@@ -75,14 +75,14 @@ def test_a_frozen_part_of_fewer_bits_is_taken_and_gradients_are_exact(made: Call
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_what_turns_numbers_into_16_bits_itself_is_told_what_to_give_a_layer(is_first: bool) -> None:
-    with pytest.raises(InputError, match=r"call \.float\(\) on what the layer is given") as caught:
+    with pytest.raises(InputError, match=r"call \.float\(\) on") as caught:
         built(lambda: Narrow(turns=True, is_first=is_first))
     assert "\n" not in str(caught.value)
     built(lambda: Narrow(turns=False, is_first=is_first))
 
 
 def test_a_trained_part_is_in_float32() -> None:
-    with pytest.raises(InputError, match="is of type bfloat16: accepted is float32"):
+    with pytest.raises(InputError, match=r"type bfloat16: .*float32"):
         built(lambda: nn.Linear(6, CLASSES).to(torch.bfloat16))
 
 

@@ -174,8 +174,8 @@ def test_rounds_and_epochs_have_orders_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"learning_rate": 0.0}, "learning rate is 0.0"),
-        ({"learning_rate": math.inf}, "learning rate is inf"),
+        ({"learning_rate": 0.0}, r"learning rate .*\b0\.0"),
+        ({"learning_rate": math.inf}, r"learning rate .*\binf"),
         ({"batch": 0}, "batch is 0"),
         ({"epochs": 0}, "epochs are 0"),
         ({"epochs": None, "steps": 0}, "steps are 0"),

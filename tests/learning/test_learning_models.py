@@ -132,8 +132,7 @@ def test_built_in_models_start_as_keras_starts_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"),
-    [((784,), r"examples have shape \(784,\)"), ((1, 9, 28), "9x28: accepted are 10x10 and larger")],
+    ("shape", "message"), [((784,), r"examples .*\(784,\)"), ((1, 9, 28), "9x28: accepted are 10x10 and larger")]
 )
 def test_mnist_cnn_refuses_what_is_no_image(shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -231,14 +230,14 @@ def test_a_factory_of_ones_own(factories: None, name: str, parameters: int) -> N
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("their_package.networks:missing", "cannot be imported .*missing"),
-        ("their_package.absent:with_both", "cannot be imported .*absent"),
-        ("no_such_package:with_both", "cannot be imported .*no_such_package"),
+        ("their_package.networks:missing", r"networks\b.* cannot be imported .*missing"),
+        ("their_package.absent:with_both", r"absent\b.* cannot be imported .*absent"),
+        ("no_such_package:with_both", r"no_such_package\b.* cannot be imported .*no_such_package"),
         (":with_both", "cannot be imported"),
         ("..networks:with_both", "cannot be imported"),
         ("their_package.networks:", "cannot be imported"),
         ("their_package.networks:NOT_CALLABLE", "not callable"),
-        ("their_package.networks:no_module", "made a str: accepted is a torch.nn.Module"),
+        ("their_package.networks:no_module", r"\bstr: .*torch\.nn\.Module"),
     ],
 )
 def test_refuses_a_factory_that_gives_no_module(factories: None, name: str, message: str) -> None:
@@ -276,10 +275,10 @@ def _around(layer: nn.Module) -> nn.Module:
         (lambda: nn.BatchNorm2d(4, track_running_stats=False), "BatchNorm2d.*GroupNorm"),
         (lambda: nn.BatchNorm1d(4, affine=False), "BatchNorm1d.*GroupNorm"),
         (lambda: nn.SyncBatchNorm(4), "SyncBatchNorm.*GroupNorm"),
-        (lambda: nn.Dropout(0.1), "layer '1.0' is a Dropout, whose random masks .* p = 0"),
+        (lambda: nn.Dropout(0.1), r"layer '1\.0' .*Dropout, .* p = 0"),
         (lambda: nn.Dropout2d(0.5), "Dropout2d"),
         (lambda: nn.AlphaDropout(0.5), "AlphaDropout"),
-        (lambda: nn.InstanceNorm1d(4, track_running_stats=True), "layer '1.0' tracks running statistics"),
+        (lambda: nn.InstanceNorm1d(4, track_running_stats=True), r"layer '1\.0' .*running statistics"),
         (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "track_running_stats=False"),
     ],
 )
@@ -310,12 +309,12 @@ def test_refuses_a_model_that_cannot_learn() -> None:
         ("centred", "mixes examples"),
         ("standardised", "mixes examples"),
         ("too_deep", r"returns shape \(3, 3, 1\) for 3 records, .*\.mean\(2\)"),
-        ("of_two_classes", "the model has 2 outputs and the data has 3 classes: accepted is one output for each class"),
+        ("of_two_classes", r"2 outputs .*3 classes"),
         ("noisy", "random"),
         ("dropping", "random"),
-        ("squeezed", r"returns shape \(3,\) for a single record: accepted is \(1, 3\)"),
-        ("branching", r"cannot be run example by example .*accepted are .*no \.item\(\)"),
-        ("narrow", r"layer 'head' \(Linear\) .* takes 99 numbers and is given 6.*torch\.nn\.Linear\(6, 3\)"),
+        ("squeezed", r"shape \(3,\) .*single record: .*\(1, 3\)"),
+        ("branching", r"example by example .*no \.item\(\)"),
+        ("narrow", r"layer 'head' \(Linear\) .*\b99 .*\b6\b.*torch\.nn\.Linear\(6, 3\)"),
     ],
 )
 def test_refuses_a_factorys_module_in_one_line(factories: None, name: str, message: str) -> None:
@@ -472,24 +471,24 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wide", "the model has 7 outputs and the data has 3 classes: accepted is one output for each class"),
-        ("in_doubles", "parameter '1.weight' is of type float64: accepted is float32, which module.float"),
-        ("in_halves", "parameter '1.weight' is of type float16: accepted is float32"),
-        ("nowhere", "parameter '1.weight' is on device meta: accepted is cpu"),
-        ("lazy", "parameter '1.weight' belongs to a lazy layer, which has no shape until it first runs"),
-        ("ending", r"'strange_models:ending' cannot be built: its function raised SystemExit in strange_models.py"),
-        ("failing", r"cannot be built: its function raised KeyError in strange_models.py, line \d+$"),
-        ("misled", r"cannot be built: its function raised TypeError: .* in strange_models.py"),
-        ("demanding", r"cannot be called \(missing a required argument: 'width'\): accepted is a function that takes"),
-        ("ending_module:build", r"cannot be imported \(SystemExit in ending_module.py, line 1\)$"),
-        ("failing_module:build", r"cannot be imported \(ZeroDivisionError: division by zero in failing_module.py"),
-        ("needing_module:build", "cannot be imported: it needs the package 'not_there', which is not installed$"),
-        ("all_frozen", "all parameters of the model are frozen"),
-        ("unsteady", "makes 1.weight, 1.bias anew at every call, and nobody trains them"),
-        ("Dropping", "draws random numbers in training mode, as dropout does"),
-        ("Shifting", "gives other outputs in training mode"),
-        ("recurrent_dropping", "draws random numbers in training mode"),
-        ("attentive_dropping", "draws random numbers in training mode"),
+        ("wide", r"7 outputs .*3 classes"),
+        ("in_doubles", r"'1\.weight' .*float64: .*float32, .*module\.float"),
+        ("in_halves", r"'1\.weight' .*float16: .*float32"),
+        ("nowhere", r"'1\.weight' .*\bmeta: .*\bcpu"),
+        ("lazy", r"'1\.weight' .*lazy layer"),
+        ("ending", r"'strange_models:ending' .*SystemExit in strange_models\.py"),
+        ("failing", r"KeyError in strange_models\.py, line \d+$"),
+        ("misled", r"TypeError: .* in strange_models\.py"),
+        ("demanding", r"required argument: 'width'\): accepted"),
+        ("ending_module:build", r"cannot be imported \(SystemExit in ending_module\.py, line 1\)$"),
+        ("failing_module:build", r"cannot be imported \(ZeroDivisionError: .* in failing_module\.py"),
+        ("needing_module:build", r"cannot be imported: .*'not_there', .*not installed$"),
+        ("all_frozen", r"parameters .*frozen"),
+        ("unsteady", r"1\.weight, 1\.bias anew"),
+        ("Dropping", r"random numbers .*dropout"),
+        ("Shifting", r"other outputs .*training mode"),
+        ("recurrent_dropping", r"random numbers .*training mode"),
+        ("attentive_dropping", r"random numbers .*training mode"),
     ],
 )
 def test_a_strangers_module_is_refused_in_one_line(

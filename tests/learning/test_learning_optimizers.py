@@ -140,7 +140,7 @@ def test_the_error_is_an_ulp_of_the_weights_in_the_unit_of_the_sum() -> None:
 
 def test_only_adam_cannot_be_inverted() -> None:
     adam = ServerOptimizer(OptimizerKind.ADAM, 0.1)
-    with pytest.raises(InputError, match="'adam': accepted are 'sgd' and 'momentum'"):
+    with pytest.raises(InputError, match=r"'adam': .*'sgd' and 'momentum'"):
         recover_gradient(adam, [torch.zeros(1, 2), torch.ones(1, 2)])
     for kind, models in ((OptimizerKind.SGD, 2), (OptimizerKind.MOMENTUM, 3)):
         assert ServerOptimizer(kind, 0.1).models_to_invert == models

@@ -129,9 +129,9 @@ def test_a_computation_before_or_after_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"models": torch.zeros(3, 5)}, r"models have shape \(3, 5\): accepted is \(trials, 182\)"),
-        ({"vectors": torch.zeros(1, 182)}, r"vectors have shape \(1, 182\): accepted is \(3, 182\), one for each"),
-        ({"labels": torch.zeros(4, dtype=torch.int64)}, "5 features and 4 labels: accepted are equally many"),
+        ({"models": torch.zeros(3, 5)}, r"models .*\(3, 5\): .*\(trials, 182\)"),
+        ({"vectors": torch.zeros(1, 182)}, r"vectors .*\(1, 182\): .*\(3, 182\)"),
+        ({"labels": torch.zeros(4, dtype=torch.int64)}, r"5 features .*4 labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, Tensor], message: str) -> None:

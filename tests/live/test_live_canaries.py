@@ -130,7 +130,7 @@ def test_who_watches_inside_of_what_adds_the_noise_calls_nothing_violated(tmp_pa
     numbers = measure_live(tmp_path, COINS)
     assert any(one.is_violated for one in numbers.looks)
     assert (numbers.verdict, Inconsistency.GAPS in numbers.doubts.kinds) == ("inconclusive", True)
-    assert "`watched` goes around the whole strategy" in live_lines(numbers)[-1]
+    assert "`watched` goes around" in live_lines(numbers)[-1]
 
 
 def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp_path: Path) -> None:
@@ -204,7 +204,8 @@ def test_models_that_are_no_arrays_are_passed_on_and_said(tmp_path: Path, capsys
     message = Message(RecordDict({"arrays": model, "config": ConfigRecord({"server-round": 3})}), 1, "train")
     assert watching_mod(watch)(message, Context(1, 1, {}, RecordDict(), {}), lambda message, _: message) is message
     said = [line.split(" is not kept")[0] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["fl_audit: round 1", "fl_audit: round 2", "fl_audit: what the last round released"]
+    assert said[:2] == ["fl_audit: round 1", "fl_audit: round 2"]
+    assert ["last round" in line for line in said] == [False, False, True]
     assert list(tmp_path.glob("round-*")) == []
 
 
@@ -344,9 +345,9 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
     wrong = ({"size": -9}, {"others": -1}, {"norm": 0}, {"norm": float("inf")}, {"number": float("inf")})
     for text in ("{", "[" * 10**5, *(json.dumps(stored | one) for one in wrong)):
         last.write_text(text)
-        with pytest.raises(InputError, match=r"round-000004\.json is no round that canaries kept"):
+        with pytest.raises(InputError, match=r"round-000004\.json is no round"):
             whole_rounds(tmp_path, 2)
-    with pytest.raises(InputError, match="holds no round in which 2 canaries answered"):
+    with pytest.raises(InputError, match=r"no round .*\b2 canaries"):
         whole_rounds(tmp_path / "nowhere", 2)
 
 
@@ -373,9 +374,9 @@ def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Pat
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="coins and directions have one seed"):
+    with pytest.raises(InputError, match="one seed"):
         Canary(0, 5, 5, 1.0)
     with pytest.raises(InputError, match="clipping_norm is 0"):
         Canary(0, 5, 6, 0.0)
-    with pytest.raises(InputError, match="strategy is a int"):
+    with pytest.raises(InputError, match=r"strategy .*\bint\b"):
         watched(3, TrainingObserver(tmp_path, 1, 1))

@@ -76,9 +76,7 @@ def test_canaries_of_another_relation_than_the_guarantee_do_not_count(is_seen: b
         numbered = [replace(one, number=number) for number, one in enumerate(canaries)]
         play(tmp_path / name, numbered, added, terms, rounds=5 if is_seen else None, is_seen=is_seen)
         if is_seen:
-            with pytest.raises(
-                InputError, match="no round counts: canary 0 of node n0 sends, where it is out, something"
-            ):
+            with pytest.raises(InputError, match=r"no round counts: canary 0 of node n0 .*\bis out"):
                 measure_live(tmp_path / name, COINS)
         else:
             numbers = measure_live(tmp_path / name, COINS)
@@ -125,9 +123,7 @@ def test_a_seed_of_coins_of_its_own_on_a_node_is_noticed(is_seen: bool, tmp_path
     own = [replace(one, coins=COINS + one.number) for one in ADD_REMOVE]
     play(tmp_path, own, added=0.65, is_seen=is_seen)
     if is_seen:
-        with pytest.raises(
-            InputError, match="canary 1 of node n1 tosses coins of another seed than the one given; canary 2"
-        ):
+        with pytest.raises(InputError, match=r"canary 1 of node n1 .*another seed .*; canary 2"):
             measure_live(tmp_path, COINS)
     else:
         numbers = measure_live(tmp_path, COINS)
@@ -154,9 +150,9 @@ def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path:
 @pytest.mark.parametrize(
     ("other", "kept", "what"),
     [
-        ({"directions": 12}, {}, "another seed of directions"),
-        ({"clipping_norm": 0.5}, {"norm": 1.0}, "smaller than the norm"),
-        ({}, {"size": SIZE - 1}, "another number of parameters"),
+        ({"directions": 12}, {}, "seed of directions"),
+        ({"clipping_norm": 0.5}, {"norm": 1.0}, "than the norm"),
+        ({}, {"size": SIZE - 1}, "number of parameters"),
     ],
 )
 def test_canaries_of_other_settings_than_the_watch_are_named(
@@ -199,7 +195,7 @@ def test_a_damaged_guarantee_is_one_line(tmp_path: Path) -> None:
     stored = json.loads(path.read_text())
     for one in ({"canaries": np.inf}, {"canaries": 0}, {"delta": np.nan}, {"delta": None}, {"rounds": np.inf}, [1]):
         path.write_text(json.dumps(one if isinstance(one, list) else stored | one))
-        with pytest.raises(InputError, match=r"guarantee\.json is no guarantee of a training that canaries watch: "):
+        with pytest.raises(InputError, match=r"guarantee\.json is no guarantee"):
             measure_live(tmp_path, COINS)
 
 
@@ -229,7 +225,7 @@ def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: P
     assert near.limit > even.limit
     stored = tmp_path / "near" / "round-000001.json"
     stored.write_text(stored.read_text().replace('"weight": 0.98', '"weight": 1.5'))
-    with pytest.raises(InputError, match=r"is no round that canaries kept: .* weight "):
+    with pytest.raises(InputError, match=r"is no round .* weight "):
         measure_live(tmp_path / "near", COINS)
 
 
@@ -290,7 +286,7 @@ def test_a_release_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
     watch.note(1, model, [np.ones(SIZE)], [CanaryReply(0)])
     path = tmp_path / "round-000001.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": [float("nan")] * 21}))
-    with pytest.raises(InputError, match="is no round that canaries kept: scores are not finite"):
+    with pytest.raises(InputError, match=r"is no round .* scores .*not finite"):
         measure_live(tmp_path, COINS)
 
 
@@ -324,7 +320,7 @@ def test_clients_that_watch_share_a_directory_or_are_refused(
     assert list(lie()) == kept
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
-    assert all("is not the same" in line for line in said[:3])
+    assert all("not the same" in line for line in said[:3])
     assert "another guarantee" in said[3]
     note(3, run=6)  # another run starts: nothing of the first one stays beside it
     assert [name for name, _ in lie()] == ["round-000003.json"]

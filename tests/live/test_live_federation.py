@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -160,5 +161,5 @@ def test_the_tutorial_is_followed(tmp_path: Path) -> None:
     environment = os.environ | {"PATH": bin_path}
     ran = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    assert "violated: 5 whole rounds of 5 claimed" in ran.stdout
+    assert re.search(r"violated: 5 .*of 5 claimed", ran.stdout)
     assert (tmp_path / "federation" / "tenth" / "canaries" / "report.html").is_file()

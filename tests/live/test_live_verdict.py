@@ -1,6 +1,7 @@
 """The verdict of canaries on a running training: bounds, declared looks, the command and its page."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,8 @@ def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_pat
     # The bounds of the looks hold together; that of all rounds is for one look.
     assert [one.finding.confidence for one in numbers.looks] == pytest.approx([1 - 0.05 / 4] * 4)
     assert (found.confidence, numbers.looks[-1].finding.mu_lower < found.mu_lower) == (0.95, True)
-    assert "95\xa0% confidence in one look that was chosen beforehand" in live_lines(numbers)[0]
-    assert "hold together with 95\xa0% confidence" in write_live_page(numbers, tmp_path / "page.html").read_text()
+    assert re.search("95\xa0% confidence .*one look", live_lines(numbers)[0])
+    assert "together with 95\xa0%" in write_live_page(numbers, tmp_path / "page.html").read_text()
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
     # Of two canaries the other one lies in the way half the time, along a direction of its own.
     noise = np.sqrt(40) / gdp_mu(1.5 * guarantee.epsilon, DELTA)
@@ -130,7 +131,7 @@ def test_more_rounds_than_claimed_break_the_guarantee_without_statistics(tmp_pat
     found = numbers.finding
     assert (found.rounds, numbers.guarantee.rounds) == (30, 20)
     assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(30)), rel=1e-9)
-    assert "30 rounds were released" in live_lines(numbers)[-1]
+    assert re.search(r"\b30 rounds .*released", live_lines(numbers)[-1])
 
 
 def test_a_later_round_than_claimed_leaves_open_how_many_there_were(tmp_path: Path) -> None:
@@ -159,11 +160,11 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
     numbers = measure_live(place, COINS)
     assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
     lines = live_lines(numbers)
-    assert "40 rounds left out: a canary did not answer, or clients named canaries twice or beside" in lines[0]
-    assert "Give every node that sends canaries a number of its own" in lines[-1]
+    assert re.search(r"\b40 rounds .*: .*\bnamed canaries twice", lines[0])
+    assert re.search(r"\bevery node .*\bnumber\b", lines[-1])
     for number in range(1, 21):
         (place / f"round-{number:06d}.json").unlink()
-    with pytest.raises(InputError, match="3 canaries answered once each, since clients name 0, 1, 2, 7 twice"):
+    with pytest.raises(InputError, match=r"\b3 canaries .*name 0, 1, 2, 7 twice"):
         measure_live(place, COINS)
 
 
@@ -193,7 +194,7 @@ def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are
     numbers = measure_live(place, COINS)
     assert (numbers.verdict, numbers.limit, numbers.rounds_needed) == ("inconclusive", np.inf, None)
     assert numbers.dilution.is_seen == (not are_seen)
-    reason = "updates of so many other clients" if are_seen else "they stand out less than the claimed noise lets them"
+    reason = "many other clients" if are_seen else "the claimed noise"
     assert reason in live_lines(numbers)[-1]
     few = measure_live(train(tmp_path / "few", 100, 1.0, canaries=8, others=2, are_seen=are_seen), COINS)
     assert (few.verdict, few.dilution.is_seen) == ("consistent", False)
@@ -238,7 +239,7 @@ def test_the_command_says_it_and_writes_a_page(
 
     text, status = said(str(place), "--coins", str(coins), "--fail-on-violation")
     assert status == 4
-    assert text.startswith("violated: 20 whole rounds of 20 claimed")
+    assert re.match(r"violated: 20 .*of 20 claimed", text)
     assert "Violated" in (place / "report.html").read_text()
     text, status = said(str(place), "--coins", str(coins), "--json")
     numbers = json.loads(text)
@@ -266,7 +267,7 @@ def test_a_file_that_holds_no_seed_is_refused_without_its_content(tmp_path: Path
 
 
 def test_coins_out_of_range_are_not_repeated() -> None:
-    with pytest.raises(InputError, match="coins is of type") as caught:
+    with pytest.raises(InputError, match=r"coins .*of type") as caught:
         Canary(0, 11, 2**64 + 123456789, 1.0)
     assert "123456789" not in str(caught.value)
     with pytest.raises(InputError, match="directions is 18446744073709551617"):
@@ -274,11 +275,11 @@ def test_coins_out_of_range_are_not_repeated() -> None:
 
 
 def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="noise multiplier is 0"):
+    with pytest.raises(InputError, match="multiplier is 0"):
         StatedReleases("add-remove-client", 0.0, 3)
     with pytest.raises(InputError, match="rounds is 0"):
         StatedReleases("add-remove-client", 1.0, 0)
-    with pytest.raises(InputError, match="sampling rate is 2"):
+    with pytest.raises(InputError, match="rate is 2"):
         StatedReleases("add-remove-client", 1.0, 3, 2.0)
     with pytest.raises(InputError, match="delta is 0"):
         TrainingObserver(tmp_path, 1, 1, delta=0.0)

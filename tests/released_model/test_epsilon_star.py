@@ -162,7 +162,7 @@ def test_constant_losses() -> None:
 def test_wrong_input_is_named() -> None:
     fine = np.array([0.1, 0.2, 0.3])
     for wrong in (-0.5, math.nan, math.inf):
-        with pytest.raises(InputError, match=f"member losses contain {wrong}: accepted are finite numbers from 0"):
+        with pytest.raises(InputError, match=f"member losses .*{wrong}: .*from 0"):
             parametric_epsilon_star(np.array([0.1, wrong]), fine, 1e-3)
         with pytest.raises(InputError, match="population losses contain"):
             parametric_epsilon_star(fine, np.array([0.1, wrong]), 1e-3)
@@ -173,11 +173,11 @@ def test_wrong_input_is_named() -> None:
         parametric_epsilon_star(np.array([0.1]), fine, 1e-3)
     with pytest.raises(InputError, match="leading axes"):
         parametric_epsilon_star(np.ones((2, 3)), fine, 1e-3)
-    with pytest.raises(InputError, match="standard deviation is negative"):
+    with pytest.raises(InputError, match="deviation is negative"):
         epsilon_star_gaussian(0.0, -1.0, 0.0, 1.0, 1e-3)
     with pytest.raises(InputError, match="NaN or infinite"):
         epsilon_star_gaussian(math.nan, 1.0, 0.0, 1.0, 1e-3)
-    with pytest.raises(InputError, match="outside low to high"):
+    with pytest.raises(InputError, match="low to high"):
         loss_scores(fine, 0.2, 0.3)
     with pytest.raises(InputError, match="shift is 0"):
         loss_scores(fine, 0.1, 0.3, shift=0.0)

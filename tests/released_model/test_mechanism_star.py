@@ -76,7 +76,7 @@ def test_ranks_alone_count_and_models_have_no_order(seed: int, models: int, m: i
 def test_equal_losses_certify_nothing_and_wrong_input_is_named() -> None:
     assert mechanism_lower_bound(np.ones((50, 30)), np.ones((50, 30)), 0.0) == 0.0
     for shape, delta, confidence, said in (
-        ((30,), 0.1, 0.95, "member losses have shape"),
+        ((30,), 0.1, 0.95, r"member losses .*\(30,\)"),
         ((5, 30), 1.0, 0.95, "delta is"),
         ((5, 30), 0.1, 1.0, "confidence is"),
     ):

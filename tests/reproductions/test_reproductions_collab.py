@@ -36,16 +36,16 @@ def test_the_text_of_dgcnn(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("0\n", "holds 0 graphs"),
-        (TEXT.replace("7", "7.5"), "something else than whole numbers"),
-        (TEXT.replace("7", "x"), "something else than whole numbers"),
-        (TEXT[:-3], "ends within graph 2 of 2"),
-        (TEXT[:10], "ends within graph 1 of 2"),
-        (TEXT + "1\n", "goes on after its last graph"),
-        (TEXT.replace("0 2 1 2", "0 2 1 3"), "graph 1 joins a node to one that it does not have: accepted are 0 to 2"),
-        (TEXT.replace("0 2 1 2", "0 2 1 1"), "graph 1 joins a node twice to another"),
-        (TEXT.replace("0 2 1 2", "0 1 1"), "graph 1 joins a node to another, and not back"),
+        (TEXT.replace("7", "7.5"), "whole numbers"),
+        (TEXT.replace("7", "x"), "whole numbers"),
+        (TEXT[:-3], "graph 2 of 2"),
+        (TEXT[:10], "graph 1 of 2"),
+        (TEXT + "1\n", "after its last"),
+        (TEXT.replace("0 2 1 2", "0 2 1 3"), r"graph 1 .*: .*\b0 to 2"),
+        (TEXT.replace("0 2 1 2", "0 2 1 1"), r"graph 1 .*twice"),
+        (TEXT.replace("0 2 1 2", "0 1 1"), r"graph 1 .*not back"),
         (TEXT.replace("0 2 1 2", "0 9 1 2"), "graph 1 joins node 0 to 9 nodes of 3"),
-        (TEXT.replace("2 5\n0", "2 5\n1"), "has 2 different tags of nodes: accepted is one"),
+        (TEXT.replace("2 5\n0", "2 5\n1"), r"2 different tags"),
         (TEXT.replace("3 7", "0 7"), "graph 1 has 0 nodes"),
     ],
 )
@@ -64,14 +64,14 @@ def test_archives_are_read_in_memory(tmp_path: Path) -> None:
     assert len(collab(tmp_path).pool) == 2
     assert [found.name for found in path.parent.iterdir()] == ["COLLAB.zip"]
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match="is a damaged archive"):
+    with pytest.raises(InputError, match="damaged archive"):
         collab(tmp_path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("other.txt", TEXT)
-    with pytest.raises(InputError, match=r"has no file COLLAB/COLLAB\.txt"):
+    with pytest.raises(InputError, match=r"no file COLLAB/COLLAB\.txt"):
         collab(tmp_path)
     path.unlink()
-    with pytest.raises(InputError, match=r"COLLAB.zip not found in"):
+    with pytest.raises(InputError, match=r"COLLAB\.zip not found"):
         collab(tmp_path)
 
 

@@ -172,9 +172,9 @@ def test_the_model_has_the_published_layers() -> None:
 
 
 def test_what_is_no_graph_is_refused() -> None:
-    with pytest.raises(InputError, match=r"dgcnn: examples have shape \(64,\): accepted are graphs"):
+    with pytest.raises(InputError, match=r"dgcnn: .*\(64,\): .*graphs"):
         build_model(ModelSpec(DGCNN, (64,), 3))
-    with pytest.raises(InputError, match="sort pooling keeps 9 nodes: accepted are 10 and more"):
+    with pytest.raises(InputError, match=r"\b9 nodes: .*\b10\b"):
         GraphNetwork(3, 9)
 
 

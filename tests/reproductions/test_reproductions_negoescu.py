@@ -1,6 +1,7 @@
 """Negoescu et al. 2023: the simulated figures in their quick form, from the command's entry to the page."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_names_of_both_papers() -> None:
     chosen, items = chosen_items("negoescu2023-fig4")
     assert chosen is PAPER
     assert [item.key for item in items] == ["fig4"]
-    with pytest.raises(InputError, match="'negoescu-fig5' is no reproduction: nearest is 'negoescu2023-fig5'"):
+    with pytest.raises(InputError, match=r"'negoescu-fig5' .*'negoescu2023-fig5'"):
         chosen_items("negoescu-fig5")
 
 
@@ -73,9 +74,9 @@ def test_every_file_is_written(made: ServerRound) -> None:
 @pytest.mark.long
 def test_the_page_is_of_this_paper(made: ServerRound) -> None:
     html = made[1].read_text(encoding="utf-8")
-    assert "<h1>Reproduction of Negoescu et al. 2023</h1>" in html
+    assert re.search(r"<h1>[^<]*\bNegoescu .*2023</h1>", html)
     for words in ("Epsilon*: Privacy metric", "Quick form", "no data needed", "sets of 100, 1,000 losses",
-                  "Members have losses Gamma(2, 1)", "The paper finds most noise at the ends"):  # fmt: skip
+                  "losses Gamma(2, 1)", "at the ends"):  # fmt: skip
         assert words in html, words
     assert "Bernau" not in html
     assert "full-batch rounds" not in html
@@ -156,15 +157,15 @@ def test_t_interval_is_that_of_scipy() -> None:
 
 def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(context: ItemContext) -> ItemResult:
-        raise NoDataError(f"nothing under {context.runs.name}")
+        raise NoDataError(f"no {context.runs.name}")
 
-    lacking = paper._Figure("fig1", "Figure 1. It needs data", build)
+    lacking = paper._Figure("fig1", "Figure 1", build)
     monkeypatch.setattr(paper, "_FIGURES", (lacking,))
     made = PAPER.make((lacking,), ItemContext(tmp_path, extent=ComputeExtent.QUICK))
     assert made.results == ()
-    assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
+    assert made.left_out == ("Figure 1: left out, no runs-quick",)
     later = replace(PAPER, items=(lacking,))
     monkeypatch.setattr("fl_audit.experiments.reproductions.reproduce.PAPERS", (later,))
-    with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
+    with pytest.raises(InputError, match=r"negoescu2023 cannot .*\bno runs"):
         reproduce("negoescu2023", ItemContext(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -64,12 +64,12 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     assert publish.publish(finished, docs) == ("bernau2019", "bernau2021")
     page = (docs / "bernau2021.md").read_text(encoding="utf-8")
-    assert "# Bernau et al. 2021, again" in page
+    assert re.search(r"^# Bernau .*2021, again$", page, re.MULTILINE)
     assert "Quick form" in page
-    assert "![Table 3. epsilon and rho_alpha for rho_beta and delta](bernau2021/table3.svg)" in page
-    assert "Not made: Table 1. How the work grows" in page
+    assert "](bernau2021/table3.svg)" in page
+    assert "Not made: Table 1. " in page
     assert "; Table 2. Advantage" in page
-    assert "no runs; made at commit" in page
+    assert "no runs; " in page
     assert "Quick form" not in (docs / "bernau2019.md").read_text(encoding="utf-8")
     for name in ("bernau2021/table3", "bernau2019/table2"):
         drawing = (docs / f"{name}.svg").read_text(encoding="utf-8")
@@ -104,7 +104,7 @@ def test_pages_that_would_be_too_large_are_not_written(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish, "MOST_BYTES", 10_000)
-    with pytest.raises(InputError, match="bytes: accepted are at most 10,000"):
+    with pytest.raises(InputError, match=r"bytes: .*\b10,000"):
         publish.publish(finished, tmp_path / "docs")
     assert not (tmp_path / "docs").exists()
 
@@ -114,10 +114,10 @@ def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monke
     other = tuple(replace(paper, settings=lambda extent: "others") for paper in PAPERS)
     monkeypatch.setattr(publish, "PAPERS", other)
     assert len(publish.stale_pages(tmp_path / "docs")) == 2
-    with pytest.raises(InputError, match=r"reproduce again.*table3.json: its settings are others"):
+    with pytest.raises(InputError, match=r"table3\.json: .*settings"):
         publish.publish(finished / "a", tmp_path / "docs")
     monkeypatch.setattr(publish, "SCHEMA", 2)
-    assert publish.stale_pages(tmp_path / "docs")[0] == "bernau2019-table2: schema 1, here it is 2"
+    assert re.fullmatch(r"bernau2019-table2: schema 1, .*\b2", publish.stale_pages(tmp_path / "docs")[0])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no finished reproduction"):
         publish.publish(tmp_path / "empty", tmp_path / "docs")
@@ -181,8 +181,7 @@ def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
     holds = PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.3)
     said = verdicts_said([holds, untested("6", "so", "no data")])
-    assert said.startswith("Of 1 claims of the text that can be tested, 1 hold")
-    assert "1 more cannot be tested" in said
+    assert re.match(r"Of 1 claims .*, 1 hold\b.*\b1 more cannot", said)
 
 
 # ---------------------------------------------------------------- the pages of this version
@@ -227,16 +226,16 @@ def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
         told = [(one["statement"], one["where"], one["quantity"]) for one in own]
         assert len(told) == len(set(told))
     exact = [one["quantity"] for one in claims["bernau2021"] if one["trials"] and one["low"] == one["high"]]
-    assert set(exact) == {"largest relative distance of both, bookkeeping"}, "a closed form is no measurement"
+    assert {quantity.rpartition(", ")[2] for quantity in exact} == {"bookkeeping"}, "a closed form is no measurement"
 
 
 def test_skewed_purchases_agree_with_what_section_6_says_of_them() -> None:
     rows = pd.read_csv(DOCS / publish.CLAIMS).set_index("claim")["verdict"]
-    of = rows[[name for name in rows.index if "at the same test accuracy" in name and "Skewed" in name]]
-    assert of[["10 classes; " in name for name in of.index]].tolist() == ["holds on our data"] * 2
+    of = rows[[name for name in rows.index if "same test accuracy" in name and "Skewed" in name]]
+    assert of[["10 classes; " in name for name in of.index]].tolist() == [ClaimVerdict.HOLDS] * 2
     assert not any("50 classes;" in name or "100 classes;" in name or "alike" in name for name in of.index)
     one = next(name for name in rows.index if name.startswith("one component suffices"))
-    assert rows[one] == "does not hold on our data"
+    assert rows[one] == ClaimVerdict.FAILS
 
 
 def test_no_published_page_is_stale() -> None:

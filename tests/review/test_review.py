@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -45,6 +46,7 @@ from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
+_BUFFERS, _COUNTERS = "running statistics", "parameter of whole numbers"  # names of scenarios
 
 
 def test_what_an_app_would_start_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -139,18 +141,18 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
     ("code", "said"),
     [
         ("import no_package_of_anybody\napp = no_package_of_anybody.App()", "is a App: accepted is a ServerApp"),
-        ("raise ValueError('no\\nconfig')", "cannot be imported (ValueError: no config)"),
+        ("raise ValueError('no\\nconfig')", "(ValueError: no config)"),
         ("app = 3", "is a int: accepted is a ServerApp"),
         (with_strategy("grid.send_and_receive([])"), "AttributeError"),
         (with_strategy("list(grid.push_messages([__import__('flwr').app.Message(__import__('flwr').app.RecordDict(), 2,"
-                       " 'query')]))"), "speaks with its clients without a strategy"),
+                       " 'query')]))"), "without a strategy"),
         (with_strategy("exit(3)"), "raised SystemExit: 3"),
         (with_strategy("None").replace("strategy.start", "str"), "raised TypeError"),
         ("from flwr.serverapp import ServerApp\napp = ServerApp()\n@app.main()\ndef main(grid, context): ...",
-         "ended and started nothing"),
+         "started nothing"),
         (with_strategy("__import__('threading').Lock() and FedAvg()").replace(
             "    strategy.start", "    strategy.lock = __import__('threading').Lock()\n    strategy.start"),
-         "cannot be started or copied"),
+         "started or copied"),
         ("from flwr.server import ServerApp, ServerAppComponents\nclass Alike:\n"
          "    def initialize_parameters(self, _): ...\n"
          "app = ServerApp(server_fn=lambda context: ServerAppComponents(strategy=Alike()))",
@@ -172,7 +174,7 @@ def test_a_missing_package_that_the_server_needs_is_named(tmp_path: Path) -> Non
         "\n    raise AssertionError\n"
     )
     code = code.replace("ArrayRecord([np.zeros", "ArrayRecord(no_such_net.Net().state_dict()) or ([np.zeros")
-    with pytest.raises(InputError, match=r"Invalid arguments for ArrayRecord.*not installed here: no_such_net"):
+    with pytest.raises(InputError, match=r"ArrayRecord.*: no_such_net"):
         caught(write_app(tmp_path, "lacking_app", code))
 
 
@@ -199,7 +201,7 @@ def test_stand_ins_are_inert_and_for_the_app_alone(tmp_path: Path) -> None:
         def main(grid, context):
             raise RuntimeError(f"the answer is {kept()}")
         """
-    with pytest.raises(InputError, match=r"the answer is 42; not installed here: no_such_data"):
+    with pytest.raises(InputError, match=r"answer is 42; .*: no_such_data"):
         caught(write_app(tmp_path, "standing_app", code))
     assert importlib.util.find_spec("no_such_data_either") is None
 
@@ -342,9 +344,9 @@ def test_kinds_without_a_single_trial_are_not_said_to_hold() -> None:
                    ("removed", "metrics"), "none", result, None, (), ())  # fmt: skip
     lines = dict(screen(found))
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
-    assert lines["Not tried"].startswith("'removed' (no model was released")
+    assert lines["Not tried"].startswith("'removed' (no model")
     assert "Not tried" not in dict(screen(replace(found, result=replace(result, silent=()))))
-    assert lines["Beside the model"].startswith("the server sees every number")
+    assert lines["Beside the model"].startswith("the server sees")
     assert dict(screen(replace(found, beside=result)))["Beside the model"] == ""  # nothing that a client could look at
 
 
@@ -377,7 +379,7 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert nodes_of(strategy, None, 20)[0] == 100
     nodes, said = nodes_of(strategy, 50, 20)
     assert nodes == 50
-    assert said[-1] == "its noise is made for 20 clients a round, and of 50 clients it asks 10"
+    assert re.search(r"\b20 clients .*\b50 clients .*\b10$", said[-1])
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
     assert early_of(strategy, 20) == (2, 2)
     waiting = FedAvg(fraction_evaluate=0.0)
@@ -422,11 +424,8 @@ def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
     model["weight"] = np.ones((3, 4), np.float32)
     kinds = telling_kinds(list(BY_NAME.values()), model, has_claim=True)
     moved = {kind.plain_name: kind for kind in kinds if kind.present.direction in OF_FEW_TENSORS}
-    assert set(moved) == {"running statistics", "parameter of whole numbers"}
-    for name, tensor in (
-        ("running statistics", "b.running_var"),
-        ("parameter of whole numbers", "b.num_batches_tracked"),
-    ):
+    assert len(moved) == 2
+    for name, tensor in ((_BUFFERS, "b.running_var"), (_COUNTERS, "b.num_batches_tracked")):
         kind, own = moved[name], template_of(model)
         assert kind.model is ModelKind.OWN
         update = update_of(kind.present, own, 2.0, 1, kind.schedule)
@@ -463,7 +462,7 @@ def test_what_leaks_beside_the_model_is_found_and_the_honest_twin_leaks_nothing(
         "buffers": (True, leaky),
         "evaluation replies": (leaky, leaky),
     }
-    assert "parameter of whole numbers, own model" in found.kinds
+    assert f"{_COUNTERS}, own model" in found.kinds
 
 
 @pytest.mark.parametrize(
@@ -529,9 +528,8 @@ def test_trials_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is
     monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
-    said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)
-    assert "asks 2 of them, and its noise is for 10: with so few 9" in said
-    assert said.endswith("where the claim allows 69%, which breaks the claim")
+    said = next(remark for remark in found.remarks if "as soon as 2" in remark)
+    assert re.search(r"asks 2 .*\bnoise .*\b10: .*\b9\d*%.* 69%, .*\bbreaks\b", said)
 
 
 @pytest.mark.long
@@ -579,7 +577,7 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
     assert found.result.unplayed
     assert found.result.attempts
     assert found.verdict is Verdict.VIOLATED
-    assert "the time ran out" in headline(found)
+    assert "time ran out" in headline(found)
     assert found.result.unplayed[0] in headline(found)
     told = json.loads(json.dumps(review_json(found)))
     assert set(told["model"]["unplayed"]) == set(found.result.unplayed)
@@ -587,7 +585,7 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
 
 def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     directory = write_app(tmp_path, "endless_app", "import time\ntime.sleep(1000)")
-    with pytest.raises(InputError, match=r"was not reviewed within.*accepted is more --minutes$"):
+    with pytest.raises(InputError, match=r"not reviewed .*more --minutes$"):
         reviewed(directory, ReviewOptions(seconds=1))
 
 
@@ -595,10 +593,10 @@ def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "ended"),
     [
-        ("time.sleep(60)", "was not over within"),
-        ("os._exit(0)", "ended with status 0"),
-        ("1 / 0", "ended with status 1"),
-        ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
+        ("time.sleep(60)", "not over within"),
+        ("os._exit(0)", "status 0"),
+        ("1 / 0", "status 1"),
+        ("os.kill(os.getpid(), 9)", "signal 9"),
         ("0", ""),
     ],
 )
@@ -616,14 +614,15 @@ def test_what_was_judged_is_shown_however_a_process_ends(
     with isolated_process.temporary_directory() as room, (room / "log").open("wb") as log:
         told = isolated_process.run_isolated(name, {"trials": 40}, room, 3.0, log=log)
     assert told.values == {"judged": 40 if ended else "all"}
-    assert told.ended.startswith(ended)
+    assert ended in told.ended
+    assert bool(told.ended) is bool(ended)
     assert told.is_late is ("within" in ended)
     assert not room.exists()
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(["--clients", "1"], "--clients 1"), (["--adjacency", "add-remove-record"], "not seen from outside"),
+    [(["--clients", "1"], "--clients 1"), (["--adjacency", "add-remove-record"], "from outside"),
      (["--minutes", "0"], "--minutes 0")],
 )  # fmt: skip
 def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) -> None:

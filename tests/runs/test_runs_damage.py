@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     ),
     "an earlier version": (
         lambda run: rewrite(run / "public" / "configuration.json", schema=1),
-        r"made by another version of fl-audit \(schema 1\)",
+        r"another version .*\(schema 1\)",
     ),
     "configuration is a directory": (
         lambda run: into_directory(run / "public" / "configuration.json"),
@@ -165,9 +165,9 @@ REFUSED: dict[str, tuple[Damage, str]] = {
 }
 
 IN_THE_WAY: dict[str, tuple[Damage, str]] = {
-    "table is a directory": (lambda run: into_directory(run / "trials.parquet"), "is a directory, where a file"),
-    "batches is a file": (lambda run: into_file(batch(run).parent), "is a file, where a directory"),
-    "models is a directory": (lambda run: into_directory(public(run, "models")), "is a directory, where a file"),
+    "table is a directory": (lambda run: into_directory(run / "trials.parquet"), "a directory, where"),
+    "batches is a file": (lambda run: into_file(batch(run).parent), "a file, where"),
+    "models is a directory": (lambda run: into_directory(public(run, "models")), "a directory, where"),
 }
 
 
@@ -179,7 +179,7 @@ def resumed(run: Path) -> pd.DataFrame:
 @pytest.mark.parametrize("kind", PLAYED_AGAIN)
 def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finished) -> None:
     PLAYED_AGAIN[kind](run)
-    with pytest.raises(InputError, match=r"holds [03] of 6 trials whole.*--resume plays the others") as caught:
+    with pytest.raises(InputError, match=r"holds [03] of 6 .*--resume plays") as caught:
         rebuild_report(run)
     assert "\n" not in str(caught.value)
     pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
@@ -225,7 +225,7 @@ def test_a_batch_of_another_run_is_not_taken_for_ones_own(run: Path, finished: F
     shutil.copytree(batch(finished.other), batch(run))
     for kind in ("models", "releases"):
         shutil.copy(public(finished.other, kind), public(run, kind))
-    with pytest.raises(InputError, match="batch-00000 is of another run"):
+    with pytest.raises(InputError, match=r"batch-00000 .*another run"):
         rebuild_report(run)
     pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
 
@@ -258,7 +258,7 @@ def test_an_edited_run_is_refused_by_report_compare_and_readers(name: str, run: 
     EDITED[name](run)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     for read in (rebuild_report, read_run, lambda place: rows([finished.other, place])):
-        with pytest.raises(InputError, match="is not what the run wrote") as caught:
+        with pytest.raises(InputError, match="the run wrote") as caught:
             read(run)
         assert str(caught.value).startswith(f"{run / name} ")
         assert "\n" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,11 +56,11 @@ def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
 ) -> None:
     plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1, "batches-in-flight": 1})
     run, alone = small_disk / "run", run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    assert "cannot be written: No space left on device; finished batches are kept" in failure(plan, run)
+    assert re.search(r"written: No space left .*finished batches", failure(plan, run))
     kept = batches(run)
     assert 1 <= len(kept) < 8
     _mount(small_disk, "remount,ro,size=64m")
-    assert "cannot be written: Read-only file system" in failure(plan, run, resume=True)
+    assert "written: Read-only file system" in failure(plan, run, resume=True)
     _mount(small_disk, "remount,rw,size=64m")
     resumed = run_audit(plan, run, Engine.LOCAL, resume=True, with_report=False)
     assert kept.items() <= batches(run).items()

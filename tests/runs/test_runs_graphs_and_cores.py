@@ -86,9 +86,9 @@ def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_pa
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ({"name": "logistic"}, "model is logistic and the records are graphs: accepted is package.module:factory"),
-        ({"name": "mnist-cnn"}, "model is mnist-cnn and the records are graphs"),
-        ({"name": DGCNN, "weights": "a.pt"}, r"weights is .*a\.pt and the model is .*:dgcnn: accepted is a file for"),
+        ({"name": "logistic"}, r"model is logistic .*graphs: .*package\.module:factory"),
+        ({"name": "mnist-cnn"}, r"model is mnist-cnn .*graphs"),
+        ({"name": DGCNN, "weights": "a.pt"}, r"weights is .*a\.pt .*:dgcnn: accepted"),
     ],
 )
 def test_models_that_do_not_fit_graphs_are_refused(
@@ -99,7 +99,7 @@ def test_models_that_do_not_fit_graphs_are_refused(
 
 
 def test_other_data_are_no_graphs(small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=r"dgcnn: examples have shape \(30,\)"):
+    with pytest.raises(InputError, match=r"dgcnn: .*\(30,\)"):
         require_playable(small_plan(model={"name": DGCNN}))
 
 
@@ -130,13 +130,13 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_p
     others = small_plan(
         data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **more
     )
-    with pytest.raises(InputError, match="the weights of the frozen core are others"):
+    with pytest.raises(InputError, match=r"weights .*frozen core"):
         run_audit(others, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     elsewhere.rename(weights)
 
 
 def test_without_the_file_it_is_said_what_is_missing(faces: dict[str, object], small_plan: MakePlan) -> None:
-    with pytest.raises(InputError, match=r"model vgg16 needs weights in \[model\]: accepted is a file") as caught:
+    with pytest.raises(InputError, match=r"vgg16 needs weights .*\[model\]: accepted") as caught:
         small_plan(data=faces, model={"name": "vgg16"}, **SMALL)
     assert "\n" not in str(caught.value)
     assert "features.0.weight" in str(caught.value)

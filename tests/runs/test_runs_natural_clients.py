@@ -40,12 +40,12 @@ def test_every_owner_is_a_client(archive: Path) -> None:
 
 
 def test_another_number_of_clients_is_refused_with_both_numbers(archive: Path) -> None:
-    with pytest.raises(InputError, match="clients is 5, and the records of D have 4 owners"):
+    with pytest.raises(InputError, match=r"clients is 5, .*\b4 owners"):
         load_federation(resolve(_config(archive, clients=5)).public)
 
 
 def test_data_without_owners_has_no_natural_clients(archive: Path) -> None:
-    with pytest.raises(InputError, match="nothing says whose each record is"):
+    with pytest.raises(InputError, match="whose each record"):
         resolve(_config(archive, owner=None))
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -44,7 +45,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
     small_plan: MakePlan, small_disk: Path, tmp_path: Path
 ) -> None:
     plan = small_plan(audit={"trials": 60}, run={"batches-in-flight": 1})
-    with pytest.raises(FederationError, match="No space left on device; finished batches are kept") as caught:
+    with pytest.raises(FederationError, match=r"No space left .*finished batches") as caught:
         run_audit(plan, small_disk / "run", Engine.LOCAL, with_report=False)
     assert "\n" not in str(caught.value)
     kept = sorted((small_disk / "run" / "challenger" / "batches").glob("batch-*"))
@@ -59,7 +60,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
 
 def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(b"0" * 190_000)
-    with pytest.raises(InputError, match="cannot be made: No space left on device"):
+    with pytest.raises(InputError, match="be made: No space"):
         run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
     assert not (small_disk / "run").exists()
 
@@ -72,7 +73,7 @@ def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan
     ],
 )
 def test_a_writer_that_fails_names_the_file_that_was_to_be_written(raised: Exception, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space left on device") as caught, atomic_file(tmp_path / "table"):
+    with pytest.raises(OSError, match="No space left") as caught, atomic_file(tmp_path / "table"):
         raise raised
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "table"))
     with pytest.raises(KeyError), atomic_file(tmp_path / "table"):
@@ -87,13 +88,13 @@ def test_a_ray_that_does_not_start_gets_one_line(
     import ray
 
     def dies(**arguments: object) -> None:
-        raise Exception("The current node timed out during startup.\nThis could happen because some of the raylet")
+        raise Exception("Node timed out.\nThis could happen because some of the raylet")
 
     monkeypatch.setattr(ray, "init", dies)
     before = dict(os.environ)
     with pytest.raises(FederationError) as caught:
         run_audit(small_plan(), tmp_path / "run", Engine.RAY, with_report=False)
-    assert str(caught.value) == "Ray did not start on this machine: The current node timed out during startup."
+    assert re.fullmatch(r"Ray .*did not .*: Node timed out\.", str(caught.value))
     assert {name for name in os.environ if name.startswith("RAY_AUTH")} <= before.keys()
 
 
@@ -129,14 +130,14 @@ def test_an_archive_that_claims_more_than_memory_holds_gets_one_line(tmp_path: P
     text = header.ljust(117) + b"\n"
     with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"\0" * 64)
-    with pytest.raises(InputError, match=r"huge\.npz does not fit into memory .*29.1 TiB") as caught:
+    with pytest.raises(InputError, match=r"huge\.npz .*memory .*29\.1 TiB") as caught:
         load_source(DataSpec("npz", options=(("path", str(tmp_path / "huge.npz")),)))
     assert "\n" not in str(caught.value)
 
 
 def test_columns_too_wide_for_a_number_are_refused() -> None:
     wide = np.array([[0.0, -1e308], [1.0, 1e308]])
-    with pytest.raises(InputError, match="a column reaches from -1e\\+308 to 1e\\+308"):
+    with pytest.raises(InputError, match=r"-1e\+308 to 1e\+308"):
         min_max(wide)
     scaled, _ = min_max(wide / 4)
     np.testing.assert_array_equal(scaled, [[0, 0], [1, 1]])

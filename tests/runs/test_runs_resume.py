@@ -1,6 +1,7 @@
 """Going on with a run: what counts as the same run, what differs said by name, and more trials of the same run."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) ->
     np.testing.assert_allclose(more.trials["log_odds"], at_once.trials["log_odds"], atol=1e-4)
     assert read_public(tmp_path / "run")[1]["audit"]["trials"] == 11
     assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
-    with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, and trials can only be added"):
+    with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, .*added"):
         play(small_plan, tmp_path / "run", resume=True, **few)
 
 
@@ -59,23 +60,20 @@ def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"run": {"seed": 1}}, "run.seed is another one"),
-        ({"model": {"seed": 3}}, "model.seed is 3 and was 0"),
-        ({"training": {"learning-rate": 2.0}}, "training.learning-rate is 2.0 and was 1.0"),
-        ({"run": {"trials-per-batch": 2}}, "run.trials-per-batch is 2 and was 3"),
-        (
-            {"privacy": {"belief": None, "epsilon": 1.0}},
-            "privacy.belief is not set and was 0.9; privacy.epsilon is 1.0",
-        ),
-        ({"data": {"partition-parameters": {"alpha": 2.0}, "partition": "dirichlet"}}, "data.partition is dirichlet"),
+        ({"run": {"seed": 1}}, r"run\.seed is another"),
+        ({"model": {"seed": 3}}, r"model\.seed is 3 and was 0"),
+        ({"training": {"learning-rate": 2.0}}, r"training\.learning-rate is 2\.0 and was 1\.0"),
+        ({"run": {"trials-per-batch": 2}}, r"run\.trials-per-batch is 2 and was 3"),
+        ({"privacy": {"belief": None, "epsilon": 1.0}}, r"privacy\.belief is .*was 0\.9; privacy\.epsilon is 1\.0"),
+        ({"data": {"partition-parameters": {"alpha": 2.0}, "partition": "dirichlet"}}, r"data\.partition is dirichlet"),
     ],
 )
 def test_what_differs_is_named(
     changes: dict[str, dict[str, object]], said: str, small_plan: MakePlan, finished: Path
 ) -> None:
-    with pytest.raises(InputError, match="holds a run of another configuration") as caught:
+    with pytest.raises(InputError, match="another configuration") as caught:
         play(small_plan, finished, resume=True, **changes)
-    assert said in str(caught.value)
+    assert re.search(said, str(caught.value))
     assert "\n" not in str(caught.value)
 
 
@@ -112,7 +110,7 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakeP
     (tmp_path / "here.csv").unlink()
     more = play(small_plan, tmp_path / "run", resume=True, data=named["there"], audit={"trials": 9})
     pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
-    with pytest.raises(InputError, match="the records are others"):
+    with pytest.raises(InputError, match="records are others"):
         play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"trials": 9})
 
 
@@ -134,7 +132,7 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
     assert split.outside is not None
     features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
     data = written("there.npz")
-    with pytest.raises(InputError, match="the records outside the training set are others"):
+    with pytest.raises(InputError, match=r"records outside .*others"):
         play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
     secret = tmp_path / "run" / "challenger" / "seed.json"
     secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
@@ -164,13 +162,13 @@ def test_a_federation_that_does_not_follow_from_its_configuration_is_noticed(
     play(small_plan, tmp_path / "run")
     path = tmp_path / "run" / "public" / "configuration.json"
     path.write_text(path.read_text().replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
-    with pytest.raises(InputError, match="clients is 2 where 3 follows from the configuration"):
+    with pytest.raises(InputError, match=r"clients is 2 .*\b3\b"):
         play(small_plan, tmp_path / "run", resume=True)
 
 
 def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:
     (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
-    with pytest.raises(InputError, match="exists: accepted is a new directory"):
+    with pytest.raises(InputError, match=r"exists: .*new directory"):
         play(small_plan, tmp_path / "run")
 
 

@@ -93,7 +93,7 @@ def test_the_search_looks_into_what_is_packed(tmp_path: Path, ending: str) -> No
 @pytest.mark.long
 def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(small_plan(run={"seed": SEED}, model={"seed": SEED}), tmp_path / "run", Engine.LOCAL, with_report=False)
-    with pytest.raises(AssertionError, match=r"configuration\.json tells the seed"):
+    with pytest.raises(AssertionError, match=r"configuration\.json tells"):
         assert_untold(tmp_path / "run", SEED)
 
 
@@ -129,7 +129,7 @@ def test_initial_weights_follow_a_seed_of_their_own(small_plan: MakePlan, tmp_pa
 
 
 def test_a_sweep_over_the_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="it is the challenger's secret, and a sweep shows its settings"):
+    with pytest.raises(InputError, match="challenger's secret"):
         grid(small_settings(), [Axis("run.seed", (1, 2))])
 
 

@@ -91,9 +91,9 @@ def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None
     (other / "figure.txt").write_text("x")
     for target in (other, other / "figure.txt", copied / "nowhere"):
         (run / "more").symlink_to(target)
-        with pytest.raises(InputError, match="more is no ordinary file"):
+        with pytest.raises(InputError, match=r"more .*no ordinary"):
             verify(run)
-        with pytest.raises(InputError, match="more is no ordinary file"):
+        with pytest.raises(InputError, match=r"more .*no ordinary"):
             sign(run, copied / "key")
         (run / "more").unlink()
     assert verify(run).agrees
@@ -102,7 +102,7 @@ def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None
 def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> None:
     run = copied / "run"
     for place in (run / "key", run / "challenger" / ".." / "key"):
-        with pytest.raises(InputError, match="would be handed on"):
+        with pytest.raises(InputError, match="handed on"):
             sign(run, place, with_new_key=True)
     assert not (run / "key").exists()
     assert verify(run).agrees
@@ -110,12 +110,12 @@ def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> No
 
 def test_another_key_is_refused_and_so_is_what_it_signs_anew(copied: Path) -> None:
     new_key(copied / "other")
-    with pytest.raises(InputError, match="and not by SHA256:"):
+    with pytest.raises(InputError, match="not by SHA256:"):
         verify(copied / "run", copied / "other.pub")
     (copied / "run" / "report.html").write_text("<p>another page</p>")
     sign(copied / "run", copied / "other")
     assert verify(copied / "run").agrees  # nothing says whose key it is
-    with pytest.raises(InputError, match="was signed by the key"):
+    with pytest.raises(InputError, match="was signed by"):
         verify(copied / "run", copied / "key.pub")
 
 
@@ -153,9 +153,9 @@ def test_what_cannot_be_signed_is_refused(copied: Path, tmp_path: Path) -> None:
         sign(copied / "run", tmp_path / "text")
     with pytest.raises(InputError, match="exists"):
         new_key(copied / "key")
-    with pytest.raises(InputError, match="fl-audit sign writes it"):
+    with pytest.raises(InputError, match="fl-audit sign writes"):
         verify(tmp_path)
-    with pytest.raises(InputError, match="gone is missing: accepted is the public key"):
+    with pytest.raises(InputError, match=r"gone .*missing: .*public key"):
         verify(copied / "run", tmp_path / "gone")
     summary = copied / "run" / "summary.json"
     summary.write_text(summary.read_text().replace('"verdict"', '"verdikt"', 1))
@@ -173,7 +173,7 @@ def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = CliRunner().invoke(app, ["verify", "run", "--key", "mine.pub"])
     assert said.exit_code == 0, said.exception
     assert "by B, officer" in said.stdout
-    assert "which is the given one" in said.stdout
+    assert "the given one" in said.stdout
     (copied / "run" / "report.html").write_text("x")
     said = CliRunner().invoke(app, ["verify", "run"])
     assert said.exit_code == 4

@@ -48,12 +48,8 @@ def test_the_report_shows_both_from_then_on(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("of", "beside", "said"),
     [
-        (
-            "free",
-            "private",
-            "private is a run with privacy: accepted for --without-privacy is one with private = false",
-        ),
-        ("private", "other", "other is no run of the same training: training.rounds is 1 and was"),
+        ("free", "private", r"private .*--without-privacy .*private = false"),
+        ("private", "other", r"other .*training\.rounds is 1 and was"),
         ("private", "nothing", "nothing"),
     ],
 )
@@ -78,7 +74,7 @@ def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="missing or damaged"):
         note_unprotected(runs / "private", changed)
     (changed / "summary.json").write_text((changed / "summary.json").read_text() + " ")
-    with pytest.raises(InputError, match="is not what the run wrote"):
+    with pytest.raises(InputError, match="the run wrote"):
         note_unprotected(runs / "private", changed)
 
 
@@ -94,5 +90,5 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     contents = rebuild_report(runs / "private", place)
     names = [entry["name"] for entry in contents.summary["findings"]]
     assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
-    with pytest.raises(InputError, match="one without privacy already"):
+    with pytest.raises(InputError, match="without privacy already"):
         unprotected_config(plain)

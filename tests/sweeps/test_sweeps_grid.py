@@ -61,7 +61,7 @@ def test_names_are_plain_and_distinct(texts: list[str]) -> None:
         ("privacy.epsilon", "accepted is section.key=value,value"),
         ("epsilon=1,2", "accepted is section.key=value,value"),
         ("privacy.epsilon=1,,2", "accepted is section.key=value,value"),
-        ("privacy.epsilon=1,1", "names a value twice"),
+        ("privacy.epsilon=1,1", "a value twice"),
         ("audit.loss-range=[0,5],[0,9]", "but no lists"),
     ],
 )
@@ -74,7 +74,7 @@ def test_axes_that_are_none(text: str, said: str) -> None:
     ("axis", "said"),
     [
         (Axis("privacy.epsilonn", (1,)), "point privacy.epsilonn = 1: .*nearest is 'epsilon'"),
-        (Axis("privacy.epsilon", (1, -1)), "point privacy.epsilon = -1: .*accepted are finite numbers above 0"),
+        (Axis("privacy.epsilon", (1, -1)), r"privacy\.epsilon = -1: .*above 0"),
         (Axis("privacy.delta.more", (1,)), "'delta' is no section"),
     ],
 )
@@ -86,7 +86,7 @@ def test_points_that_are_refused_name_their_settings(axis: Axis, said: str) -> N
 def test_what_is_swept_replaces_what_was_claimed() -> None:
     (one,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
     assert (one.config.privacy.belief, one.config.privacy.epsilon) == (0.8, None)
-    with pytest.raises(InputError, match="one of what can be claimed"):
+    with pytest.raises(InputError, match="can be claimed"):
         grid(VALUES, [Axis("privacy.belief", (0.8,)), Axis("privacy.epsilon", (1,))])
 
 

@@ -247,9 +247,9 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
         models = pd.DataFrame({"point": ["one"] * 4, "epsilon_star": 1.0} | columns)
         return fit_text(Sweep(models, models, UtilityColumn.ACCURACY, Figure()))
 
-    assert "rejects these in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
-    assert "count losses where it rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
-    assert "rejects these in 0 of 4 models." in said(**{FIT: [0.5] * 4})
+    assert "in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
+    assert "rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
+    assert said(**{FIT: [0.5] * 4}).endswith("in 0 of 4 models.")
     assert "was not tested" in said(**{FIT: [np.nan] * 4})
     assert "was not tested" in said()
 
@@ -266,10 +266,7 @@ def test_unbounded_models_are_not_drawn() -> None:
 
 @pytest.mark.parametrize(
     ("utility", "out", "said"),
-    [
-        (UtilityColumn.AUROC, "new", "utility auroc needs 2 classes, digits has 10"),
-        (None, "file/new", "cannot be written to"),
-    ],
+    [(UtilityColumn.AUROC, "new", r"auroc .*2 classes, .*\b10"), (None, "file/new", "cannot be written")],
 )
 def test_what_cannot_work_is_refused_before_training(
     utility: UtilityColumn | None, out: str, said: str, tmp_path: Path
@@ -283,14 +280,14 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     notes = tmp_path / "points" / "epsilon=1.0" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
-    with pytest.raises(InputError, match="holds no finished point"):
+    with pytest.raises(InputError, match="no finished point"):
         run_sweep(points(1.0), tmp_path)
     assert notes.read_text() == "mine"
 
 
 def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     blind = grid(small_settings(audit={"epsilon-star": False}), [])
-    with pytest.raises(InputError, match="a landscape needs it true"):
+    with pytest.raises(InputError, match="needs it true"):
         run_sweep(blind, tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
 

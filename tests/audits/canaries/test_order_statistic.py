@@ -125,7 +125,7 @@ def test_it_is_never_the_default_and_names_what_it_asks_for() -> None:
     bound = one_run_bound(scores, coins, 1e-5)
     assert bound.method is OneRunMethod.TRADE_OFF
     assert [one for one in OneRunMethod if one.is_for_any_mechanism] == [OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE]
-    assert "independent given everything else" in OneRunMethod.ORDER_STATISTIC.assumption
+    assert [one for one in OneRunMethod if "independent given" in one.assumption] == [OneRunMethod.ORDER_STATISTIC]
     assert set(bound.to_json()) >= {"epsilon", "method", "confidence", "limit_of_detection", "mu", "assumption"}
 
 
@@ -140,13 +140,13 @@ def test_the_extremes_are_numbers() -> None:
 def test_wrong_input_is_named() -> None:
     scores, coins = np.arange(4.0), np.array([True, False, True, False])
     order = OneRunMethod.ORDER_STATISTIC
-    with pytest.raises(InputError, match="delta is 0: accepted for order-statistic"):
+    with pytest.raises(InputError, match=r"delta is 0: .*order-statistic"):
         one_run_bound(scores, coins, 0, method=order)
     with pytest.raises(InputError, match="guesses are 5 about 4 coins"):
         one_run_bound(scores, coins, 1e-5, method=order, guessed=5)
     with pytest.raises(InputError, match="mu is -1"):
         order_statistic_p_value(Guesses(4, 2, 1), -1.0)
-    with pytest.raises(InputError, match="3 right of the other 2 coins"):
+    with pytest.raises(InputError, match=r"3 right.* other 2 coins"):
         Guesses(4, 2, 1, 3)
     with pytest.raises(InputError, match="dimension with order-statistic"):
         one_run_bound(scores, coins, 1e-5, method=order, dimension=2000)

@@ -64,11 +64,11 @@ def test_a_score_tells_by_how_much_a_canary_was_in() -> None:
     other = canary_direction(1, 1, 2, 2000)
     with_it = canary_update(direction, 2.0) + 3 * other
     assert canary_score(with_it, direction) - canary_score(3 * other, direction) == pytest.approx(2, abs=1e-5)
-    with pytest.raises(InputError, match=r"release has shape \(3,\): accepted is \(2000,\)"):
+    with pytest.raises(InputError, match=r"release .*\(3,\): .*\(2000,\)"):
         canary_score(np.ones(3), direction)
-    with pytest.raises(InputError, match="release is not finite"):
+    with pytest.raises(InputError, match=r"release .*not finite"):
         canary_score(np.full(2000, np.nan), direction)
-    with pytest.raises(InputError, match="clipping norm is 0"):
+    with pytest.raises(InputError, match=r"clipping norm.* 0\b"):
         canary_update(direction, 0.0)
 
 
@@ -207,7 +207,7 @@ def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:
 def test_what_cannot_be_certified_is_refused() -> None:
     claim = Claim(Adjacency.REPLACE_CLIENT, gaussian_rounds(1.0, 3), 1e-5, 0.5, Accountant.GDP)
     scores, coins = np.arange(6.0).reshape(3, 2), np.array([[True, False]] * 3)
-    with pytest.raises(InputError, match=r"scores have shape \(6,\)"):
+    with pytest.raises(InputError, match=r"scores .*\(6,\)"):
         certify(scores.ravel(), coins.ravel(), claim)
     with pytest.raises(InputError, match="decoys under replace-client"):
         certify(scores, coins, claim, decoys=[0.0])
@@ -220,5 +220,5 @@ def test_what_cannot_be_certified_is_refused() -> None:
         from_final_model([0.1, 2.0], 2000, 1e-5)
     with pytest.raises(InputError, match="dimension is 10"):
         from_final_model([0.1, 0.2], 10, 1e-5)
-    with pytest.raises(InputError, match="cosines need the dimension"):
+    with pytest.raises(InputError, match=r"cosines .*dimension"):
         one_run_bound([0.1, 0.2], [True, True], 1e-5, method=OneRunMethod.COSINES)

@@ -76,7 +76,7 @@ def test_wrong_input_is_named() -> None:
         epsilon_of(np.zeros(3), 0.01, Accountant.GDP)
     with pytest.raises(InputError, match="log-odds contain NaN"):
         belief_interval(np.array([math.nan]), 0.9)
-    with pytest.raises(InputError, match="number of trials is 0"):
+    with pytest.raises(InputError, match=r"of trials.* 0\b"):
         belief_interval(np.array([]), 0.9)
     with pytest.raises(InputError, match=r"advantage is 1\.5"):
         epsilon_from_measured_advantage(1.5, 0.01)
@@ -128,7 +128,7 @@ def test_belief_interval_grows_with_the_trials_and_says_so() -> None:
     assert [one.low for one in intervals] == sorted({one.low for one in intervals})
     assert [one.high for one in intervals] == sorted({one.high for one in intervals})
     for one in (*intervals, belief_interval(np.zeros(3), 0.95)):
-        assert "extreme value: it grows with the number of trials" in one.note
+        assert "number of trials" in one.note
 
 
 @pytest.mark.parametrize("trials", [5, 200])
@@ -153,7 +153,7 @@ def test_advantage_interval_puts_clopper_pearson_through_eq_6() -> None:
 
 
 def test_intervals_refuse_wrong_numbers() -> None:
-    with pytest.raises(InputError, match="number of successes is 4"):
+    with pytest.raises(InputError, match=r"of successes.* 4\b"):
         advantage_interval(4, 3, 0.01, 0.95)
     with pytest.raises(InputError, match="confidence is"):
         belief_interval(np.zeros(3), 1.0)

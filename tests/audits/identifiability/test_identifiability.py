@@ -309,7 +309,7 @@ def test_refuses_models_whose_rounding_hides_the_release(kind: OptimizerKind) ->
         make_federation(optimizer=ServerOptimizer(kind, factor * critical)) for factor in (1.05, 0.95)
     )
     weigh_models(enough, _play(enough, 1)[0])
-    with pytest.raises(InputError, match=r"models hide the release: .* of the noise, .* use view = 'update'"):
+    with pytest.raises(InputError, match=r"release: .* use view = 'update'"):
         weigh_models(too_little, _play(too_little, 1)[0])
 
 
@@ -324,7 +324,7 @@ def test_a_trial_without_difference_is_not_refused_for_rounding() -> None:
 def test_adam_models_cannot_be_weighed() -> None:
     federation = make_federation(optimizer=ServerOptimizer(OptimizerKind.ADAM, 0.1))
     models = initial(federation)
-    with pytest.raises(InputError, match="'adam': accepted are 'sgd' and 'momentum'"):
+    with pytest.raises(InputError, match=r"'adam': .*'sgd' and 'momentum'"):
         weigh_models(federation, [models, models + 0.1])
 
 

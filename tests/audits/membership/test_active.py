@@ -110,11 +110,11 @@ def test_scores_are_minus_means_over_releases() -> None:
 
 def test_wrong_input_is_named() -> None:
     model, models, features, labels = _model()
-    with pytest.raises(InputError, match="rate of the ascent is -1"):
+    with pytest.raises(InputError, match=r"rate .*ascent .*-1"):
         ascent(model, models, features, labels, -1.0)
-    with pytest.raises(InputError, match="clipping norm of the ascent is 0"):
+    with pytest.raises(InputError, match=r"clipping norm .*ascent .* 0\b"):
         ascent(model, models, features, labels, 1.0, 0.0)
-    with pytest.raises(InputError, match="active attack have shape"):
+    with pytest.raises(InputError, match=r"active attack .*\(3, 4\)"):
         active_scores(np.zeros((3, 4)))
     with pytest.raises(InputError, match="contain NaN"):
         active_scores(np.full((2, 3, 4), np.nan))

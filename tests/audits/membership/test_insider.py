@@ -196,17 +196,17 @@ def test_a_gradient_of_zero_tells_nothing_and_a_certain_absence_no_more_than_the
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sigma": [1.0, 0.0]}, r"sigma is 0.0 in trial 1: accepted are positive numbers"),
-        ({"sigma": [1.0, np.nan]}, "sigma is nan in trial 1"),
-        ({"sigma": 1.0}, r"sigma has shape \(\): accepted is \(2,\)"),
+        ({"sigma": [1.0, 0.0]}, r"sigma is 0\.0 .*trial 1: .*positive numbers"),
+        ({"sigma": [1.0, np.nan]}, r"sigma is nan .*trial 1"),
+        ({"sigma": 1.0}, r"sigma .*\(\): .*\(2,\)"),
         ({"products": np.full((2, 3), np.inf)}, "products contain NaN or infinity"),
-        ({"norms": np.full((2, 3), -1.0)}, "norms go down to -1.0: accepted are numbers from 0"),
-        ({"norms": np.ones((2, 4))}, r"norms have shape \(2, 4\): accepted is \(2, 3\)"),
-        ({"clipping_norm": 0.0}, "clipping norm is 0.0: accepted are positive numbers, or None"),
-        ({"is_in": np.ones((2, 3))}, r"is_in is float64 of shape \(2, 3\): accepted is bool \(2, 3\)"),
-        ({"takes_part": np.ones((3, 2), dtype=np.bool_)}, r"takes_part is bool of shape \(3, 2\): accepted is bool"),
-        ({"sampling_rate": 0.0}, "sampling rate is 0.0: accepted are numbers above 0"),
-        ({"sampling_rate": 0.5}, r"sampling rate is 0.5 and nothing says who takes part: accepted is bool \(2, 3\)"),
+        ({"norms": np.full((2, 3), -1.0)}, r"norms .*-1\.0: .*numbers from 0"),
+        ({"norms": np.ones((2, 4))}, r"norms .*\(2, 4\): .*\(2, 3\)"),
+        ({"clipping_norm": 0.0}, r"clipping norm is 0\.0: .*positive numbers.* None"),
+        ({"is_in": np.ones((2, 3))}, r"is_in .*float64 .*\(2, 3\): .*bool \(2, 3\)"),
+        ({"takes_part": np.ones((3, 2), dtype=np.bool_)}, r"takes_part .*bool .*\(3, 2\): .*bool"),
+        ({"sampling_rate": 0.0}, r"sampling rate is 0\.0: .*above 0"),
+        ({"sampling_rate": 0.5}, r"sampling rate is 0\.5 .*: .*bool \(2, 3\)"),
     ],
 )
 def test_what_cannot_be_weighed_is_refused(change: dict[str, object], message: str) -> None:

@@ -115,16 +115,16 @@ def test_equal_confidences_tell_nothing_not_even_by_rounding() -> None:
 
 def test_too_few_shadow_trials_are_refused_with_their_number() -> None:
     is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
-    with pytest.raises(InputError, match="trial 1 has 1 shadow trials with target 1 out: accepted are 2 or more"):
+    with pytest.raises(InputError, match=r"trial 1 has 1 .*target 1 out: .*2 or more"):
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in))
-    with pytest.raises(InputError, match="no target is out in 2 shadow trials"):
+    with pytest.raises(InputError, match=r"target .*out in 2\b"):
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in), spread=LiraSpread.SHARED)
     coins, only = TargetMembership(np.array([[True], [False], [True]])), np.array([False, True, True])
-    with pytest.raises(InputError, match="trial 1 has 0 shadow trials with target 0 out: accepted are 1"):
+    with pytest.raises(InputError, match=r"trial 1 has 0 .*target 0 out: .* 1\b"):
         lira_scores(np.zeros((3, 1)), coins, LiraForm.OFFLINE, LiraSpread.SHARED, only)
     with pytest.raises(InputError, match="confidences contain NaN"):
         lira_scores(np.full((4, 2), np.nan), TargetMembership(is_in))
-    with pytest.raises(InputError, match=r"accepted is bool \(4,\)"):
+    with pytest.raises(InputError, match=r"bool \(4,\)"):
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in), shadows=np.ones(3, dtype=np.bool_))
 
 
@@ -132,11 +132,11 @@ def test_coins_that_leave_a_target_without_shadows_are_refused_before_anything_i
     is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
     require_shadows_of_all(TargetMembership(is_in))
     is_in[3, 1] = False
-    with pytest.raises(InputError, match="target 1 is a member in 1 of 4 trials: accepted are 2 or more"):
+    with pytest.raises(InputError, match=r"target 1 .*1 of 4 trials: .*2 or more"):
         require_shadows_of_all(TargetMembership(is_in))
-    with pytest.raises(InputError, match="target 0 is no member in 0 of 4 trials"):
+    with pytest.raises(InputError, match=r"target 0 is no member.* 0 of 4 trials"):
         require_shadows_of_all(TargetMembership(~is_in | np.array([[True, False]])))
-    with pytest.raises(InputError, match="shadow trials with target 1 in"):
+    with pytest.raises(InputError, match="target 1 in"):
         lira_scores(np.zeros((4, 2)), TargetMembership(is_in), spread=LiraSpread.SHARED)
 
 
@@ -153,5 +153,5 @@ def test_the_confidence_is_the_log_odds_of_the_label(logits: list[float], shift:
 
 def test_a_saturated_confidence_stays_a_number() -> None:
     assert scaled_confidence([[800.0, 0.0, 1.0]], [0])[0] == pytest.approx(800 - math.log(1 + math.e))
-    with pytest.raises(InputError, match="labels lie outside 0 to 1"):
+    with pytest.raises(InputError, match=r"labels .*0 to 1"):
         scaled_confidence([[0.0, 1.0]], [2])

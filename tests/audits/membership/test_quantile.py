@@ -52,11 +52,11 @@ def test_what_is_left_out_is_what_a_regression_without_the_record_says() -> None
 
 @pytest.mark.parametrize(
     ("others", "message"),
-    [(FEWEST_RECORDS - 1, "the population has 29 records"), (FEWEST_RECORDS + 1, "records contain NaN")],
+    [(FEWEST_RECORDS - 1, r"population .*29 records"), (FEWEST_RECORDS + 1, "records contain NaN")],
 )
 def test_what_cannot_be_learned_from_is_refused(others: int, message: str) -> None:
     told = np.full((2, others), np.nan)
     with pytest.raises(InputError, match=message):
         quantile_scores(np.zeros((2, 3)), np.zeros((3, 4)), told, np.zeros((others, 4)))
-    with pytest.raises(InputError, match="one confidence for each trial and record"):
+    with pytest.raises(InputError, match="confidence for each"):
         quantile_scores(np.zeros((2, 3)), np.zeros((4, 4)), told, np.zeros((others, 4)))

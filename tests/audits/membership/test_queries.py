@@ -37,11 +37,11 @@ def test_the_attribute_left_open_is_the_most_even_column_of_two_values() -> None
 @pytest.mark.parametrize(
     ("source", "named", "said"),
     [
-        (load_digits(), None, "records of digits are images"),
-        (load_breast_cancer(), None, "have no column of two values"),
-        (load_breast_cancer(), "0", "attribute 0 has 456 values: accepted are columns of 2 to 100"),
-        (table(), "town ", "attribute is town : accepted for people are the names age, smokes, sex, town or the numb"),
-        (replace(table(), pool=replace(table().pool, graphs=True)), None, "records of people are graphs"),
+        (load_digits(), None, r"digits .*images"),
+        (load_breast_cancer(), None, "no column"),
+        (load_breast_cancer(), "0", r"attribute 0 .*456 values: .*2 to 100"),
+        (table(), "town ", r"attribute is town : .*people .*age, smokes, sex, town or "),
+        (replace(table(), pool=replace(table().pool, graphs=True)), None, r"people .*graphs"),
     ],
 )
 def test_what_has_no_such_column_is_refused(source: LoadedDataset, named: str | None, said: str) -> None:

@@ -111,13 +111,13 @@ def test_one_target_of_every_trial_is_drawn() -> None:
 
 def test_wrong_input_is_named() -> None:
     is_in = np.array([[True, False], [False, True]])
-    with pytest.raises(InputError, match=r"scores have shape \(2, 3\)"):
+    with pytest.raises(InputError, match=r"scores .*\(2, 3\)"):
         membership_rates(np.zeros((2, 3)), TargetMembership(is_in), draws())
     with pytest.raises(InputError, match="scores contain NaN"):
         membership_rates(np.full((2, 2), np.nan), TargetMembership(is_in), draws())
     with pytest.raises(InputError, match="there are 4 members and 0 others"):
         membership_rates(np.zeros((2, 2)), TargetMembership(np.ones_like(is_in)), draws())
-    with pytest.raises(InputError, match="no trial has members and others"):
+    with pytest.raises(InputError, match=r"members and others"):
         membership_rates(np.zeros((2, 2)), TargetMembership(np.array([[True, True], [False, False]])), draws())
     with pytest.raises(InputError, match="there are 1 trials"):
         membership_rates(np.zeros((1, 2)), TargetMembership(is_in[:1]), draws())

@@ -82,11 +82,11 @@ def test_hopeless_confidences_stay_numbers() -> None:
 def test_wrong_input_is_named() -> None:
     own, others, is_in = federation(7)
     membership = TargetMembership(is_in)
-    with pytest.raises(InputError, match="log-probabilities reach 1: accepted are numbers up to 0"):
+    with pytest.raises(InputError, match=r"log-probabilities reach 1: .*up to 0"):
         rmia_scores(np.ones_like(own), others, membership)
-    with pytest.raises(InputError, match=r"of the population have shape \(3, 30\): accepted is \(8, records\)"):
+    with pytest.raises(InputError, match=r"population .*\(3, 30\): .*\(8, records\)"):
         rmia_scores(own, others[:3], membership)
-    with pytest.raises(InputError, match="0 shadow trials with target 0 out"):
+    with pytest.raises(InputError, match=r"0 shadow trials .*target 0 out"):
         rmia_scores(own, others, TargetMembership(np.ones_like(is_in)))
     with pytest.raises(InputError, match="gamma is 0"):
         RmiaSettings(gamma=0)

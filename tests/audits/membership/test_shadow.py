@@ -71,10 +71,10 @@ def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -
 
 def test_wrong_input_is_named() -> None:
     values, labels, membership = federation(4, leak=0.0, trials=4)
-    with pytest.raises(InputError, match="number of folds is 1"):
+    with pytest.raises(InputError, match=r"of folds.* 1\b"):
         ShadowSettings(folds=1)
     everybody = TargetMembership(np.ones_like(membership.is_in))
-    with pytest.raises(InputError, match="members and 0 others in the trials to learn from"):
+    with pytest.raises(InputError, match=r"members and 0 others"):
         shadow_scores(values, labels, everybody, ShadowSettings(AttackModel.LOGISTIC))
     with pytest.raises(InputError, match="there are 4 trials: accepted are 5"):
         shadow_scores(values, labels, membership, ShadowSettings(folds=5))

@@ -118,11 +118,11 @@ def test_releases_and_trials_are_put_together() -> None:
     turned = both.of_targets(np.arange(7)[::-1])
     assert np.array_equal(turned.losses[:, 0], both.losses[:, 6])
     assert turned.labels[0] == both.labels[6]
-    with pytest.raises(InputError, match="of other targets or of another layer"):
+    with pytest.raises(InputError, match="of another layer"):
         WhiteBoxFeatures.over_releases([one, turned])
-    with pytest.raises(InputError, match="differ along axis 2 alone"):
+    with pytest.raises(InputError, match="along axis 2"):
         WhiteBoxFeatures.over_releases([one, other.of_trials(slice(0, 2))])
-    with pytest.raises(InputError, match="no features to put together"):
+    with pytest.raises(InputError, match="no features"):
         WhiteBoxFeatures.over_trials([])
 
 
@@ -158,9 +158,9 @@ class _Rows(nn.Module):
 @pytest.mark.parametrize(
     ("template", "shape", "said"),
     [
-        (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), (1, 3, 3), "calls no dense layer"),
+        (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), (1, 3, 3), "no dense layer"),
         (_Twice, (3,), "is called 2 times"),
-        (_Rows, (4, 3), r"inputs of shape \(1, 4, 3\)"),
+        (_Rows, (4, 3), r"inputs .*\(1, 4, 3\)"),
         (_Shared, (3,), "serves elsewhere, too"),
     ],
 )
@@ -182,12 +182,12 @@ def test_a_refused_or_used_model_keeps_no_hooks() -> None:
 def test_wrong_input_is_named() -> None:
     model = StackedModel.of(ModelSpec("adult-mlp", (9,), 4))
     models, features, labels = _drawn((9,), 4, model.layout.size)
-    with pytest.raises(InputError, match="there are no targets"):
+    with pytest.raises(InputError, match="no targets"):
         white_box_features(model, models, features[:0], labels[:0])
     with pytest.raises(InputError, match="contain NaN or infinity"):
         white_box_features(model, torch.full_like(models, torch.nan), features, labels)
     seen = white_box_features(model, models, features, labels)
-    with pytest.raises(InputError, match="labels lie outside 0 to 3"):
+    with pytest.raises(InputError, match=r"labels .*0 to 3"):
         WhiteBoxFeatures(seen.signals, seen.inputs, seen.log_probabilities, seen.losses, seen.labels + 1)
     with pytest.raises(InputError, match="inputs have shape"):
         WhiteBoxFeatures(seen.signals, seen.inputs[:1], seen.log_probabilities, seen.losses, seen.labels)

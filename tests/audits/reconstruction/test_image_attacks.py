@@ -60,7 +60,7 @@ def test_local_training_that_the_attacker_works_out_is_that_of_clients() -> None
     assert torch.allclose(clipped, found * (0.1 / found.norm(dim=1, keepdim=True)), atol=1e-6)
     assert torch.equal(UpdateFunction(model, start, 100.0, schedule, batches).of_many(features, labels), found)
     adam = LocalSchedule(0.3, 4, epochs=1, optimizer=LocalOptimizer.ADAM)
-    with pytest.raises(InputError, match="accepted for inversion is 'sgd'"):
+    with pytest.raises(InputError, match=r"accepted .*inversion .*'sgd'"):
         UpdateFunction(model, start, schedule=adam)
 
 
@@ -98,7 +98,7 @@ def test_the_last_bias_tells_the_classes() -> None:
     assert labels_told(local, 4) > 0.9
     assert labels_told(replace(local, clipping_norm=0.01), 4) > 0.85
     bare = StackedModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(100, CLASSES, bias=False)), SHAPE)
-    with pytest.raises(InputError, match="accepted for inferring labels is a bias of its 4 classes"):
+    with pytest.raises(InputError, match=r"accepted .*labels .*4 classes"):
         labels_told(UpdateFunction(bare, start[: CLASSES * 100]), 1)
 
 
