@@ -18,6 +18,7 @@ class ModelProperties:
     fast: bool  # whether it runs on stacked layers
     activations: int  # scalars of activations that a pass holds of one example
     split: bool = False  # whether what lies before its first trained parameter is computed once for a record
+    ignores_padding: bool = False  # whether texts are evaluated without the padding that they share
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
