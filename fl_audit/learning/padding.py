@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fl_audit.learning.named_inputs import MASK, NamedInput
 
-_STEPS = 8
-"""Lengths are rounded up to a multiple of an eighth of the padded length."""
+_STEPS = 16
+"""Lengths are rounded up to a multiple of a sixteenth of the padded length."""
 _WORTH = 2**20
 """Scalars of activations from which texts of one length are evaluated on their own: below, calls of torch cost more."""
 
