@@ -12,7 +12,7 @@ from fl_audit.learning.model_faults import explained, raised_at
 from fl_audit.learning.module_checks import NARROW, sharing_copy, without_hints
 
 _SUMS_TO_ONE = 1e-4
-_TOGETHER = 4
+_TOGETHER = 8
 """Records that the model is given at once: what it keeps of them for a backward pass takes memory."""
 NO_GRADIENT = (
     "no trained parameter of the model has a gradient on records of the data, as within torch.no_grad(), behind "

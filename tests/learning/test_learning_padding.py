@@ -21,7 +21,7 @@ def texts(count: int, padded: bool = True) -> Tensor:
 
 
 class Reader(nn.Module):
-    """A small model of texts: attention over the tokens that are no padding, and what a subclass makes of the states."""
+    """A small model of texts: attention over what is no padding, and what a subclass makes of the states."""
 
     def __init__(self) -> None:
         super().__init__()
