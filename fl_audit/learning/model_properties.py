@@ -39,9 +39,9 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
         place = _address(saved)
         if place is not None and place not in held:
             # Tensors are kept alive here: several that took one address in turn would be counted as one.
-            kept.append(saved)
+            kept.append(saved.detach())
             sizes[place] = saved.untyped_storage().nbytes() // _BYTES
-        return saved
+        return saved.detach()  # a result that the graph kept as it is would keep the graph, for ever
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved), without_hints():
         run(own)

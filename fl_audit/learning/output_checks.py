@@ -57,7 +57,7 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
 
     def note(saved: Tensor) -> Tensor:
         narrow.extend([str(saved.dtype).removeprefix("torch.")] if saved.dtype in NARROW else [])
-        return saved
+        return saved.detach()  # a result that the graph kept as it is would keep the graph, for ever
 
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), without_hints(), saved_tensors_hooks(note, note):
