@@ -64,7 +64,7 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
             alone = subject(records.features[:1])
             outputs = subject(records.features[:_TOGETHER])
             rest = records.features[_TOGETHER:]
-            further = [_detached(subject(some)) for some in rest.split(_TOGETHER)] if len(rest) else []
+            further = [_detached(subject(some)) for some in torch.split(rest, _TOGETHER)] if len(rest) else []
     except (Exception, SystemExit) as error:
         values = dict(module.named_parameters())
         fault = explained(error, module, values, records.features, records.names)

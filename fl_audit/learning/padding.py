@@ -85,5 +85,6 @@ def by_length(
         last += sizes[length]
         if (last - first) * activations >= least or last == len(features):
             chosen = order[first:last]
-            yield chosen, features[chosen].unflatten(1, (len(inputs), tokens))[..., :length].flatten(1)
+            parts = features[chosen].reshape(len(chosen), len(inputs), tokens)
+            yield chosen, parts[..., :length].flatten(1)
             first = last
