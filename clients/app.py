@@ -32,6 +32,7 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.effective_noise import NoiseScaling
 from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.released_model import loss_moments as moments
+from fl_audit.torch_device import to_numpy
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
@@ -74,7 +75,7 @@ def train(message: Message, context: Context) -> Message:
         total = with_noise(federation, total, request.draws, request.round)
     within = None if found.within is None else found.within.cpu().numpy()
     told = sensitivity if mechanism.scaling is NoiseScaling.LOCAL else None
-    return request.reply({Key.SUM: total.cpu().numpy(), Key.WITHIN: within, Key.LOCAL_SENSITIVITY: told})
+    return request.reply({Key.SUM: to_numpy(total), Key.WITHIN: within, Key.LOCAL_SENSITIVITY: told})
 
 
 def _train_privately(request: Request) -> Message:
@@ -92,7 +93,7 @@ def _train_privately(request: Request) -> Message:
     found = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
     counted: dict[str, str] = {Key.ACCOUNTANT: found.accountant}
     request.context.state[MessageRecord.OWN_ACCOUNTANT] = ConfigRecord(request.about | counted)
-    return request.reply({Key.SUM: found.updates.cpu().numpy(), Key.TIMES: found.times}, counted)
+    return request.reply({Key.SUM: to_numpy(found.updates), Key.TIMES: found.times}, counted)
 
 
 def _send_canary(request: Request, canary: int) -> Message:

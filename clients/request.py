@@ -33,6 +33,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.federation.randomised_records import told_by
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.protocol import Key, MessageRecord, models_key, unpack_participation
+from fl_audit.torch_device import to_device
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Request:
 
     def tensor(self, key: str) -> torch.Tensor:
         """Return a copy of the array under a key of the message, on the device of the federation."""
-        return copy_to_tensor(self.array(key)).to(self.federation.public.device)
+        return to_device(self.array(key), self.federation.public.device)
 
     @property
     def norms(self) -> torch.Tensor | None:
@@ -118,14 +119,14 @@ class Request:
     def models(self) -> torch.Tensor:
         """The models of all trials in the round; do not modify them, because clients in one process share them.
 
-        The tensor is cached between calls only if there is a single trial. With many trials the cache would take too
-        much memory.
+        The tensor is cached between calls if there is a single trial, and on a graphics card, to which it would be sent
+        for every client. With many trials the cache would take too much of a processor's memory.
         """
         sent = self.arrays[models_key(0)].data
         if _KEPT.models is not None and _KEPT.sent is sent:
             return _KEPT.models
         models = self.tensor(models_key(0))
-        _KEPT.sent, _KEPT.models = (sent, models) if len(models) == 1 else (None, None)
+        _KEPT.sent, _KEPT.models = (sent, models) if len(models) == 1 or models.is_cuda else (None, None)
         return models
 
     @property

@@ -1,7 +1,13 @@
-"""Preparation of torch to compute on a device, in this process."""
+"""Preparation of torch to compute on a device in this process, and transfers between the device and numpy."""
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from fl_audit.array_packing import copy_to_tensor
 from fl_audit.device import Device
 from fl_audit.errors import require
 
@@ -31,3 +37,41 @@ def settle_device(device: Device, tf32: bool = False) -> None:
     require_device(device)
     if device is Device.CUDA:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+
+
+def to_device(values: NDArray[Any], device: Device) -> Tensor:
+    """Return a copy of an array as a tensor on a device.
+
+    A graphics card reads it from page-locked memory, several times as fast as from other memory.
+
+    Parameters
+    ----------
+    values
+        The array, of any shape and of a type that torch has.
+    device
+        The device.
+    """
+    if device is Device.CPU:
+        return copy_to_tensor(values)
+    staged = _page_locked(values.shape, torch.from_numpy(np.empty(0, values.dtype)).dtype)
+    np.copyto(staged.numpy(), values)
+    return staged.to(device, non_blocking=True)
+
+
+def to_numpy(values: Tensor) -> NDArray[Any]:
+    """Return the values of a tensor as an array: its own memory on the CPU, else a copy in page-locked memory.
+
+    Parameters
+    ----------
+    values
+        The tensor, on any device.
+    """
+    if values.device.type == "cpu":
+        return values.numpy()
+    staged = _page_locked(values.shape, values.dtype)
+    return staged.copy_(values).numpy()
+
+
+def _page_locked(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return an uninitialised tensor in memory of the processor that the operating system does not move."""
+    return torch.empty(shape, dtype=dtype, pin_memory=True)

@@ -18,7 +18,7 @@ import torch
 from flwr.app import ArrayRecord
 from torch import Tensor
 
-from fl_audit.array_packing import copy_to_tensor, unpack
+from fl_audit.array_packing import unpack
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
 from fl_audit.audits.registry import audit_of
@@ -31,6 +31,7 @@ from fl_audit.released_model.empirical_star import area_under_roc, empirical_eps
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.torch_device import to_device
 from fl_audit.trials import TrialBatch
 
 
@@ -277,7 +278,7 @@ class ReleaseEvaluator:
                 later = copy(self._last[batch.name])
                 vars(later).update(number=number)  # the same models, with what is worked out already
                 return later
-        models = copy_to_tensor(array).to(self.federation.public.device)
+        models = to_device(array, self.federation.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
             # The view of a trial does not depend on how long others of its batch train.
             rows = torch.from_numpy(ended).to(models.device)

@@ -1,20 +1,25 @@
 """Time per trial of whole audits on both engines, compared with a lower bound, the authors' code and the targets.
 
     python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--trials N] [--repeat N]
+        [--devices cpu cuda] [--engines local ray] [--random-records] [--all-cores]
 
 Three settings of Bernau et al. 2021 with 10 clients, 30 rounds, local sensitivity and a replaced record: `adult`
 (n = 1000, 104-6-6-2), `mnist` (n = 100, convolutions), and `dense` (n = 1000, 600-128-100, on random records of the
-shape of Purchase-100, since time does not depend on their values). Time is measured from the moment when all clients
-are ready until the last batch of trials is stored. Accuracy and Epsilon* are evaluated at every release of `adult`, and
-only at the last release of the other settings. The engines take turns, so that the load of the machine affects both.
-The lower bound ("floor") is the time of the clipped gradients alone: 30 rounds, once for the clients and once for the
-insider, at the speed of one stacked pass on all cores, measured just before.
+shape of Purchase-100, since time does not depend on their values; `--random-records` takes such records for all
+settings). Time is measured from the moment when all clients are ready until the last batch of trials is stored.
+Accuracy and Epsilon* are evaluated at every release of `adult`, and only at the last release of the other settings.
+Engines and devices take turns, so that the load of the machine affects all of them. The lower bound ("floor") is the
+time of the clipped gradients alone: 30 rounds, once for the clients and once for the insider, at the speed of one
+stacked pass on all cores, or on the graphics card, measured just before. The first round is counted from the start of
+the run, with all that happens once. The memory is the largest that torch held on the graphics card at one time.
 """
 
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -23,11 +28,11 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from fl_audit.device import Device
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.federation.loaded_federation import load_federation
@@ -41,6 +46,8 @@ class AuditSpeedSetting(NamedTuple):
 
     data: Mapping[str, Any]  # settings of the section [data], as far as benchmarks differ in them
     model: str  # name of the model
+    shape: tuple[int, ...]  # shape of the features of a record
+    classes: int  # number of classes
     delta: float  # delta of the guarantee
     trials: int  # trials of a run
     authors_seconds: float  # seconds a repetition that the published code takes on one thread
@@ -52,21 +59,40 @@ class AuditSpeedSetting(NamedTuple):
 SETTINGS = {
     "adult": AuditSpeedSetting(
         {"name": "adult", "records": 1000},
-        "adult-mlp", 0.001, 1000, 30.0, {Engine.LOCAL: "", Engine.RAY: "1.5 of the floor"}, local_actors=2,
+        "adult-mlp", (104,), 2, 0.001, 1000, 30.0, {Engine.LOCAL: "", Engine.RAY: "1.5 of the floor"}, local_actors=2,
     ),
     "mnist": AuditSpeedSetting(
         {"name": "mnist", "records": 100, "test-records": 100, "population-records": 100},
-        "mnist-cnn", 0.01, 100, 145.0, {Engine.RAY: "300x"}, evaluate_every=_ROUNDS,
+        "mnist-cnn", (1, 28, 28), 10, 0.01, 100, 145.0, {Engine.RAY: "300x"}, evaluate_every=_ROUNDS,
     ),
     "dense": AuditSpeedSetting(
         {"name": "npz", "records": 1000},
-        "dense-128", 0.001, 100, 283.0, {Engine.LOCAL: "1200x", Engine.RAY: "700x"},
+        "dense-128", (600,), 100, 0.001, 100, 283.0, {Engine.LOCAL: "1200x", Engine.RAY: "700x"},
         local_actors=2, evaluate_every=_ROUNDS,
     ),
 }  # fmt: skip
 
 
-def configuration(name: str, trials: int, engine: Engine, data_dir: Path | None, scratch: Path) -> RunConfig:
+class MeasuredAudit(NamedTuple):
+    """Times and memory of one audit."""
+
+    trial: float  # milliseconds of training for each trial
+    floor: float  # the lower bound, in milliseconds a trial
+    first: float  # seconds from the start until the first round was over
+    memory: float  # the most memory that torch held on the graphics card in this process, in MiB; 0 on the CPU
+
+
+def configuration(
+    name: str,
+    trials: int,
+    engine: Engine,
+    data_dir: Path | None,
+    scratch: Path,
+    *,
+    device: Device = Device.CPU,
+    has_random_records: bool = False,
+    uses_all_cores: bool = False,
+) -> RunConfig:
     """Return the configuration of a setting; random records are written to `scratch`.
 
     Parameters
@@ -81,23 +107,29 @@ def configuration(name: str, trials: int, engine: Engine, data_dir: Path | None,
         Directory of the data sets; None for the default place.
     scratch
         Directory to which random records are written.
+    device
+        The device on which clients and the evaluator compute.
+    has_random_records
+        Whether random records take the place of a data set.
+    uses_all_cores
+        Whether the local engine makes as many client calls at a time as the machine has cores.
     """
-    setting = SETTINGS[name]
+    setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}
     if data_dir is not None:
         data["data-dir"] = str(data_dir.absolute())
-    if data["name"] == "npz":
-        data["path"] = str(scratch / "random.npz")
+    if data["name"] == "npz" or has_random_records:
+        data |= {"name": "npz", "path": str(scratch / "random.npz")}
         source = np.random.default_rng(0)
-        features = source.integers(2, size=(4000, 600)).astype(np.float32)
-        np.savez(data["path"], x=features, y=source.integers(100, size=4000))
+        features = source.integers(2, size=(4000, *setting.shape)).astype(np.float32)
+        np.savez(data["path"], x=features, y=source.integers(setting.classes, size=4000))
     values = {
         "data": data,
         "model": {"name": setting.model},
         "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
         "privacy": _PRIVACY | {"adjacency": "replace-record", "delta": setting.delta},
         "audit": {"trials": trials, "neighbour": 0, "evaluate-every": setting.evaluate_every},
-        "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
+        "run": {"actors": setting.local_actors if is_threaded and not uses_all_cores else 0, "device": str(device)},
     }
     return parse_config(values)
 
@@ -107,45 +139,79 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting")
     parser.add_argument("--trials", type=int, help="trials a run (default: by setting)")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each engine (default: 1)")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each engine and device (default: 1)")
+    parser.add_argument("--devices", choices=list(Device), type=Device, nargs="+", default=[Device.CPU])
+    parser.add_argument("--random-records", action="store_true", help="random records in place of the data sets")
+    parser.add_argument("--all-cores", action="store_true", help="the local engine on the CPU uses all cores")
+    parser.add_argument("--engines", choices=list(Engine), type=Engine, nargs="+", help="default: those with a target")
     options = parser.parse_args()
-    columns = ("setting", "engine", "trials", "median", "range", "of the floor", "authors' code", "target")
+    columns = (
+        "setting", "engine", "device", "trials", "median", "range", "of the floor", "authors' code", "target",
+        "first round s", "card MiB",
+    )  # fmt: skip
     table = table_of(columns, f"Milliseconds a trial, {os.cpu_count()} cores")
     for name in [options.only] if options.only else SETTINGS:
         trials = options.trials or SETTINGS[name].trials
-        measured: dict[Engine, list[tuple[float, float]]] = {engine: [] for engine in SETTINGS[name].targets}
+        engines = options.engines or list(SETTINGS[name].targets)
+        measured: dict[tuple[Engine, Device], list[MeasuredAudit]]
+        measured = {(engine, device): [] for engine in engines for device in options.devices}
         for _ in range(options.repeat):
-            for engine in measured:
-                measured[engine].append(_measured(name, trials, engine, options.data_dir))
-        for engine, values in measured.items():
-            setting, taken = SETTINGS[name], [one for one, _ in values]
-            actors = f", {setting.local_actors} actor(s)" if engine is Engine.LOCAL else ""
-            spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one / floor for one, floor in values)
-            times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
-            cells = (f"{median(taken):.1f}", spread, f"{floors:.2f}", times, setting.targets[engine])
-            table.add_row(name, f"{engine}{actors}", str(trials), *cells)
-    Console(width=120).print(table)
+            for (engine, device), found in measured.items():
+                configured = partial(
+                    configuration, name, trials, engine, options.data_dir,
+                    device=device, has_random_records=options.random_records, uses_all_cores=options.all_cores,
+                )  # fmt: skip
+                found.append(_measured(configured, engine))
+        for (engine, device), found in measured.items():
+            actors = "" if options.all_cores or device is Device.CUDA else f", {SETTINGS[name].local_actors} actor(s)"
+            shown = f"{engine}{actors if engine is Engine.LOCAL else ''}", str(device), str(trials)
+            table.add_row(name, *shown, *_cells(SETTINGS[name], engine, device, found))
+    Console(width=160).print(table)
 
 
-def _measured(name: str, trials: int, engine: Engine, data_dir: Path | None) -> tuple[float, float]:
-    """Run the audit; return the measured milliseconds per trial, and the lower bound in milliseconds per trial."""
+def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: list[MeasuredAudit]) -> tuple[str, ...]:
+    """Return the cells of one row of the table, from the median on."""
+    taken = [one.trial for one in found]
+    spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one.trial / one.floor for one in found)
+    times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
+    first, memory = median(one.first for one in found), max(one.memory for one in found)
+    target = setting.targets.get(engine, "") if device is Device.CPU else "2 of the floor"
+    return f"{median(taken):.1f}", spread, f"{floors:.2f}", times, target, f"{first:.1f}", f"{memory:.0f}"
+
+
+def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
+    """Run the audit, and return what it took."""
+    over: list[float] = []
+
+    @contextmanager
+    def noted(total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda moved: over.append(time.perf_counter())
+
     with tempfile.TemporaryDirectory() as directory:
-        plan = resolve(configuration(name, trials, engine, data_dir, Path(directory)))
-        floor = _floor(plan)
-        contents = run_audit(plan, Path(directory) / "run", engine, progress=progress_bar)
-    return float(1000 * contents.summary["timing"]["training_seconds"] / trials), floor
+        plan = resolve(configured(Path(directory)))
+        on_card, floor = plan.public.device is Device.CUDA, _floor(plan)
+        if on_card:
+            torch.cuda.reset_peak_memory_stats()
+        begun = time.perf_counter()
+        contents = run_audit(plan, Path(directory) / "run", engine, progress=noted)
+    memory = torch.cuda.max_memory_allocated() / 2**20 if on_card else 0.0
+    seconds, trials = float(contents.summary["timing"]["training_seconds"]), plan.config.audit.trials
+    return MeasuredAudit(1000 * seconds / trials, floor, over[0] - begun, memory)
 
 
 def _floor(plan: AuditPlan) -> float:
     """Return the lower bound: milliseconds per trial for the clipped gradients alone, by timed passes on all cores."""
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
-    models, common, taken = torch.zeros(trials, federation.model.layout.size), federation.common, list[float]()
-    models += 0.05 * torch.randn(federation.model.layout.size, generator=torch.Generator().manual_seed(0))
+    size, common, taken = federation.model.layout.size, federation.common, list[float]()
+    models = 0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0)).expand(trials, size)
+    models = models.contiguous().to(plan.public.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     for _ in range(1 + _PASSES):  # the first one warms up
         begun = time.perf_counter()
         federation.model.clipped_sum(models, common.features, common.labels, 3.0)
+        if models.is_cuda:
+            torch.cuda.synchronize()
         taken.append(time.perf_counter() - begun)
     torch.set_num_threads(threads)
     return 2 * _ROUNDS * 1000 * median(taken[1:]) / trials

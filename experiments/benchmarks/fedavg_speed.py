@@ -1,6 +1,6 @@
 """DP-FedAvg beside Flower's own FedAvg, pfl-research and a plain torch loop, in one run.
 
-    python -m fl_audit.experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...]
+    python -m fl_audit.experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...] [--device cuda]
 
 A thousand clients of 50 random records train 784-128-10, 50 of them in a round, each for one epoch in batches of 10.
 Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured if `--pfl` names the
@@ -28,6 +28,7 @@ from flwr.app import ConfigRecord
 from rich.console import Console
 from torch import nn
 
+from fl_audit.device import Device
 from fl_audit.experiments.benchmarks.stock_fedavg import PFL_SCRIPT, load_records, network, stock_rounds, train_epoch
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import resolve
@@ -67,6 +68,7 @@ class TrainedFederation:
     rounds: int  # number of rounds of a run, at least 2
     cores: int  # client processes, or threads
     pfl: str | None  # interpreter that has pfl-research
+    device: Device = Device.CPU  # device on which the loop and fl_audit compute
 
     def settings(self) -> dict[str, str | int | float]:
         """Return the settings for the clients of Flower's FedAvg and the script of pfl-research, by name."""
@@ -84,7 +86,8 @@ class TrainedFederation:
             "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
             "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
             "audit": audit | {"evaluate-every": self.rounds},
-            "run": {"actors": self.cores, "trials-per-batch": trials, "keep-final-models": False},
+            "run": {"actors": self.cores, "trials-per-batch": trials, "keep-final-models": False}
+            | {"device": str(self.device)},
         }
         return parse_config(values)
 
@@ -113,8 +116,8 @@ def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[fl
 def _loop(federation: TrainedFederation) -> list[float]:
     """Train by a plain torch loop in one thread, and return the time at which each round ended (monotonic clock)."""
     torch.set_num_threads(1)
-    features, labels = load_records(str(federation.path))
-    module, over = network(_FEATURES, _HIDDEN, _CLASSES), list[float]()
+    features, labels = (one.to(federation.device) for one in load_records(str(federation.path)))
+    module, over = network(_FEATURES, _HIDDEN, _CLASSES).to(federation.device), list[float]()
     current, parameters = nn.utils.parameters_to_vector(module.parameters()).detach(), list(module.parameters())
     draw = np.random.default_rng(0)
     for _ in range(federation.rounds):
@@ -125,6 +128,8 @@ def _loop(federation: TrainedFederation) -> list[float]:
             train_epoch(module, features[own], labels[own], _BATCH, _RATE)
             total += nn.utils.parameters_to_vector(parameters).detach() - current
         current = current + total / federation.cohort
+        if current.is_cuda:
+            torch.cuda.synchronize()
         over.append(time.monotonic())
     return over
 
@@ -173,7 +178,7 @@ def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> di
 def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
     """Print the table of times, and the ratios of client updates per second with their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
-    title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
+    title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores, {federation.device}"
     table = table_of(("way", "start-up s", "round s", "range", "client updates/s"), title)
     speed = {}
     for way, one in found.items():
@@ -195,6 +200,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1000, help="clients (default: 1000)")
     parser.add_argument("--records", type=int, default=50, help="records of a client (default: 50)")
     parser.add_argument("--rounds", type=int, help="rounds of a run, from 2 (default: 12, quick: 5)")
+    parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU, help="default: cpu")
     parser.add_argument("--repeat", type=int, help="turns (default: 3, quick: 1)")
     options = parser.parse_args()
     few = options.quick
@@ -203,7 +209,7 @@ def main() -> None:
         path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
         rounds = options.rounds or (5 if few else 12)
         federation = TrainedFederation(
-            path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl
+            path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl, options.device
         )
         _write_records(federation)
         _show(federation, _measured(federation, ways, options.repeat or (1 if few else 3)))

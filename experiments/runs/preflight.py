@@ -133,7 +133,9 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
         # Private training on a few records, with draws that are thrown away.
         steps, source = private_steps(mechanism), np.random.default_rng(0)
         return private_updates(federation.model, models, examples.features, examples.labels, steps, [source]).updates
-    norms = torch.full((len(models),), mechanism.clipping_norm, dtype=torch.float64) if mechanism.is_adaptive else None
+    norms = None
+    if mechanism.is_adaptive:
+        norms = torch.full((len(models),), mechanism.clipping_norm, dtype=torch.float64, device=models.device)
     return contributed(federation, federation.victim, examples, models, RoundContext(1, norms)).total
 
 

@@ -57,7 +57,8 @@ class TrialContributions:
     @property
     def centred_bits(self) -> Tensor:
         """The quantile bits minus 1/2, float64 (trials,); zero if clipping is not adaptive."""
-        return torch.zeros(len(self.total)).double() if self.within is None else self.within - 0.5
+        none = torch.zeros(len(self.total), dtype=torch.float64, device=self.total.device)
+        return none if self.within is None else self.within - 0.5
 
     def times(self, counts: Tensor) -> "TrialContributions":
         """Return the contribution, zero in the trials without the unit's participation; `counts` is bool (trials,)."""
@@ -208,7 +209,7 @@ def nothing(models: Tensor, is_adaptive: bool) -> TrialContributions:
     is_adaptive
         Whether clipping is adaptive; the quantile bit of a missing unit is then 1/2.
     """
-    within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
+    within = torch.full((len(models),), 0.5, dtype=torch.float64, device=models.device) if is_adaptive else None
     return TrialContributions(torch.zeros_like(models), within)
 
 

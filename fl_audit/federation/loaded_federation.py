@@ -375,7 +375,8 @@ def load_federation(public: Federation) -> LoadedFederation:
         inside = with_values(inside, public.pair.index, source, public.candidate_column)
         more = np.arange(public.records, public.records_held)
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
-    model = StackedModel.of(model_for(public.model, split.inside), probe_records(source))
+    spec = model_for(public.model, split.inside)
+    model = StackedModel.of(spec, probe_records(source)).fitting(public.device)
     core = None if public.weights is None else load_core(public.weights)
     return LoadedFederation(
         public=public,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fl_audit.array_packing import copy_to_tensor
 from fl_audit.array_types import Floats32, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
@@ -17,7 +16,7 @@ from fl_audit.learning.frozen_backbones import VggCore
 from fl_audit.learning.model_properties import ModelProperties
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.torch_device import settle_device
+from fl_audit.torch_device import settle_device, to_device
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class SentExamples:
     def arrived(self, public: Federation) -> Examples:
         """Return the examples as tensors in the receiving process."""
         # They may have come in memory of others, which nobody may write to.
-        features, labels = (copy_to_tensor(one).to(public.device) for one in (self.features, self.labels))
-        user = None if self.user is None else copy_to_tensor(self.user).to(public.device)
+        features, labels = (to_device(one, public.device) for one in (self.features, self.labels))
+        user = None if self.user is None else to_device(self.user, public.device)
         return Examples(features, labels, user)
 
 
@@ -71,7 +70,7 @@ class SentFederation:
                 held_out=None,
                 classes=self.spec.classes,
                 inputs=self.spec.inputs,
-                model=StackedModel.of(self.spec, known=self.known),
+                model=StackedModel.of(self.spec, known=self.known).fitting(public.device),
                 core=self.core,
                 user=self.user,
             )

@@ -199,7 +199,8 @@ class _StepRange:
             steps = [(firsts + step).reshape(-1) for step in steps]
         else:
             flat, targets, products = flat[None], targets[None], products[None]
-        return cls(is_own, flat, targets, products, tuple(map(torch.from_numpy, steps)))
+        placed = tuple(torch.from_numpy(step).to(flat.device) for step in steps)
+        return cls(is_own, flat, targets, products, placed)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
         """Return the rows of a step's mini-batch from `values` (trials, n, width)."""

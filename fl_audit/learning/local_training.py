@@ -119,7 +119,7 @@ def local_updates(
         return chain_updates(model.chain, models, features, labels, rate, batches, together)
     current = models.clone()
     for batch in batches:
-        index = torch.from_numpy(batch)
+        index = torch.from_numpy(batch).to(models.device)
         chosen = (slice(None), index) if labels.dim() == 2 else index
         gradients = model.mean_gradients(current, features[chosen], labels[chosen])
         current.sub_(gradients, alpha=schedule.learning_rate)
@@ -157,10 +157,10 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
         Clipping norm C, one for all trials or one per trial, shape (trials,); raises `InputError` unless all are
         positive.
     """
-    norms = torch.empty(len(updates), dtype=updates.dtype)
-    limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))
+    norms = updates.new_empty(len(updates))
+    limits = torch.as_tensor(norm, dtype=updates.dtype, device=updates.device).expand(len(updates))
     require(bool((limits > 0).all()), f"clipping norm is {norm}: accepted are positive numbers")
-    for rows in cached_rows(*updates.shape):
+    for rows in cached_rows(len(updates), updates.shape[1], on_card=updates.is_cuda):
         norms[rows] = torch.linalg.vector_norm(updates[rows], dim=1)
         updates[rows].mul_((limits[rows] / norms[rows]).clamp_(max=1.0).unsqueeze(1))
     return updates, norms

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
+from fl_audit.learning.cuda_graphs import GraphedCalls
 from fl_audit.learning.layers import ForwardState, StackedLayer, StackedLinear, StackedNormalisation
 from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.module_checks import sharing_copy
@@ -81,9 +82,10 @@ def _stacked_layer(module: nn.Module, frame: ForwardState, prefix: str) -> Stack
 
 
 _CACHED_SCALARS = 2**17  # whole stacks of large models would be moved to memory and back at every step
+_SCALARS_ON_A_CARD = 2**24  # a card has no such cache, and waits for every call of torch
 
 
-def cached_rows(trials: int, parameters: int) -> Iterator[slice]:
+def cached_rows(trials: int, parameters: int, on_card: bool = False) -> Iterator[slice]:
     """Yield slices of the trials of stacked models, of at least one trial each, that fit in cache even in float64.
 
     Parameters
@@ -92,8 +94,10 @@ def cached_rows(trials: int, parameters: int) -> Iterator[slice]:
         Number of models, from 1.
     parameters
         Number of parameters of each model, from 1.
+    on_card
+        Whether the models lie on a graphics card, where the slices are as large as its memory suggests.
     """
-    rows = max(1, _CACHED_SCALARS // parameters)
+    rows = max(1, (_SCALARS_ON_A_CARD if on_card else _CACHED_SCALARS) // parameters)
     for first in range(0, trials, rows):
         yield slice(first, min(trials, first + rows))
 
@@ -148,6 +152,7 @@ class PerThreadState(threading.local):
         self.template = sharing_copy(template)
         self.frame = ForwardState()
         self.stacked = stack_layers(sharing_copy(template), self.frame)
+        self.graphs = GraphedCalls()
         self._behind: nn.Module | None = None
 
     def behind(self, suffix: nn.Module) -> nn.Module:

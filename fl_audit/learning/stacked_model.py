@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from copy import copy
 from functools import lru_cache
 
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.dense_chain_training import dense_chain
@@ -44,6 +46,10 @@ PASS_BUDGET = 2**22
 """Scalars of activations that a pass over a single trial may hold; further examples are left to the next pass."""
 GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
+ON_A_CARD = 32
+"""How many times as many scalars a pass holds on a graphics card: there, the calls of torch cost more than memory."""
+GRAPHED_BELOW = 2**25
+"""Scalars of activations of a pass below which its kernels on a graphics card are launched as one CUDA graph."""
 _PROBE_TRIALS = 2
 _TRIED_TEXTS = 16
 """Records on which it is tried whether outputs depend on padding."""
@@ -104,6 +110,7 @@ class StackedModel:
         self.layout = ParameterLayout.of(own)
         self._parts = PerThreadState(own)
         self.activations = self.layout.size
+        self._scale = 1
         self.cautions: tuple[str, ...] = ()
         self.prefix: FrozenPrefix | None = None
         if known is None:
@@ -139,6 +146,18 @@ class StackedModel:
             return _of_factory(spec, import_factory(spec.name), records, known)
         return _built(spec)
 
+    def fitting(self, device: Device) -> "StackedModel":
+        """Return this model with passes of a size that suits a device; both share everything else.
+
+        Parameters
+        ----------
+        device
+            The device of the parameters with which the model is evaluated.
+        """
+        found = copy(self)
+        found._scale = 1 if device is Device.CPU else ON_A_CARD
+        return found
+
     @property
     def properties(self) -> ModelProperties:
         """The measured properties of the model."""
@@ -157,11 +176,11 @@ class StackedModel:
     @property
     def examples_per_pass(self) -> int:
         """Largest number of examples per pass with which the activations of one trial fit the budget."""
-        return max(1, PASS_BUDGET // self.activations)
+        return max(1, self._scale * PASS_BUDGET // self.activations)
 
     def trials_per_pass(self, examples: int) -> int:
         """Return the number of trials per pass with which the activations of some examples stay in cache."""
-        return max(1, CACHE_BUDGET // (examples * self.activations))
+        return max(1, self._scale * CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
         self,
@@ -195,7 +214,9 @@ class StackedModel:
         slack
             See `clipping_weights`.
         """
-        way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
+        way = self._clipped_sum_generic
+        if self.fast:
+            way = self._clipped_sum_graphed if models.is_cuda else self._clipped_sum_fast
         work = ClippedSumExamples.of(features, labels, taking_part)
         is_shared = taking_part is None and not work.is_own
         assert batch_trials is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
@@ -371,6 +392,30 @@ class StackedModel:
             for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+
+    def _clipped_sum_graphed(
+        self,
+        models: Tensor,
+        portion: MicrobatchExamples,
+        clipping_norm: float | None,
+        total: Tensor,
+        slack: float = 0.0,
+    ) -> None:
+        """Write the clipped sums of one pass on a graphics card to `total`, as a CUDA graph if the pass is small."""
+
+        def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
+            self.forget()  # what an earlier pass derived from other features belongs to no graph
+            found = torch.empty_like(models)
+            pass_of_graph = MicrobatchExamples(features, labels, counted)
+            self._clipped_sum_fast(models, pass_of_graph, clipping_norm, found, slack)
+            self.forget()
+            return found
+
+        if len(models) * portion.examples * self.activations >= GRAPHED_BELOW:
+            self._clipped_sum_fast(models, portion, clipping_norm, total, slack)
+            return
+        inputs = models, portion.features, portion.labels, portion.counted
+        total.copy_(self._parts.graphs(("clipped sum", clipping_norm, slack), computed, inputs))
 
     def backward(self, models: Tensor, portion: MicrobatchExamples) -> list[tuple[LayerCall, Tensor]]:
         """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.

@@ -45,7 +45,7 @@ class Hypotheses:
     def against(self, release: Tensor) -> Iterator["HypothesisComparison"]:
         """Yield the hypotheses beside a release (trials, parameters), in groups of trials that stay in cache."""
         parts = (release, self.shared, self.present, self.absent)
-        for rows in cached_rows(*self.shared.shape):
+        for rows in cached_rows(len(self.shared), self.shared.shape[1], on_card=self.shared.is_cuda):
             yield HypothesisComparison(rows, *(part[rows].double() for part in parts))
 
 
@@ -89,7 +89,7 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
     absent
         Contributions under D', float32 (trials, parameters).
     """
-    portions = cached_rows(len(present), present.shape[1])
+    portions = cached_rows(len(present), present.shape[1], on_card=present.is_cuda)
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
     found: Floats = torch.cat(norms).cpu().numpy()
     return found

@@ -16,6 +16,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from fl_audit.device import Device
 from tests.validation.equality_cases import AUDITS, ON_RAY, OTHERS
 
 RENAMES = Path(__file__).with_name("renames.json")
@@ -65,7 +67,8 @@ def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
         Whether Ray is started.
     """
     torch.set_num_threads(1)
-    cases: dict[str, Callable[[Path], Any]] = {**AUDITS, **OTHERS, **(ON_RAY if with_ray else {})}
+    audits = {name: partial(play, device=Device.CPU) for name, play in AUDITS.items()}
+    cases: dict[str, Callable[[Path], Any]] = {**audits, **OTHERS, **(ON_RAY if with_ray else {})}
     found: dict[str, Digests] = {}
     for name, play in cases.items():
         if only not in name:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
@@ -19,6 +19,7 @@ from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.audits.canaries.stored_rounds import CanaryReply
+from fl_audit.device import Device
 from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
@@ -35,6 +36,14 @@ from tests.small_audits import small_settings
 
 Changes = Mapping[str, dict[str, Any]]
 Play = Callable[[Path], Any]
+
+
+class PlayAudit(Protocol):
+    """Play an audit in a directory, and return its summary."""
+
+    def __call__(self, directory: Path, /, *, device: Device) -> Any:
+        """Play it on a device."""
+
 
 _NO_BELIEF: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None}
 _NO_PRIVACY: dict[str, Any] = {
@@ -87,13 +96,15 @@ _SETTINGS: dict[str, Changes] = {
 }  # fmt: skip
 
 
-def _audit(changes: Changes, engine: Engine, directory: Path) -> Any:
+def _audit(changes: Changes, engine: Engine, directory: Path, device: Device = Device.CPU) -> Any:
     """Play an audit and return its summary."""
-    plan = resolve(parse_config(small_settings(**changes)))
+    settings = small_settings(**changes)
+    settings["run"] |= {"device": str(device)}
+    plan = resolve(parse_config(settings))
     return run_audit(plan, directory, engine, with_report=False).summary
 
 
-def _convolutional(directory: Path) -> Any:
+def _convolutional(directory: Path, device: Device = Device.CPU) -> Any:
     """Play an audit of a convolutional network on synthetic images."""
     draw = np.random.default_rng(0)
     path = directory.parent / "pictures.npz"
@@ -101,14 +112,14 @@ def _convolutional(directory: Path) -> Any:
     data = {"name": "npz", "path": str(path), "records": 40, "test-records": 20}
     audit = {"trials": 2, "epsilon-star": False, "membership": False}
     changes: Changes = {"data": data, "model": {"name": "mnist-cnn"}, "audit": audit, "run": {"trials-per-batch": 2}}
-    return _audit(changes, Engine.LOCAL, directory)
+    return _audit(changes, Engine.LOCAL, directory, device)
 
 
-AUDITS: dict[str, Play] = {
+AUDITS: dict[str, PlayAudit] = {
     **{name: partial(_audit, changes, Engine.LOCAL) for name, changes in {**_SETTINGS, **MECHANISMS}.items()},
     "convolutional network": _convolutional,
 }
-"""Audits on the local engine, by name."""
+"""Audits on the local engine, by name; each is played on the device that is named, or on the CPU."""
 ON_RAY: dict[str, Play] = {
     f"{name}, on Ray": partial(_audit, {**_SETTINGS, **MECHANISMS}[name], Engine.RAY)
     for name in ("identifiability", "distributed")

@@ -1,0 +1,101 @@
+"""Calls captured as graphs: the same values, captured once they come often, and the oldest are given up."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from fl_audit.device import Device
+from fl_audit.learning import stacked_model
+from fl_audit.learning.cuda_graphs import CapturedCall, GraphedCalls
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.stacked_model import StackedModel
+
+
+class CountedCaptures:
+    """A capture on the CPU: the call is made again on the tensors that it holds, as a graph would."""
+
+    def __init__(self) -> None:
+        self.captured, self.launched = 0, 0
+
+    def __call__(self, compute, inputs) -> CapturedCall:  # type: ignore[no-untyped-def]
+        self.captured += 1
+        held = tuple(None if one is None else one.clone() for one in inputs)
+        output = compute(*held)
+
+        def launch() -> None:
+            self.launched += 1
+            output.copy_(compute(*held))
+
+        return CapturedCall(held, launch, output)
+
+
+def _sum(left: Tensor, right: Tensor | None) -> Tensor:
+    return left + (0 if right is None else right)
+
+
+def test_calls_of_equal_shapes_are_captured_once_and_give_the_same_values() -> None:
+    capture = CountedCaptures()
+    calls = GraphedCalls(capture)
+    for number in range(6):
+        inputs = torch.full((2,), float(number)), torch.ones(2)
+        assert calls("sum", _sum, inputs).tolist() == [number + 1.0] * 2
+    assert (capture.captured, capture.launched) == (1, 4)
+
+
+def test_another_shape_name_or_missing_input_is_another_call() -> None:
+    capture = CountedCaptures()
+    calls, kinds = GraphedCalls(capture), 4
+    for _ in range(3):
+        assert calls("sum", _sum, (torch.ones(2), None)).tolist() == [1.0, 1.0]
+        assert calls("sum", _sum, (torch.ones(3), None)).tolist() == [1.0, 1.0, 1.0]
+        assert calls("sum", _sum, (torch.ones(2), torch.ones(2))).tolist() == [2.0, 2.0]
+        assert calls("twice", lambda one: 2 * one, (torch.ones(2),)).tolist() == [2.0, 2.0]
+    assert capture.captured == kinds
+
+
+def test_the_oldest_graphs_are_given_up_and_made_again() -> None:
+    capture = CountedCaptures()
+    calls = GraphedCalls(capture)
+    for _ in range(2):
+        for size in range(1, 12):
+            for _ in range(3):
+                assert len(calls("sum", _sum, (torch.ones(size), None))) == size
+    assert capture.captured == 22
+    assert len(calls._made) == 8
+
+
+@pytest.mark.parametrize("name", ["adult-mlp", "dense-128", "mnist-cnn"])
+@pytest.mark.parametrize("clipping_norm", [None, 0.5])
+def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_norm: float | None) -> None:
+    """Round after round, with other models, other records and other samples."""
+    shape = (1, 12, 12) if name == "mnist-cnn" else (9,)
+    spec, capture = ModelSpec(name, shape, 3), CountedCaptures()
+    plain, graphed = StackedModel.of(spec), StackedModel.of(spec).fitting(Device.CUDA)
+    graphed._parts.graphs = GraphedCalls(capture)
+    source = torch.Generator().manual_seed(0)
+    for number in range(6):
+        models = initial_models(spec, number, range(4))
+        features, labels = torch.rand(7, *shape, generator=source), torch.arange(7) % 3
+        counted = None if number % 2 else torch.rand(4, 7, generator=source) < 0.8
+        portion = stacked_model.ClippedSumExamples(features, labels, None if counted is None else counted.float())
+        found, wanted = torch.empty_like(models), torch.empty_like(models)
+        whole = portion.portion(slice(0, 4), slice(0, 7))
+        graphed._clipped_sum_graphed(models, whole, clipping_norm, found)
+        plain._clipped_sum_fast(models, whole, clipping_norm, wanted)
+        assert torch.equal(found, wanted)
+    assert capture.captured == 2
+
+
+def test_passes_on_a_card_are_larger_and_give_the_same_sums() -> None:
+    spec = ModelSpec("dense-128", (9,), 3)
+    on_cpu = StackedModel.of(spec)
+    on_card = on_cpu.fitting(Device.CUDA)
+    assert on_card.trials_per_pass(1000) == 32 * 2**21 // (1000 * on_cpu.activations)
+    assert on_cpu.fitting(Device.CPU).trials_per_pass(1000) == on_cpu.trials_per_pass(1000)
+    models, features = (
+        initial_models(spec, 0, range(40)),
+        torch.rand(1000, 9, generator=torch.Generator().manual_seed(1)),
+    )
+    labels = torch.arange(1000) % 3
+    sums = [model.clipped_sum(models, features, labels, 1.0) for model in (on_cpu, on_card)]
+    assert torch.allclose(*sums, rtol=1e-5, atol=1e-6)
