@@ -270,7 +270,10 @@ class StackedModel:
             return self._logits(models, features)
         groups = list(by_length(features, self._inputs, self.activations))
         places = torch.cat([numbers for numbers, _ in groups])
-        return torch.cat([self._logits(models, rows) for _, rows in groups], dim=1)[:, torch.argsort(places)]
+        try:
+            return torch.cat([self._logits(models, rows) for _, rows in groups], dim=1)[:, torch.argsort(places)]
+        except InputError:  # whose message has the number that a record has in its group
+            return self._logits(models, features)
 
     def _logits(self, models: Tensor, features: Tensor) -> Tensor:
         found: dict[int, list[Tensor]] = {}

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fl_audit.errors import InputError
 from fl_audit.learning.model_inputs import prepare
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.padding import by_length, lengths
@@ -66,6 +67,14 @@ def test_losses_are_the_same_in_the_order_of_the_records(worth: int, monkeypatch
     found = model.losses(models, records, labels)
     model.ignores_padding = False
     torch.testing.assert_close(found, model.losses(models, records, labels), rtol=1e-5, atol=1e-6)
+
+
+def test_a_record_on_which_the_model_fails_is_named_by_its_own_number() -> None:
+    records = texts(40)
+    model = stacked(Reader, records)
+    records[23, 0] = WORDS  # beyond the vocabulary
+    with pytest.raises(InputError, match="record 23"):
+        model.losses(model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0), records, records[:, 0])
 
 
 @pytest.mark.parametrize("kind", [OverPadding, OfAllTokens])
