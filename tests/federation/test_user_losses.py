@@ -102,7 +102,7 @@ def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> 
 
 
 def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where D takes all records but those of the test, they are the population sample."""
+    """The test records are the population sample, because D takes all others."""
     settings = {
         "data": {"name": "digits", "records": 1438, "test-records": 359, "clients": 2},
         "privacy": {"noise-multiplier": 2.0, "delta": 1e-4, "adjacency": "add-remove-record"},
