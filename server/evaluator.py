@@ -27,6 +27,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
@@ -73,6 +74,9 @@ class EvaluatedRelease:
     @cached_property
     def population_losses(self) -> Floats:
         """Losses (trials, p) on the population sample."""
+        if self.federation.population_records is self.federation.test_records:  # no second pass over the same records
+            losses = losses_of(self.logits, self.federation.test.labels)
+            return np.asarray(losses.double().cpu().numpy())
         return self.federation.losses(self.models, self.federation.population)
 
     @cached_property

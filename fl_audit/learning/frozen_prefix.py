@@ -3,6 +3,7 @@
 The output of frozen layers for a record is the same in all trials and rounds. The operations that a model runs on one
 record are traced once. The operations that depend on no trained parameter are the prefix; the others, which read some
 of its results, are run in every trial. Results are cached under a hash of the record, so that every caller shares them.
+Records beyond the budgets of memory and disk are computed at every use.
 """
 
 import hashlib
@@ -19,12 +20,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from fl_audit.learning.module_checks import without_hints
+from fl_audit.learning.prefix_cache import RowCache
 
-PREFIX_BUDGET = 2**27
-"""Scalars of results of the prefix that a process keeps: half a gigabyte. Further records are computed at every use."""
 _WORTH, _FEWEST = 0.2, 2**20
 """Share of a forward pass, and number of its multiplications and additions, from which the prefix is worth keeping."""
-_FIRST_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,17 @@ class FrozenPrefix:
         self.suffix = suffix
         self._graph, self._shape, self._lock = graph, shape, threading.Lock()
         self._places: dict[bytes, int] = {}
-        self._kept = torch.empty(0, self.width)
+        self._kept = RowCache(self.width)
 
     @property
     def records(self) -> int:
         """Number of records whose results are cached."""
         return len(self._places)
+
+    @property
+    def records_on_disk(self) -> int:
+        """Number of the cached records whose results are on disk."""
+        return self._kept.on_disk
 
     def rows(self, features: Tensor) -> Tensor:
         """Return the prefix results of records as float32, shape (..., width).
@@ -114,12 +118,10 @@ class FrozenPrefix:
         with self._lock:
             self._learn(records, keys)
             places = [self._places.get(key, -1) for key in keys]
-            found = self._kept[torch.tensor(places, dtype=torch.int64).clamp(min=0)] if self._places else None
-        if found is None or -1 in places:
-            found = records.new_empty(len(keys), self.width) if found is None else found
-            for number, place in enumerate(places):
-                if place < 0:
-                    found[number] = self.of_record(records[number])
+            found = self._kept.take(places)
+        for number, place in enumerate(places):
+            if place < 0:
+                found[number] = self.of_record(records[number])
         return found.reshape(*leading, self.width).to(features.device)
 
     def of_record(self, record: Tensor) -> Tensor:
@@ -129,15 +131,11 @@ class FrozenPrefix:
         return torch.cat([one.reshape(-1).float() for one in found])
 
     def _learn(self, records: Tensor, keys: list[bytes]) -> None:
-        most = PREFIX_BUDGET // self.width
         for record, key in zip(records, keys, strict=True):
-            if key in self._places or len(self._places) >= most:
+            if key in self._places or self._kept.is_full:
                 continue
-            if len(self._places) == len(self._kept):
-                rows = min(most, max(_FIRST_ROWS, 2 * len(self._kept)))
-                self._kept = torch.cat([self._kept, torch.empty(rows - len(self._kept), self.width)])
-            self._kept[len(self._places)] = self.of_record(record)
-            self._places[key] = len(self._places)
+            if self._kept.add(self.of_record(record)):
+                self._places[key] = len(self._places)
 
 
 def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | None:

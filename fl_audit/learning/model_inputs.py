@@ -15,6 +15,7 @@ from torch.func import vmap
 
 from fl_audit.learning.module_checks import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
+from fl_audit.learning.padding import shortened
 
 _CHOOSES = "set_attn_implementation"  # method of the modules of transformers, and of no others
 
@@ -28,7 +29,7 @@ class _Named:
     def __call__(
         self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (), dict(unpacked(given[0], self.inputs))
+        return (), dict(unpacked(given[0], shortened(self.inputs, given[0].shape[1])))
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:

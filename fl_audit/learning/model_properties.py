@@ -18,6 +18,7 @@ class ModelProperties:
     fast: bool  # whether it runs on stacked layers
     activations: int  # scalars of activations that a pass holds of one example
     split: bool = False  # whether what lies before its first trained parameter is computed once for a record
+    ignores_padding: bool = False  # whether texts are evaluated without the padding that they share
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
@@ -38,9 +39,9 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
         place = _address(saved)
         if place is not None and place not in held:
             # Tensors are kept alive here: several that took one address in turn would be counted as one.
-            kept.append(saved)
+            kept.append(saved.detach())
             sizes[place] = saved.untyped_storage().nbytes() // _BYTES
-        return saved
+        return saved.detach()  # a result that the graph kept as it is would keep the graph, for ever
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved), without_hints():
         run(own)

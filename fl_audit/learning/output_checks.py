@@ -12,6 +12,8 @@ from fl_audit.learning.model_faults import explained, raised_at
 from fl_audit.learning.module_checks import NARROW, sharing_copy, without_hints
 
 _SUMS_TO_ONE = 1e-4
+_TOGETHER = 8
+"""Records that the model is given at once: what it keeps of them for a backward pass takes memory."""
 NO_GRADIENT = (
     "no trained parameter of the model has a gradient on records of the data, as within torch.no_grad(), behind "
     ".detach() or behind argmax, so nothing would be learned: accepted are trained layers whose outputs reach the "
@@ -55,19 +57,31 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
 
     def note(saved: Tensor) -> Tensor:
         narrow.extend([str(saved.dtype).removeprefix("torch.")] if saved.dtype in NARROW else [])
-        return saved
+        return saved.detach()  # a result that the graph kept as it is would keep the graph, for ever
 
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), without_hints(), saved_tensors_hooks(note, note):
-            outputs, alone = subject(records.features), subject(records.features[:1])
+            alone = subject(records.features[:1])
+            outputs = subject(records.features[:_TOGETHER])
+            rest = records.features[_TOGETHER:]
+            further = [_detached(subject(some)) for some in torch.split(rest, _TOGETHER)] if len(rest) else []
     except (Exception, SystemExit) as error:
         values = dict(module.named_parameters())
         fault = explained(error, module, values, records.features, records.names)
         raise fault or InputError(f"the model fails on records of the data: it raised {raised_at(error)}") from error
-    _require_logits(subject, outputs, alone, len(records.features), classes)
+    first = len(records.features[:_TOGETHER])
+    _require_logits(subject, outputs, alone, first, classes)
+    assert isinstance(outputs, Tensor), "other objects are refused"
     accepted = "accepted is float32 throughout, so leave out torch.autocast, .half() and .bfloat16()"
     require(not narrow, f"the model computes in {''.join(narrow[:1])}, so its gradients are off by 1e-3: {accepted}")
-    return tuple(_cautions(outputs, last[-1] if last else None))
+    # A single record at the end may come as another shape; `check_outputs` and the trials refuse that where it matters.
+    whole = [outputs.detach(), *(some for some in further if some is not None and some.shape[1:] == outputs.shape[1:])]
+    return tuple(_cautions(torch.cat(whole), last[-1] if last else None))
+
+
+def _detached(outputs: object) -> Tensor | None:
+    """Return outputs without what they hold for a backward pass; None if they are no tensor."""
+    return outputs.detach() if isinstance(outputs, Tensor) else None
 
 
 def _require_logits(module: nn.Module, outputs: object, alone: object, count: int, classes: int) -> None:

@@ -18,7 +18,7 @@ from fl_audit.learning.frozen_prefix import FrozenPrefix, frozen_prefix
 from fl_audit.learning.layers import ForwardState, LayerCall
 from fl_audit.learning.microbatching import ClippedSumExamples, MicrobatchExamples
 from fl_audit.learning.model_faults import explaining, names_of, refusal
-from fl_audit.learning.model_inputs import prepare
+from fl_audit.learning.model_inputs import inputs_of, prepare
 from fl_audit.learning.model_properties import ModelProperties, saved_scalars
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
 from fl_audit.learning.module_checks import (
@@ -30,6 +30,7 @@ from fl_audit.learning.module_checks import (
     start_from_zeros,
 )
 from fl_audit.learning.output_checks import NO_GRADIENT, ProbeRecords, check_outputs_of
+from fl_audit.learning.padding import by_length, is_padded, lengths
 from fl_audit.learning.stacked_layers import (
     ParameterLayout,
     PerThreadState,
@@ -50,6 +51,8 @@ ON_A_CARD = 32
 GRAPHED_BELOW = 2**25
 """Scalars of activations of a pass below which its kernels on a graphics card are launched as one CUDA graph."""
 _PROBE_TRIALS = 2
+_TRIED_TEXTS = 16
+"""Records on which it is tried whether outputs depend on padding."""
 _ROUGHLY = 0.05
 """Relative distance of float32 sums up to which double precision decides whether stacked layers are right."""
 _SMALL = 2**15
@@ -116,6 +119,11 @@ class StackedModel:
             self.fast, self.activations = known.fast, known.activations
         if (not self.fast or self.layout.size <= _SMALL) and (known is None or known.split):
             self._split_off(records, is_tried=known is not None)
+        self._inputs = inputs_of(own)
+        if known is not None:
+            self.ignores_padding = known.ignores_padding
+        else:
+            self.ignores_padding = records is not None and self._ignores_padding(records)
         self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
@@ -153,7 +161,7 @@ class StackedModel:
     @property
     def properties(self) -> ModelProperties:
         """The measured properties of the model."""
-        return ModelProperties(self.fast, self.activations, self.prefix is not None)
+        return ModelProperties(self.fast, self.activations, self.prefix is not None, self.ignores_padding)
 
     @property
     def template(self) -> nn.Module:
@@ -258,6 +266,16 @@ class StackedModel:
         features
             Features of the examples, shared by all trials, (n, *shape).
         """
+        if not self.ignores_padding or len(features) == 0:
+            return self._logits(models, features)
+        groups = list(by_length(features, self._inputs, self.activations))
+        places = torch.cat([numbers for numbers, _ in groups])
+        try:
+            return torch.cat([self._logits(models, rows) for _, rows in groups], dim=1)[:, torch.argsort(places)]
+        except InputError:  # whose message has the number that a record has in its group
+            return self._logits(models, features)
+
+    def _logits(self, models: Tensor, features: Tensor) -> Tensor:
         found: dict[int, list[Tensor]] = {}
         for rows, some in self.passes(len(models), len(features)):
             found.setdefault(some.start, []).append(self._logits_pass(models[rows], features[some]))
@@ -277,9 +295,7 @@ class StackedModel:
         labels
             Classes of the examples, int64 (n,).
         """
-        logits = self.logits(models, features)
-        losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
-        return losses.reshape(len(models), len(labels))
+        return losses_of(self.logits(models, features), labels)
 
     def forget(self) -> None:
         """Clear this thread's cache of values derived from features, whose content may have changed."""
@@ -518,6 +534,24 @@ class StackedModel:
             held = saved_scalars(self._behind, lambda values: self._summed_loss(values, one, label))
             self.activations = max(self.layout.size, held)
 
+    def _ignores_padding(self, records: Tensor) -> bool:
+        """Return whether records of texts, some of them padded, get the same outputs without their shared padding."""
+        if self.fast or self.prefix is not None or not is_padded(self._inputs):
+            return False
+        tried = records[:_TRIED_TEXTS]
+        if bool((lengths(tried, self._inputs) == self._inputs[0].width).all()):
+            return False
+        flat = self.layout.flatten(dict(self.template.named_parameters()))
+        models = flat + 0.1 * torch.randn(1, len(flat), generator=_seeded())
+        try:
+            whole = self._logits(models, tried)
+            for numbers, rows in by_length(tried, self._inputs, 1, worth=1):
+                if not _is_same(self._logits(models, rows), whole[:, numbers]):
+                    return False
+        except (Exception, SystemExit):  # the model asks for all tokens
+            return False
+        return True
+
     def _probe(self, records: Tensor | None) -> bool:
         """Return whether stacked layers give the same clipped sums on a few examples as per-example gradients do."""
         source = _seeded()
@@ -603,6 +637,20 @@ def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelPro
     check_outputs(template, shape, spec.classes, real)
     model.cautions = cautions
     return model
+
+
+def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy losses (trials, n) of logits.
+
+    Parameters
+    ----------
+    logits
+        Logits of n examples under every model, (trials, n, classes).
+    labels
+        Classes of the examples, int64 (n,).
+    """
+    losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none")
+    return losses.reshape(len(logits), len(labels))
 
 
 def _has_two_names(module: nn.Module) -> bool:

@@ -37,6 +37,11 @@ from fl_audit.strategies.black_box.worker_pool import crew
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart, outside_words
 from fl_audit.strategies.temporary_directories import new_temporary_directory
 
+_OWN_MODEL = (
+    "Trials of a strategy have small models of their own: one that loads what is released into its app's model refuses "
+    "these, and fl-audit review plays it, with its app, on the model that the app starts with."
+)
+"""Remedy where every ordinary trial of a strategy was refused."""
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
 """Transcripts of trials, whether each used D, and the paths outside of the working copy to which they wrote."""
@@ -122,7 +127,9 @@ def audit_system(
         result = audit_claim(claim, names, play, malformed, last_words.__getitem__, budget, confidence, tell, keep)
     if outside:
         say(outside_words(sorted(outside)))
-    return replace(result, asked=asked, hindrance=_hindrance(failed))
+    # Of malformed inputs nothing is known by this: a strategy may refuse them.
+    is_unplayed = bool(result.refused) and not result.attempts and system.model is None
+    return replace(result, asked=asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(failed))
 
 
 def _hindrance(failed: Counter[str]) -> str:

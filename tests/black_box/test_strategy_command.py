@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 from typer.testing import CliRunner
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import TrialBudget
+from fl_audit.audits.black_box.findings import claim_words, refusal_words
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_process
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions
@@ -188,3 +190,31 @@ def test_a_claim_about_users_is_played_as_one_about_records(relation: str) -> No
 
 def test_every_kind_of_trial_has_a_fix() -> None:
     assert set(FIXES) == set(BY_NAME)
+
+
+class _OnItsOwnModel(FedAvg):
+    """A strategy that loads what it releases into the text model of its app, which has many tensors."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        """Return the mean, which the model must take."""
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        if arrays is not None:
+            layers = [torch.nn.TransformerEncoderLayer(4, 1, 4, batch_first=True) for _ in range(3)]
+            torch.nn.Sequential(torch.nn.Embedding(9, 4), *layers).load_state_dict(arrays.to_torch_state_dict())
+        return arrays, metrics
+
+
+def on_its_own_model() -> Strategy:
+    """Return Flower's wrapper of a strategy that needs its app's model."""
+    return DifferentialPrivacyServerSideFixedClipping(_OnItsOwnModel(fraction_evaluate=0.0), 1.0, 1.0, 4)
+
+
+def test_a_strategy_that_needs_its_apps_model_is_led_to_a_review_in_few_words() -> None:
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    found = audit_system(AuditedSystem(on_its_own_model), claim, budget=_SMALL, include=["removed", "huge"])
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "fl-audit review" in found.hindrance
+    assert found.hindrance in claim_words(found)
+    (said,) = refusal_words(found.refusals)
+    assert said.startswith("removed, huge: an ordinary input was refused")
+    assert len(said) < 320

@@ -18,7 +18,7 @@ from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
-from fl_audit.server.evaluator import EvaluatedRelease
+from fl_audit.server.evaluator import EvaluatedRelease, utility
 from fl_audit.server.user_losses import means_of_users, of_users
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
@@ -99,3 +99,23 @@ def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> 
     of_records = played(settings_of(tmp_path, "add-remove-record")).summary
     assert of_records["of_users"] is None
     assert not any(one.startswith("Epsilon* of users") for one in of_records["look_at"])
+
+
+def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test records are the population sample, because D takes all others."""
+    settings = {
+        "data": {"name": "digits", "records": 1438, "test-records": 359, "clients": 2},
+        "privacy": {"noise-multiplier": 2.0, "delta": 1e-4, "adjacency": "add-remove-record"},
+        "audit": {"trials": 2, "membership": False},
+    }
+    federation = load_federation(resolve(parse_config(settings)).public)
+    assert federation.population_records is federation.test_records
+    models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
+    expected = federation.losses(models, federation.population)
+    membership = SeededChallenger(0, federation.public.targets).membership(range(2))
+    release = EvaluatedRelease(federation, TrialBatch(0, 0, 2), 2, models, membership)
+    passed, way = list[int](), federation.model.logits
+    monkeypatch.setattr(federation.model, "logits", lambda *given: passed.append(len(given[1])) or way(*given))  # type: ignore[func-returns-value]
+    utility(release)
+    assert np.array_equal(release.population_losses, expected)
+    assert passed == [359]

@@ -1,13 +1,14 @@
 """The frozen prefix of a model is computed once for a record, changes no result, and keeps within its budget."""
 
 from collections.abc import Callable
+from io import FileIO
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fl_audit.learning import frozen_prefix
+from fl_audit.learning import frozen_prefix, prefix_cache
 from fl_audit.learning.model_properties import ModelProperties
 from fl_audit.learning.module_checks import set_aside_frozen
 from fl_audit.learning.record_gradients import record_gradients
@@ -95,16 +96,38 @@ def test_a_record_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(passed) == 9
 
 
-def test_records_beyond_the_budget_are_computed_at_every_use(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("in_memory", "on_disk"), [(9, 0), (2, 3), (0, 9), (2, 0), (0, 0)])
+def test_memory_disk_and_no_cache_give_the_same_results(
+    in_memory: int, on_disk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split, _ = pair(branched, monkeypatch)
+    kept, _ = pair(branched, monkeypatch)
+    assert split.prefix is not None
+    assert kept.prefix is not None
+    before, width = split.prefix.records, split.prefix.width
+    features, labels, models = torch.rand(9, *SHAPE), torch.arange(9) % CLASSES, torch.randn(2, split.layout.size)
+    expected = kept.losses(models, features, labels)
+    assert kept.prefix.records_on_disk == 0
+    monkeypatch.setattr(prefix_cache, "MEMORY_BUDGET", (before + in_memory) * width)
+    monkeypatch.setattr(prefix_cache, "DISK_BUDGET", on_disk * width)
+    order = torch.tensor([3, 0, 8, 5, 1, 7, 2, 6, 4])
+    for _ in range(2):
+        assert torch.equal(split.losses(models, features, labels), expected)
+        assert torch.equal(split.losses(models, features[order], labels[order]), expected[:, order])
+    assert split.prefix.records == before + in_memory + on_disk
+    assert split.prefix.records_on_disk == on_disk
+
+
+def test_a_full_disk_ends_what_is_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     split, whole = pair(branched, monkeypatch)
     assert split.prefix is not None
-    monkeypatch.setattr(frozen_prefix, "PREFIX_BUDGET", (split.prefix.records + 2) * split.prefix.width)
     features, labels, models = torch.rand(9, *SHAPE), torch.arange(9) % CLASSES, torch.randn(2, split.layout.size)
+    monkeypatch.setattr(prefix_cache, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(prefix_cache.tempfile, "TemporaryFile", lambda buffering: FileIO("/dev/full", "w"))
     before = split.prefix.records
-    for _ in range(2):
-        found, expected = (one.losses(models, features, labels) for one in (split, whole))
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert split.prefix.records == before + 2
+    found, expected = (one.losses(models, features, labels) for one in (split, whole))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert split.prefix.records == before
 
 
 def test_a_process_without_records_does_what_the_one_with_them_did(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstim
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason for which nothing is known of a scenario
+_LONGEST = 160  # characters of an error message that are shown
 _MOST_KINDS = 3  # scenarios that are named where many refused alike; the others are counted
 
 
@@ -259,7 +260,7 @@ def _claim_words(result: ClaimAudit) -> str:
             said = f"too few trials count ({result.claim.words}): {_trials_words(least)}"
             return f"{said} {result.hindrance}".strip()
         case Verdict.INCONCLUSIVE if not result.attempts:
-            return f"no scenario could be played to its end ({result.claim.words})."
+            return f"no scenario could be played to its end ({result.claim.words}). {result.hindrance}".strip()
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
             return (
                 f"even trials without a single error could not have refuted so weak a claim "
@@ -279,7 +280,7 @@ def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
     """
     alike = dict[tuple[str, bool], list[IncompleteTrials]]()
     for refusal in refusals:
-        alike.setdefault((refusal.said, refusal.is_allowed), []).append(refusal)
+        alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
     return tuple(_refused_alike(some) for some in alike.values())
 
 
@@ -291,7 +292,12 @@ def _refused_alike(refusals: Sequence[IncompleteTrials]) -> str:
     shares = f"refused in {with_it} of trials with D and {without} with D'"
     told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
     more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({first.said})."
+    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({_beginning(first.said)})."
+
+
+def _beginning(said: str) -> str:
+    """Return the beginning of an error message: some name every tensor of a model."""
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()} ..."
 
 
 def _share_words(shares: Sequence[float]) -> str:

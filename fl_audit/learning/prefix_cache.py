@@ -1,0 +1,112 @@
+"""Rows of numbers that are kept for a process: the first of them in memory, further ones in a temporary file.
+
+The file has no name from the moment it exists, so it ends with the process, however that ends.
+"""
+
+import shutil
+import tempfile
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MEMORY_BUDGET = 2**27
+"""Numbers that a process keeps in memory: half a gigabyte."""
+DISK_BUDGET = 2**29
+"""Numbers that a process keeps on disk beyond those in memory: two gigabytes, and at most half of what is free."""
+_FIRST_ROWS = 64
+_BYTES = 4  # of a number
+
+
+class RowCache:
+    """Rows of float32 numbers by place, 0 being the first; callers take turns.
+
+    Parameters
+    ----------
+    width
+        Numbers of a row.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width, self._kept = width, torch.empty(0, width)
+        self._in_memory = self._on_disk = 0
+        self._file: BinaryIO | None = None
+        self._most_on_disk: int | None = None
+
+    def __len__(self) -> int:
+        return self._in_memory + self._on_disk
+
+    @property
+    def on_disk(self) -> int:
+        """Number of the rows that are on disk."""
+        return self._on_disk
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further row is kept."""
+        return self._in_memory >= MEMORY_BUDGET // self._width and self._on_disk >= self._places_on_disk()
+
+    def add(self, row: Tensor) -> bool:
+        """Keep a row at the next place, and return whether there was one.
+
+        Parameters
+        ----------
+        row
+            The row, (width,).
+        """
+        most = MEMORY_BUDGET // self._width
+        if self._in_memory >= most:
+            return self._write(row)
+        if self._in_memory == len(self._kept):
+            rows = min(most, max(_FIRST_ROWS, 2 * len(self._kept)))
+            self._kept = torch.cat([self._kept, torch.empty(rows - len(self._kept), self._width)])
+        self._kept[self._in_memory] = row
+        self._in_memory += 1
+        return True
+
+    def take(self, places: list[int]) -> Tensor:
+        """Return the rows of some places, (n, width); a place below 0 stands for any numbers.
+
+        Parameters
+        ----------
+        places
+            Their places.
+        """
+        if all(place < self._in_memory for place in places) and self._in_memory:
+            return self._kept[torch.tensor(places, dtype=torch.int64).clamp(min=0)]
+        found = torch.empty(len(places), self._width)
+        for number, place in enumerate(places):
+            if place >= self._in_memory:
+                found[number] = self._read(place - self._in_memory)
+            elif place >= 0:
+                found[number] = self._kept[place]
+        return found
+
+    def _places_on_disk(self) -> int:
+        """Return how many rows the disk may hold; what is free is asked for once, where memory first is full."""
+        if self._most_on_disk is None:
+            free = shutil.disk_usage(tempfile.gettempdir()).free
+            self._most_on_disk = min(DISK_BUDGET, free // 2 // _BYTES) // self._width
+        return self._most_on_disk
+
+    def _write(self, row: Tensor) -> bool:
+        if self._on_disk >= self._places_on_disk():
+            return False
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # open as long as the rows are kept
+            self._file.seek(self._on_disk * self._width * _BYTES)
+            written = self._file.write(np.asarray(row, dtype=np.float32).tobytes())
+        except OSError:  # others have filled the disk
+            written = 0
+        if written != self._width * _BYTES:
+            self._most_on_disk = self._on_disk
+            return False
+        self._on_disk += 1
+        return True
+
+    def _read(self, place: int) -> Tensor:
+        assert self._file is not None, "a place on disk has a file"
+        self._file.seek(place * self._width * _BYTES)
+        return torch.frombuffer(bytearray(self._file.read(self._width * _BYTES)), dtype=torch.float32)

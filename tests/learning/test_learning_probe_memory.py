@@ -1,0 +1,49 @@
+"""Checks of a model leave nothing of its passes in memory."""
+
+import gc
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.learning import output_checks
+from fl_audit.learning.model_properties import saved_scalars
+from fl_audit.learning.output_checks import ProbeRecords, check_outputs_of
+
+WIDTH, CLASSES = 997, 3
+
+
+def module() -> nn.Module:
+    # A softmax keeps its own result for the backward pass.
+    return nn.Sequential(nn.Linear(5, WIDTH), nn.Softmax(1), nn.Linear(WIDTH, CLASSES))
+
+
+def alive(count: int) -> int:
+    """Return the number of tensors in memory that hold the hidden values of some records."""
+    gc.collect()
+    sizes = [one.untyped_storage().nbytes() for one in gc.get_objects() if type(one) is Tensor]
+    return sizes.count(4 * count * WIDTH)
+
+
+def test_a_check_of_outputs_leaves_no_pass_in_memory() -> None:
+    model, records = module(), torch.rand(7, 5)
+    check_outputs_of(model, CLASSES, ProbeRecords(records, tuple(map(str, range(7)))))
+    assert alive(7) == alive(1) == 0
+
+
+def test_a_measure_of_activations_leaves_no_pass_in_memory() -> None:
+    model, record = module(), torch.rand(6, 5)
+
+    def run(values: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(model, values, (record,)).sum()  # type: ignore[no-any-return]
+
+    assert saved_scalars(model, run) >= 6 * WIDTH
+    assert alive(6) == 0
+
+
+def test_a_model_is_given_a_few_probe_records_at_once() -> None:
+    seen, model = list[int](), module()
+    model.register_forward_pre_hook(lambda layer, given: seen.append(len(given[0])))
+    records = torch.rand(50, 5)
+    check_outputs_of(model, CLASSES, ProbeRecords(records, tuple(map(str, range(50)))))
+    assert max(seen) <= output_checks._TOGETHER
+    assert sum(seen) == 50 + 1  # and the first one alone
