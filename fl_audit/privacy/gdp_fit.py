@@ -30,17 +30,12 @@ class GdpFit(NamedTuple):
     # By how much both error rates of a test have to grow, at most, until the Gaussian curve is met: from 0 to 1.
     regret: float
 
-    @property
-    def words(self) -> str:
-        """The parameter and the error of the fit, as the end of a sentence."""
-        return f"Gaussian mu over every delta: {self.mu:.4g}, regret {self.regret:.2g} (the error of that fit)"
-
     def to_json(self) -> dict[str, float]:
         """Return the parameter and the error of the fit under the names of a guarantee's JSON."""
         return {"gdp_mu": self.mu, "gdp_regret": self.regret}
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=128)  # clients of many sizes have a profile each
 def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     """Return the Gaussian parameter that covers a profile, with the regret of the fit.
 

@@ -8,7 +8,7 @@ from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
-from fl_audit.privacy.gdp_fit import gdp_fit
+from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.report.finding import ReportContents, Section, Table, TableLook
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -99,7 +99,7 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
     guarantee = contents.facts.guarantee
     if guarantee is None:
         return [("Epsilon and delta", "nothing is claimed")]
-    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), gdp_fit(guarantee.claim.profile)
+    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), fit_of_all(guarantee.claims)
     found = 1 - guarantee.claim.profile.tradeoff(0.01)
     return [
         (
