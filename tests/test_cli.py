@@ -284,6 +284,7 @@ GUARANTEE_KEYS = {
     "gdp_mu",
     "gdp_regret",
     "adjacency",
+    "unit",
     "sensitivities",
 }
 

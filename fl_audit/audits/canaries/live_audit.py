@@ -140,8 +140,9 @@ class LiveFinding:
             "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
             "belief_claimed": guarantee.belief_bound, "confidence": found.confidence,
             "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
-            "others_are_known": self.knows_others, "weights_are_known": self.knows_weights, "canary_weights": self.weights,
-            "spread_of_others": self.dilution.spread, "canaries_stand_out_too_little": self.dilution.is_seen,
+            "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
+            "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
+            "canaries_stand_out_too_little": self.dilution.is_seen,
             "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
         })  # fmt: skip
         return told

@@ -33,11 +33,8 @@ def look_at(contents: ReportContents) -> list[str]:
     of_users, users = contents.find(UserLossFinding), contents.facts.federation.users
     sizes = contents.facts.group_sizes
     outside = None if sizes is None else sizes.users_outside
-    if (
-        of_users is not None
-        and of_users.star is not None
-        and min(users, users if outside is None else outside) < FEWEST
-    ):
+    fewest = users if outside is None else min(users, outside)
+    if of_users is not None and of_users.star is not None and fewest < FEWEST:
         lines.append(few_users_text(users, outside, of_users.star.untrained_mean))
     return lines
 
