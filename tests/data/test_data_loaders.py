@@ -237,6 +237,8 @@ def test_unknown_names_point_to_the_nearest() -> None:
         load_source(DataSpec("csv", options=(("lable", "x"),)))
     with pytest.raises(InputError, match=r"digits takes no path in .*: it has no settings of its own"):
         load_source(DataSpec("digits", options=(("path", "x"),)))
+    with pytest.raises(InputError, match=r"accepted of femnist is 'owner', its 12 clients; it does not name writers"):
+        load_source(DataSpec("femnist", options=(("user", "writer"),)))
     with pytest.raises(InputError, match="csv needs label in "):
         load_source(DataSpec("csv", options=(("path", "x"),)))
 
