@@ -192,7 +192,7 @@ _PAPER = """
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
   table.pairs tr { break-inside: auto; }
-  h2#officer ~ .scroll table.numbers { break-inside: avoid; }
+  h2#officer ~ .scroll:has(table.numbers) { break-inside: avoid; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
   figure[id^="figure-"] img, figure[id^="figure-"] svg { max-width: 10cm; margin: 0 auto; }
