@@ -1,5 +1,6 @@
 """Report section for a data-protection officer: claims, findings, and the operator's declarations."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -172,9 +173,11 @@ def _checked(contents: ReportContents) -> Table:
     """Return the table of the verdict, what it covers, and cautions about the data."""
     numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
+    # A line for each sentence: in one block nobody would read twenty of them.
+    scope = re.sub(r"(?<=\.) (?=[A-Z0-9])", "\n", str(contents.summary.get("scope") or "nothing"))
     rows = (
         ("Verdict, and why", reason),
-        ("What was checked, and what could not be seen", str(contents.summary.get("scope") or "nothing")),
+        ("What was checked, and what could not be seen", scope),
         *(("What to know about the data", str(one)) for one in notes),
     )
     return Table("What was checked, and what could not be seen", ("", ""), rows, TableLook.PAIRS)

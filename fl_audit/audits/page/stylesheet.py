@@ -146,6 +146,7 @@ table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Con
 table.configuration tbody th { font-weight: 400; }
 table.configuration tbody th, table.pairs tbody th { width: 40%; }
 table.configuration td, table.pairs td { overflow-wrap: anywhere; }
+table.pairs td { white-space: pre-line; }
 """
 
 _PHONE = """
