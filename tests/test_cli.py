@@ -287,6 +287,7 @@ GUARANTEE_KEYS = {
     "gdp_mu",
     "gdp_regret",
     "adjacency",
+    "unit",
     "sensitivities",
 }
 

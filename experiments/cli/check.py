@@ -97,12 +97,10 @@ def _guarantee(found: "RunCheckResult") -> str:
     multiplier = guarantee.noise_multiplier
     multiplied = lazy_imports.mechanism_messages.multiplied_text(found.plan.public.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
-    fit = late_privacy.gdp_fit.gdp_fit(guarantee.claim.profile)
+    values = late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims)
     return (
-        f"{noise}epsilon {number_text(guarantee.epsilon)} at delta {guarantee.delta:g} by {guarantee.accountant}, "
-        f"neighbours: {guarantee.adjacency}, beliefs of at most {percent(guarantee.belief_bound)}, an advantage of at "
-        "most "
-        f"{percent(guarantee.advantage_bound_exact)}; {fit.words}"
+        f"{noise}{late_privacy.guarantee_line.guarantee_line(values)}; beliefs of at most "
+        f"{percent(guarantee.belief_bound)}, an advantage of at most {percent(guarantee.advantage_bound_exact)}"
     )
 
 

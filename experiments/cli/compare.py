@@ -14,6 +14,7 @@ from fl_audit.experiments.comparisons.rows import differences, rows
 from fl_audit.experiments.exports.badge import badge
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.verbosity import printable
+from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import SPACE, number_text, percent
 from fl_audit.rounding import rounded
 
@@ -51,6 +52,8 @@ def _print(found: "list[RunRow]") -> None:
     console = console_for()
     for place, row in enumerate(found, start=1):
         console.print(f"{place:>2}  {printable(row.run)}: {row.verdict}")
+        if row.guarantee is not None:
+            console.print(f"    {late_privacy.guarantee_line.guarantee_line(row.guarantee)}", highlight=False)
     columns = [_in_words(row) for row in found]
     names = list(dict.fromkeys(name for column in columns for name in column))
     per_table = max(1, (console.width - _NAMES - 1) // _CELL)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.array_types import finite
 from fl_audit.errors import InputError, choice, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
@@ -323,7 +322,8 @@ def _print(rows: list[_AccountantResult], best: "Guarantee", title: str, saving:
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
     print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     print(_multiplied(best))
-    print(f"{late_privacy.gdp_fit.gdp_fit(best.claim.profile).words}.")
+    values = late_privacy.guarantee_line.guarantee_values(best.epsilon, best.claims)
+    print(f"Guarantee: {late_privacy.guarantee_line.guarantee_line(values)}.")
     if best.rho_alpha is not None:
         print(
             f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
@@ -359,20 +359,16 @@ def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
 def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
     """Return a guarantee as JSON values, with the keys of the command line's JSON output."""
     return {
-        "epsilon": finite(guarantee.epsilon),
-        "delta": guarantee.delta,
+        **late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims),
         "noise_multiplier": guarantee.noise_multiplier,
         "noise_over_clipping_norm": guarantee.noise_over_clipping_norm,
         "sensitivity": guarantee.adjacency.sensitivity_words,
         "rounds": guarantee.rounds,
         "sampling_rate": guarantee.sampling_rate,
-        "accountant": str(guarantee.accountant),
-        **late_privacy.gdp_fit.gdp_fit(guarantee.claim.profile).to_json(),
         "advantage": guarantee.advantage_bound_exact,
         "rho_alpha": guarantee.rho_alpha,
         "belief": guarantee.belief_bound,
         "belief_fixed": guarantee.belief_bound_fixed,
-        "adjacency": str(guarantee.adjacency),
         "sensitivities": str(guarantee.claim.sensitivities),
         "reconstruction": guarantee.reconstruction_bound(1 / defaults.CANDIDATES),
         "candidates": defaults.CANDIDATES,

@@ -9,6 +9,7 @@ from fl_audit.experiments.cli.options import print_json
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
+from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, read_ledger, spent
 from fl_audit.privacy.stated_releases import StatedReleases
 
@@ -56,10 +57,12 @@ def account_ledger(
     total = spent(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
     warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+    together = (
+        {} if total.claim is None else lazy_imports.guarantee_line.guarantee_values(total.epsilon, (total.claim,))
+    )
     if as_json:
-        values = {
-            "epsilon": total.epsilon, "delta": delta, "accountant": None if not lines else str(total.accountant),
-            "adjacency": None if not lines else str(lines[0].terms.adjacency),
+        nothing = dict.fromkeys(lazy_imports.guarantee_line.GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
+        values = nothing | together | {
             "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
             "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
             "digest": lines[-1].digest if lines else None, "warnings": warnings,
@@ -79,6 +82,8 @@ def account_ledger(
         within = "" if budget is None else f" of a budget of {budget:g}"
         verb = "spends" if len(lines) == 1 else "spend"
         print(f"{plural(len(lines), 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
+        if together:
+            print(f"Guarantee: {lazy_imports.guarantee_line.guarantee_line(together)}.")
         for said in warnings:
             print(said)
         if lines:

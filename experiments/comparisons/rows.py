@@ -11,6 +11,8 @@ from fl_audit.errors import require
 ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
 STAR, ATTACK = "Epsilon*, mean over trials (nats)", "Lower bound on epsilon, "
 """Names of findings as reports write them; the latter is the beginning of the name of an attack's bound."""
+_OF_LINE = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_mu", "gdp_regret")
+"""The names of `guarantee_line.guarantee_values`; written out, because the accountants take a second to import."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class RunRow:
     delta: float | None  # delta of the guarantee as differential privacy; None without a guarantee
     noise_multiplier: float | None  # noise multiplier of the guarantee, over the sensitivity
     adjacency: str | None  # between which neighbours
+    guarantee: Mapping[str, Any] | None  # the values of the line of the guarantee; None without a guarantee
     # The numbers of the report's page by name, each with its interval, what is claimed, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]
     epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
@@ -109,6 +112,7 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         delta=guarantee.get("delta"),
         noise_multiplier=guarantee.get("noise_multiplier"),
         adjacency=guarantee.get("adjacency"),
+        guarantee={name: guarantee.get(name) for name in _OF_LINE} if guarantee.get("adjacency") else None,
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
         epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )

@@ -251,7 +251,8 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
     adjacency, strategy = _claimed_to(wishes)
     is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
     units = max(1, users * records // pool) if users is not None and is_of_users else records
-    number = min(10, units // 2) if wishes.clients is None else wishes.clients
+    # Two clients are the fewest, a victim and an insider, and each holds a unit at least.
+    number = max(2, min(10, units // 2)) if wishes.clients is None else wishes.clients
     clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
     tenth = 0.1 / units
     noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}

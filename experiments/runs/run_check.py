@@ -14,7 +14,7 @@ from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_s
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import Probe, probe
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.privacy.gdp_fit import gdp_fit
+from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.verdict.multiple_testing import DETECTION_POWER
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.signal_limit import SignalLimit
@@ -133,12 +133,8 @@ def check_json(found: RunCheckResult) -> dict[str, Any]:
         "guarantee": None
         if guarantee is None
         else {
-            "epsilon": finite(guarantee.epsilon),
-            "delta": guarantee.delta,
-            **gdp_fit(guarantee.claim.profile).to_json(),
-            "accountant": str(guarantee.accountant),
+            **guarantee_values(guarantee.epsilon, guarantee.claims),
             "noise_multiplier": guarantee.noise_multiplier,
-            "adjacency": str(guarantee.adjacency),
             "belief_bound": guarantee.belief_bound,
             "advantage_bound": guarantee.advantage_bound_exact,
         },

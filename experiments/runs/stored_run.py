@@ -11,6 +11,7 @@ from fl_audit.atomic_files import read_json, read_summary
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.notebook import html_table
+from fl_audit.privacy.guarantee_line import guarantee_line
 from fl_audit.report.formatting import capital, finding_text, number_text
 from fl_audit.verdict.verdict import Verdict
 
@@ -125,7 +126,7 @@ def _tables(directory: Path) -> RunTables:
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main results of a run as pairs of name and text."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
-    numbers = {"claimed epsilon": guarantee.get("epsilon"), "at delta": guarantee.get("delta")}
-    numbers["trials"] = insider.get("trials")
-    told = [(name, number_text(value, 3)) for name, value in numbers.items() if value is not None]
+    told = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
+    if (trials := insider.get("trials")) is not None:
+        told.append(("trials", number_text(trials, 3)))
     return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

@@ -1,4 +1,4 @@
-"""A study of sites (FEMNIST's writers): inference of their participation and of their classes from public messages.
+"""A study of sites (FEMNIST's clients): inference of their participation and of their classes from public messages.
 
     python -m fl_audit.experiments.studies.participation_inference [--data-dir DIR] [--trials N]
 

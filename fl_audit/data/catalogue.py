@@ -62,6 +62,7 @@ class _Entry:
     find: _Finder | None = None
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    whose: str = ""  # what the owners of its records are, where it comes with owners; they can be the users
 
 
 def _published(description: str, load: Callable[[Path | None], LoadedDataset], find: _Finder) -> _Entry:
@@ -114,7 +115,10 @@ _CATALOGUE: Mapping[str, _Entry] = {
         find=find_mnist,
         optional=("user",),
     ),
-    "femnist": _published(f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}", load_femnist, find_femnist),
+    "femnist": replace(
+        _published(f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}", load_femnist, find_femnist),
+        whose="its 12 clients; it does not name writers",
+    ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
@@ -346,7 +350,9 @@ def first_of_each(codes: Integers | None, most: int) -> Flags:
 
 def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]:
     names = (*entry.required, *entry.optional)
-    for name, _ in spec.options:
+    for name, value in spec.options:
+        accepted = f"accepted of {spec.name} is {OWNER!r}, {entry.whose}"
+        require(name != "user" or name in names or not entry.whose, f"user is {value!r} in [data]: {accepted}")
         require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:

@@ -1,4 +1,4 @@
-"""Largest groups of records, users and clients that belong together, for group privacy."""
+"""Largest groups of records, users and clients that belong together, and the number of users outside D."""
 
 from dataclasses import dataclass
 
@@ -16,14 +16,18 @@ class GroupSizes:
     records_of_user: int | None = None
     users_of_client: int | None = None
     clients_of_user: int | None = None
+    # Number of users in the population sample, with whom users in D are compared; None where users are no units.
+    users_outside: int | None = None
 
 
 def group_sizes(federation: LoadedFederation) -> GroupSizes:
     """Return the sizes of the largest groups among the records of a federation."""
+    outside = federation.population_records.user
     user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:
         return GroupSizes(records)
     held = [np.unique(user[shard[shard < len(user)]]) for shard in federation.shards]
     _, clients = np.unique(np.concatenate(held), return_counts=True)
+    others = None if outside is None else len(np.unique(outside))
     of_user = int(np.unique(user, return_counts=True)[1].max())
-    return GroupSizes(records, of_user, max(map(len, held)), int(clients.max()))
+    return GroupSizes(records, of_user, max(map(len, held)), int(clients.max()), others)

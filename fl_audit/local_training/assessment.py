@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
+from fl_audit.array_types import finite
 from fl_audit.local_training.composition import ComposedPrivacy
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.pitfall_checks import CHECKS, conformance
 from fl_audit.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.local_training.training_facts import PrivateEngine, RecordedTraining
 from fl_audit.plurals import plural
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
 from fl_audit.verdict.verdict import Verdict
 
 _ALWAYS_UNSEEN = (
@@ -156,16 +158,18 @@ def _composed_words(assessment: Assessment) -> str:
     found = assessment.composed
     if found is None:
         return "no step with noise was taken."
-    said = f"epsilon {_epsilon_text(found.epsilon)} at delta {found.delta:g} over {plural(found.rounds, 'round')}"
-    said += ", for records that come or go"
+    said = f"over {plural(found.rounds, 'round')}: {_line(found)}"
     if assessment.of_users is not None:
         users = assessment.of_users
-        said += f"; {_epsilon_text(users.epsilon)} for users with up to {users.records_per_user} records"
+        said += f". For users with up to {users.records_per_user} records: {_line(users)}"
     return f"{said}."
 
 
-def _epsilon_text(epsilon: float) -> str:
-    return f"{epsilon:.3g}" if math.isfinite(epsilon) else "without bound"
+def _line(found: ComposedPrivacy) -> str:
+    if found.claim is None:
+        epsilon = "without bound" if found.steps else "0"
+        return f"epsilon {epsilon} at delta {found.delta:g}"
+    return guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
 
 
 def _replayed_words(evidence: Evidence) -> str:
@@ -201,11 +205,10 @@ def _composed_json(found: ComposedPrivacy | None) -> dict[str, Any] | None:
     if found is None:
         return None
     steps = [{"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in found.steps]
-    epsilon = found.epsilon if math.isfinite(found.epsilon) else None
-    return {
-        "epsilon": epsilon, "delta": found.delta, "rounds": found.rounds, "steps": steps,
-        "records_per_user": found.records_per_user,
-    }  # fmt: skip
+    line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(found.epsilon), "delta": found.delta}
+    if found.claim is not None:
+        line = guarantee_values(found.epsilon, (found.claim,))
+    return line | {"rounds": found.rounds, "steps": steps, "records_per_user": found.records_per_user}
 
 
 def _training_json(training: RecordedTraining) -> dict[str, Any]:

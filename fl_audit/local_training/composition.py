@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require_number
 from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining, Sampling
-from fl_audit.privacy.accounting import PrivacyProfile
-from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier
 
 
@@ -29,6 +29,12 @@ class ComposedPrivacy:
     # Noise multiplier over the clipping norm, sampling rate (1 for none) and number of steps of all rounds.
     steps: tuple[tuple[float, float, int], ...]
     records_per_user: int = 1  # number of records of one person that it covers
+
+    @property
+    def claim(self) -> Claim | None:
+        """The releases of the steps, by the exact accountant; None without steps, or where epsilon is infinite."""
+        is_bounded = bool(self.steps) and math.isfinite(self.epsilon)
+        return _claim(self.steps, self.delta, self.records_per_user) if is_bounded else None
 
 
 def composed(
@@ -67,7 +73,8 @@ def composed(
     steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(found.items()))
     bare = any(not step.noise_multiplier or step.noise is None for one in trainings for step in one.noised)
     bare = bare or any(_is_bare(one) for one in trainings)
-    return ComposedPrivacy(math.inf if bare else _epsilon(steps, delta), delta, total, steps, records_per_user)
+    epsilon = math.inf if bare else _epsilon(steps, delta, records_per_user)
+    return ComposedPrivacy(epsilon, delta, total, steps, records_per_user)
 
 
 def _is_bare(training: RecordedTraining) -> bool:
@@ -75,13 +82,17 @@ def _is_bare(training: RecordedTraining) -> bool:
     return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
 
 
-def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
+def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> Claim:
+    """Return the claim of one or more steps, by the exact accountant."""
+    events = [event for noise, rate, count in steps for event in gaussian_rounds(noise, count, rate)]
+    unit = Adjacency.ADD_REMOVE_RECORD if records_per_user == 1 else Adjacency.ADD_REMOVE_USER
+    return Claim(unit, events, delta)
+
+
+def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> float:
     """Return epsilon of composed Gaussian releases; infinite if the noise is too small for the accountant."""
-    events: list[ReleaseEvent] = []
     try:
-        for noise, rate, count in steps:
-            events += gaussian_rounds(noise, count, rate)
-        return PrivacyProfile(tuple(events), Adjacency.ADD_REMOVE_RECORD).epsilon(delta) if events else 0.0
+        return _claim(steps, delta, records_per_user).profile.epsilon(delta) if steps else 0.0
     except InputError:  # noise so small that no distribution of it can be computed
         return math.inf
 

@@ -31,17 +31,12 @@ class GdpFit(NamedTuple):
     # trade-off curve of mu; from 0 to 1.
     regret: float
 
-    @property
-    def words(self) -> str:
-        """A phrase that states mu and the regret, for the end of a sentence."""
-        return f"Gaussian mu over every delta: {self.mu:.4g}, regret {self.regret:.2g} (the error of that fit)"
-
     def to_json(self) -> dict[str, float]:
         """Return mu and the regret under the keys `gdp_mu` and `gdp_regret` of a guarantee's JSON."""
         return {"gdp_mu": self.mu, "gdp_regret": self.regret}
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=128)  # clients of many sizes have a profile each
 def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     """Return the smallest Gaussian-DP parameter mu that bounds a privacy profile, with the regret of the fit.
 

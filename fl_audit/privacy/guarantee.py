@@ -62,6 +62,11 @@ class Guarantee:
     advantage_bound_exact: float
     others: tuple[Claim, ...] = ()
 
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """All claims that hold at the same time, that of the reported epsilon first."""
+        return (self.claim, *self.others)
+
     def reconstruction_bound(self, chance: float) -> float | None:
         """Return the largest success probability of a reconstruction attack whose baseline success is `chance`, 0 to 1.
 
@@ -70,7 +75,7 @@ class Guarantee:
         """
         if self.claim.sensitivities is SensitivityAdaptivity.FIXED:
             return None
-        return max(reconstruction_bound(claim, chance) for claim in (self.claim, *self.others))
+        return max(reconstruction_bound(claim, chance) for claim in self.claims)
 
     @property
     def advantage_bound(self) -> float:

@@ -10,8 +10,8 @@ PLACES = (
     "fl_audit.privacy.claim",
     "fl_audit.privacy.events",
     "fl_audit.privacy.gaussian",
-    "fl_audit.privacy.gdp_fit",
     "fl_audit.privacy.guarantee",
+    "fl_audit.privacy.guarantee_line",
     "fl_audit.privacy.strategy_matrices",
     "fl_audit.privacy.targets",
 )
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from fl_audit.privacy import claim as claim
     from fl_audit.privacy import events as events
     from fl_audit.privacy import gaussian as gaussian
-    from fl_audit.privacy import gdp_fit as gdp_fit
     from fl_audit.privacy import guarantee as guarantee
+    from fl_audit.privacy import guarantee_line as guarantee_line
     from fl_audit.privacy import strategy_matrices as strategy_matrices
     from fl_audit.privacy import targets as targets
 else:

@@ -21,7 +21,7 @@ from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 if TYPE_CHECKING:
     from filelock import FileLock
 
-    from fl_audit.privacy.accounting import Accountant
+    from fl_audit.privacy.claim import Claim
 
 _START = "0" * 64
 
@@ -71,9 +71,8 @@ class LedgerTraining:
 class SpentPrivacy:
     """Epsilon and delta of all trainings of a ledger together."""
 
-    epsilon: float  # epsilon at `delta`, by `accountant`; 0 without a training
-    delta: float  # above 0, below 1
-    accountant: "Accountant | None"  # the exact accountant for these trainings; None without a training
+    epsilon: float  # at the delta of the claim, by its accountant; 0 for no training
+    claim: "Claim | None"  # the releases of all trainings, by the exact accountant; None for no training
 
 
 def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
@@ -166,7 +165,7 @@ def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
         Delta at which epsilon is computed, above 0 and below 1.
     """
     if not lines:
-        return SpentPrivacy(0.0, delta, None)
+        return SpentPrivacy(0.0, None)
     rounds: Counter[tuple[float, float]] = Counter()
     for line in lines:
         rounds[line.noise_multiplier, line.terms.sampling_rate] += line.terms.rounds
@@ -176,9 +175,7 @@ def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
         for event in lazy_imports.events.gaussian_rounds(noise, count, rate)
     )
     claim = lazy_imports.claim.Claim(lines[0].terms.adjacency, events, delta)
-    return SpentPrivacy(
-        lazy_imports.accounting.account(claim.profile, claim.accountant, delta), delta, claim.accountant
-    )
+    return SpentPrivacy(lazy_imports.accounting.account(claim.profile, claim.accountant, delta), claim)
 
 
 def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:

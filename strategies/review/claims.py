@@ -5,12 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log, sqrt
 from numbers import Real
+from typing import Any
 
 from flwr.clientapp.mod import LocalDpMod
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.privacy.names import MultiplierReference
 from fl_audit.strategies.black_box.audited_system import Mod, Observer
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
@@ -143,15 +147,38 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
     mu = stated.mu if claim.noise_multiplier is None else gaussian_mu(claim.noise_multiplier, 1)
     if mu is None:
         return claim.words
-    one, all_rounds = (gdp_epsilon(claim.delta, mu * sqrt(count)) for count in (1, max(rounds, 1)))
+    whole = guarantee_line(_values_of_mu(claim, mu, rounds))
     if claim.noise_multiplier is None:
         noise = "the noise that the app names" if stated.is_of_reviewer else "the same noise"
-        return f"{claim.words}; over all {rounds} {noise} comes to epsilon {all_rounds:.2f} (accountant gdp)"
+        return f"{claim.words}; over all {rounds} {noise} comes to {whole}"
     return (
-        f"epsilon {one:.2f} at delta {claim.delta:g} in one round and {all_rounds:.2f} over all {rounds} "
-        f"(noise multiplier {claim.noise_multiplier:.3g} over the sensitivity, {claim.neighbours.sensitivity_words}; "
-        f"{claim.adjacency}; accountant gdp, sampling not counted)"
+        f"epsilon {gdp_epsilon(claim.delta, mu):.2f} in one round, and over all {rounds} {whole} (noise multiplier "
+        f"{claim.noise_multiplier:.3g} over the sensitivity, {claim.neighbours.sensitivity_words}; sampling not "
+        "counted)"
     )
+
+
+def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
+    """Return the guarantee over all rounds as JSON values; None where no noise is named, from which it would follow.
+
+    Parameters
+    ----------
+    stated
+        The claim of the app for a trial.
+    rounds
+        Number of rounds of the app.
+    """
+    claim = stated.claim
+    if claim is None:
+        return None
+    mu = stated.mu if claim.noise_multiplier is None else gaussian_mu(claim.noise_multiplier, 1)
+    return None if mu is None else _values_of_mu(claim, mu, rounds)
+
+
+def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
+    """Return the values of the line of Gaussian releases that are mu-GDP each."""
+    whole = Claim(claim.neighbours, (GaussianRelease(mu, 1.0, max(rounds, 1)),), claim.delta)
+    return guarantee_values(whole.profile.epsilon(whole.delta), (whole,))
 
 
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:

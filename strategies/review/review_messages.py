@@ -11,7 +11,7 @@ from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS, ModelKind
-from fl_audit.strategies.review.claims import epsilon_words, training_doubt
+from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated, training_doubt
 from fl_audit.strategies.review.plan import SideChannel, SideChannelResult
 from fl_audit.strategies.review.record_privacy_mentions import of_records_words
 from fl_audit.strategies.review.review import Review
@@ -188,6 +188,7 @@ def review_json(review: Review) -> dict[str, Any]:
         "verdict": str(review.verdict),
         "headline": headline(review),
         "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
+        "guarantee": guarantee_of_stated(review.stated, review.rounds),
         "source": review.stated.source,
         "rounds": review.rounds,
         "played_rounds": review.played_rounds,

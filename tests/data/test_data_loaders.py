@@ -237,6 +237,8 @@ def test_unknown_names_point_to_the_nearest() -> None:
         load_source(DataSpec("csv", options=(("lable", "x"),)))
     with pytest.raises(InputError, match=r"digits .*no path in .*: .*no settings"):
         load_source(DataSpec("digits", options=(("path", "x"),)))
+    with pytest.raises(InputError, match=r"femnist .*'owner', its 12 clients; .* writers"):
+        load_source(DataSpec("femnist", options=(("user", "writer"),)))
     with pytest.raises(InputError, match="csv needs label"):
         load_source(DataSpec("csv", options=(("path", "x"),)))
 

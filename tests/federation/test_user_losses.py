@@ -1,6 +1,7 @@
 """Epsilon* and accuracy of users: against a direct computation in a real federation, and against known truth."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hospital import write_hospital
 
 from fl_audit.audits.common.findings_released_model import UserLossFinding
+from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.studies.study_tools import played
@@ -88,12 +90,21 @@ def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
 
 
 def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> None:
-    told = played(settings_of(tmp_path, "add-remove-user")).summary
+    contents = played(settings_of(tmp_path, "add-remove-user"))
+    told = contents.summary
     found = told["of_users"]
     assert np.isfinite([found["epsilon_star"]["mean"], found["epsilon_star"]["untrained_mean"]]).all()
     assert 0 < found["test_accuracy"] < 1
     (few,) = [one for one in told["look_at"] if one.startswith("Epsilon* of users")]
     assert str(FEWEST) in few, "some 30 users are too few, and the number that is needed is named"
+    outside = len(np.unique(load_federation(contents.facts.federation).population_records.user))
+    assert f"{outside} outside it" in few
+    many = replace(contents.facts.federation, users=5 * FEWEST)
+    for count, is_said in ((FEWEST - 1, True), (FEWEST, False)):
+        sizes = replace(contents.facts.group_sizes, users_outside=count)
+        of_many = replace(contents.run, facts=replace(contents.facts, federation=many, group_sizes=sizes))
+        lines = look_at(replace(contents, run=of_many))
+        assert any(one.startswith("Epsilon* of users") for one in lines) is is_said, "few users outside D are too few"
     apart = played(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary["of_users"]
     assert apart["epsilon_star"] is None, "the losses stay with their owners"
     of_records = played(settings_of(tmp_path, "add-remove-record")).summary

@@ -22,6 +22,7 @@ from fl_audit.clients.budget_guard import REFUSED, budget_mod
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, read_ledger, spent
 from fl_audit.privacy.stated_releases import StatedReleases
 
@@ -136,6 +137,9 @@ def test_the_command_adds_refuses_and_says_what_is_wrong(
     found = json.loads(text)
     assert (status, found["added"], found["over_budget"], len(found["trainings"])) == (0, True, False, 1)
     assert found["epsilon"] == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30) / 2), rel=1e-9)
+    alone = json.loads(said(*training[: training.index("--ledger")], "--json")[0])
+    assert {name: found[name] for name in GUARANTEE_NAMES} == {name: alone[name] for name in GUARANTEE_NAMES}
+    assert guarantee_line(found) in said("--ledger", str(path))[0]
     text, status = said(*training, "--name", "second", "--budget", "20")
     assert status == 5
     would = re.search(r"^not added: .*epsilon would be ([0-9.]+),.* 20$", text, re.MULTILINE)

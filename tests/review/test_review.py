@@ -272,7 +272,7 @@ def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
     words = epsilon_words(StatedAppClaim(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
     one, all_rounds = (
         float(words.split("epsilon ")[1].split(" ")[0]),
-        float(words.split("round and ")[1].split(" ")[0]),
+        float(words.split("over all 25 epsilon ")[1].split(" ")[0]),
     )
     for epsilon, rounds in ((one, 1), (all_rounds, 25)):
         assert gdp_delta(epsilon, gaussian_mu(2.0, rounds)) == pytest.approx(1e-5, rel=0.1)

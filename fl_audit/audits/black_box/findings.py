@@ -318,11 +318,16 @@ def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any
         Findings of the audit.
     """
     worst, claim = result.worst, result.claim
-    limits = [limit._asdict() for limit in claim.limits]
+    claimed = {
+        "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
+        "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
+        # A claim by noise is Gaussian without error; one point of a curve has no mu.
+        "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
+    }  # fmt: skip
     return {
         "verdict": str(result.verdict),
         "lower_bound": None if worst is None else finite(worst.bound),
-        "claim": {"words": claim.words, "adjacency": str(claim.adjacency), "rounds": claim.rounds, "limits": limits},
+        "claim": claimed,
         "trial": None if worst is None else worst.distinguisher.kind,
         "findings": [_finding_json(finding) for finding in found],
         "could_find_times_too_little_noise": finite(could_find(result)),

@@ -40,6 +40,7 @@ from fl_audit.audits.canaries.stored_rounds import (
 from fl_audit.federation.findings import json_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.root_finding import smallest_number
 from fl_audit.statistics.shift_bound import detectable_shift, spread_of_parts
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, FAMILY_LEVEL
@@ -127,7 +128,9 @@ class LiveFinding:
         looks = [
             {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated} for one in self.looks
         ]
-        told: dict[str, Any] = json_of({
+        claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
+        del claimed["epsilon"]  # beside the epsilon that was shown it is `epsilon_claimed`
+        told: dict[str, Any] = json_of(claimed | {
             "verdict": self.verdict, "whole_rounds": found.rounds, "last_round": self.last,
             "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
             "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
@@ -135,11 +138,11 @@ class LiveFinding:
             "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": found.mu, "mu_lower": found.mu_lower,
             "mu_claimed": found.mu_claimed, "epsilon_round": found.epsilon_round, "epsilon_lower": found.epsilon_lower,
             "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
-            "belief_claimed": guarantee.belief_bound, "delta": guarantee.delta, "accountant": guarantee.accountant,
-            "adjacency": guarantee.adjacency, "confidence": found.confidence, "rounds_needed": self.rounds_needed,
-            "limit_of_detection": self.limit, "others_are_known": self.knows_others,
-            "weights_are_known": self.knows_weights, "canary_weights": self.weights,
-            "spread_of_others": self.dilution.spread, "canaries_stand_out_too_little": self.dilution.is_seen,
+            "belief_claimed": guarantee.belief_bound, "confidence": found.confidence,
+            "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
+            "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
+            "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
+            "canaries_stand_out_too_little": self.dilution.is_seen,
             "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
         })  # fmt: skip
         return told

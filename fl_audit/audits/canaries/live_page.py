@@ -11,6 +11,7 @@ from fl_audit.audits.canaries.stored_rounds import in_words
 from fl_audit.audits.page.first_screen import Fact, fact_html
 from fl_audit.audits.page.markup import html_page, page_table
 from fl_audit.plurals import plural
+from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, number_text, one_in, percent
 from fl_audit.statistics.readings import Reading, read
 from fl_audit.verdict.banner import verdict_banner
@@ -24,7 +25,9 @@ _MOST_NUMBERED = 5  # more rounds or canaries are not listed
 def live_lines(numbers: LiveFinding) -> list[str]:
     """Return the current result as lines for a terminal."""
     facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
-    return [f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}", *facts, f"* Next: {_next(numbers)}"]
+    claimed = f"* Claimed: {guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))}"
+    opening = f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}"
+    return [opening, claimed, *facts, f"* Next: {_next(numbers)}"]
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:

@@ -24,13 +24,13 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_values
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.statistics.advantage import AdvantageInterval, clopper_pearson
 
-_CLAIMED = (
-    "epsilon", "delta", "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound",
-    "advantage_bound_exact", "rho_alpha", "accountant", "adjacency",
+_BOUNDS = (
+    "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact", "rho_alpha",
 )  # fmt: skip
 
 
@@ -46,8 +46,13 @@ class GuaranteeFinding:
     def to_json(self) -> dict[str, Any]:
         """Return this finding under the key `guarantee` of `summary.json`; values are None if nothing is claimed."""
         guarantee = self.guarantee
-        claimed = {name: None if guarantee is None else getattr(guarantee, name) for name in _CLAIMED}
-        return {"guarantee": json_of(claimed | {"rounds": self.rounds, "sampling_rate": self.sampling_rate})}
+        line = (
+            dict.fromkeys(GUARANTEE_NAMES)
+            if guarantee is None
+            else guarantee_values(guarantee.epsilon, guarantee.claims)
+        )
+        bounds = {name: None if guarantee is None else getattr(guarantee, name) for name in _BOUNDS}
+        return {"guarantee": json_of(line | bounds | {"rounds": self.rounds, "sampling_rate": self.sampling_rate})}
 
 
 def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:

@@ -31,26 +31,33 @@ def look_at(contents: ReportContents) -> list[str]:
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
     of_users, users = contents.find(UserLossFinding), contents.facts.federation.users
-    if of_users is not None and of_users.star is not None and users < FEWEST:
-        lines.append(few_users_text(users, of_users.star.untrained_mean))
+    sizes = contents.facts.group_sizes
+    outside = None if sizes is None else sizes.users_outside
+    fewest = users if outside is None else min(users, outside)
+    if of_users is not None and of_users.star is not None and fewest < FEWEST:
+        lines.append(few_users_text(users, outside, of_users.star.untrained_mean))
     return lines
 
 
-def few_users_text(users: int, by_chance: float) -> str:
+def few_users_text(users: int, outside: int | None, by_chance: float) -> str:
     """Return a sentence on why Epsilon* of few users is not informative.
+
+    Epsilon* compares a sample of users in D with one of users outside it, so that the smaller sample decides. Why
+    `FEWEST` users of each are needed is said in `fl_audit.released_model.minimum_sample_size`.
 
     Parameters
     ----------
     users
         Number of users in D.
+    outside
+        Number of users outside D; None if it was not noted.
     by_chance
         Mean Epsilon* of users for the untrained models, which cannot leak.
     """
     reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
     needed = f"a value needs {FEWEST} users in D and as many outside it"
-    return (
-        f"Epsilon* of users rests on {plural(users, 'user')}: {needed}, and untrained models score {reached} by chance"
-    )
+    found = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")
+    return f"Epsilon* of users rests on {found}: {needed}, and untrained models score {reached} by chance"
 
 
 def star_text(star: EpsilonStarFinding) -> str:

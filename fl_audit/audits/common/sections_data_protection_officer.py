@@ -1,14 +1,16 @@
 """Report section for a data-protection officer: claims, findings, and the operator's declarations."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
+from fl_audit.adjacency import Relation
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
-from fl_audit.privacy.gdp_fit import gdp_fit
+from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.report.finding import ReportContents, Section, Table, TableLook
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -26,23 +28,27 @@ _OF_REPORT = {"retention": "How long model, data and report are kept", "signer":
 _DECLARED = (*_OF_DATA, *_OF_REPORT)
 _ANSWERED, _OPERATOR, _UNKNOWN = "answered here", "declared by the operator", "not known"
 _NIST = (
-    ("Epsilon and delta, and what they mean", _ANSWERED, "The guarantee; what it means for a person in the data"),
+    ("Epsilon and delta, and what they mean", _ANSWERED, "in the lines from Epsilon and delta on, above"),
     ("The unit of privacy", _OPERATOR, "whether one unit is one person is for the operator to say"),
-    ("How neighbours differ", _ANSWERED, "the adjacency, which is part of the guarantee"),
-    ("The mechanism and its implementation", _ANSWERED, "The verdict, with its limit of detection"),
-    ("The trust model", _OPERATOR, "who adds the noise and where the adversary sits stand in the configuration"),
-    ("Composition over rounds", _ANSWERED, "by the accountant, over all rounds of this training"),
-    ("Composition over trainings", _OPERATOR, "those that are written into the ledger, fl-audit account --ledger"),
-    ("Accuracy", _ANSWERED, "The released model"),
+    ("How neighbours differ", _ANSWERED, "in the line on the unit that is protected, above"),
+    ("The mechanism and its implementation", _ANSWERED, "by the verdict, which says what it could not see"),
+    ("The trust model", _OPERATOR, "the configuration says who adds the noise and what the attacker sees"),
+    ("Composition over rounds", _ANSWERED, "epsilon is for all rounds of this training together"),
+    (
+        "Composition over trainings",
+        _OPERATOR,
+        "other trainings with the same data add to epsilon; fl-audit account --ledger adds them up",
+    ),
+    ("Accuracy", _ANSWERED, "on the first page: the share of new cases for which the model is right"),
     ("Bias against groups", _UNKNOWN, "accuracy is that of all test records together"),
-    ("Side channels", _UNKNOWN, "grids and low bits of the noise are tested; time is not"),
+    ("Side channels", _UNKNOWN, "the digits of the noise are tested for traces of the data; the time of a step is not"),
     ("Security and access control", _UNKNOWN, "that only released models leave the server was not looked at"),
     ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
 )
 """The topics of NIST SP 800-226 (March 2025), from epsilon at the top to the collection of data at the bottom."""
 PUBLISHED = (
     ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
-     "US Census Bureau, 9 June 2021"),
+     "US Census Bureau, press release of 9 June 2021"),
     ("Israel, births of 2014, a table of single births", "one birth: mother and child", "9.98",
      "arXiv 2405.00267"),
     ("Google Gboard, more than twenty language models, federated", "one device", "rho-zCDP, rho from 0.2 to 2",
@@ -52,7 +58,7 @@ PUBLISHED = (
     ("Wikipedia, page views by country", "first 10 pages of a device in a day", "about 1 at delta 1e-7",
      "Wikimedia Foundation, country_project_page, README"),
     ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
-     "Desfontaines, see above"),
+     "D. Desfontaines, desfontain.es"),
 )  # fmt: skip
 """Published deployments: what is released, the unit, epsilon, and the source."""
 
@@ -91,22 +97,38 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
         ("Data set as it was read", federation.data.title),
         ("Digest of the records that were used", digest + keyed),
         ("How many records", f"{federation.records:,}{pool} records{users}"),
-        ("Unit that is protected, and how neighbours differ", f"{contents.words.one}; {contents.facts.relation}"),
+        ("Unit that is protected, and how neighbours differ", _unit(contents)),
     ]
+
+
+def _unit(contents: ReportContents) -> str:
+    relation, one = contents.facts.relation, contents.words.one
+    match relation.relation:
+        case Relation.ADD_REMOVE:
+            said = "nobody should tell a training with it from the same training without it"
+        case Relation.REPLACE:
+            said = "nobody should tell a training with it from the same training with another in its place"
+        case _:
+            assert_never(relation.relation)
+    return f"one {one}: {said} ({relation})"
 
 
 def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
     guarantee = contents.facts.guarantee
     if guarantee is None:
         return [("Epsilon and delta", "nothing is claimed")]
-    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), gdp_fit(guarantee.claim.profile)
+    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), fit_of_all(guarantee.claims)
     found = 1 - guarantee.claim.profile.tradeoff(0.01)
     return [
         (
             "Epsilon and delta",
-            f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by {guarantee.accountant}",
+            f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by accountant {guarantee.accountant}",
         ),
-        ("The whole guarantee as one Gaussian mu", f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g}"),
+        (
+            "The whole guarantee as one Gaussian mu",
+            f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g} (the error of that one number; 0 would be "
+            "perfect privacy, and of two guarantees about the same unit the smaller mu is the stronger)",
+        ),
         ("Nobody becomes surer than", f"{percent(guarantee.belief_bound)} that {contents.words.that}"),
         ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
         *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
@@ -128,11 +150,13 @@ def _of_run(contents: ReportContents) -> list[tuple[str, str]]:
 def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Table]:
     edpb = (
         ("Singling out: can somebody be isolated in the data?", _ANSWERED,
-         f"named right among {CANDIDATES:,}; the reconstruction audit measures what an attacker reaches"),
+         f"by the line on {CANDIDATES:,} equally likely, a bound; a reconstruction audit, which is a run of its own, "
+         "measures how often an attacker succeeds"),
         ("Linkability: can two records be tied to one person?", f"{_ANSWERED}, for one training",
-         "beliefs and membership attacks; links to other publications are not known"),
+         "by the bounds on belief and advantage; what other publications about a person add is not known"),
         ("Inference: can a value be deduced of somebody?", f"{_ANSWERED}, for what the training adds",
-         "attribute with the reconstruction audit; what follows from the population is not changed by noise"),
+         "the bounds limit what the training tells about one person; what holds for people of a kind can be deduced of "
+         "a person who was not in the data too"),
     )  # fmt: skip
     published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
@@ -149,9 +173,11 @@ def _checked(contents: ReportContents) -> Table:
     """Return the table of the verdict, what it covers, and cautions about the data."""
     numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
+    # A line for each sentence: in one block nobody would read twenty of them.
+    scope = re.sub(r"(?<=\.) (?=[A-Z0-9])", "\n", str(contents.summary.get("scope") or "nothing"))
     rows = (
         ("Verdict, and why", reason),
-        ("What was checked, and what could not be seen", str(contents.summary.get("scope") or "nothing")),
+        ("What was checked, and what could not be seen", scope),
         *(("What to know about the data", str(one)) for one in notes),
     )
     return Table("What was checked, and what could not be seen", ("", ""), rows, TableLook.PAIRS)
@@ -159,10 +185,9 @@ def _checked(contents: ReportContents) -> Table:
 
 def _sentence(_: OperatorDeclarations, __: ReportContents) -> str:
     return (
-        "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
-        "operator was checked by nobody. No number here decides a legal question, and NIST SP 800-226 names no epsilon "
-        "that is safe; these are the facts for such a decision. More published epsilons, with their sources: "
-        "the list of deployments by D. Desfontaines, desfontain.es."
+        "The operator fills in the empty lines, by hand or under [report] in the configuration. Nobody checked what "
+        "the operator declares. No number here decides a legal question: these are the facts for such a decision. More "
+        "published epsilons, with their sources, are in the list of deployments by D. Desfontaines, desfontain.es."
     )
 
 

@@ -21,8 +21,9 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
-from fl_audit.privacy.gdp_fit import SMALLEST_DELTA, gdp_fit
+from fl_audit.privacy.gdp_fit import SMALLEST_DELTA
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
@@ -145,7 +146,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
 
 def _fit_rows(guarantee: Guarantee) -> list[Row]:
     """Return the rows on the mu-GDP fit of the whole privacy profile, with its regret."""
-    fit = gdp_fit(guarantee.claim.profile)
+    fit = fit_of_all(guarantee.claims)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
         Row("Gaussian mu of the whole profile", fit.mu,

@@ -25,6 +25,7 @@ from fl_audit.audits.page.markup import banner_html, next_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
@@ -333,6 +334,8 @@ def summary_table(contents: ReportContents) -> Table:
     table.add_row(Text("Verdict"), Text(words.word, style=style).append(f". {words.line}", style="not bold default"))
     table.add_row(Text("Next"), Text(next_step(contents)))
     facts = [(fact.name, f"{fact.value}{fact.joint}{fact.note}") for fact in facts_of(contents)]
+    if (guarantee := contents.facts.guarantee) is not None:
+        facts.append(("Guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
     for rows in (facts, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
         table.add_section()
         for name, said in rows:

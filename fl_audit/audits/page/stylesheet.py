@@ -146,6 +146,7 @@ table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Con
 table.configuration tbody th { font-weight: 400; }
 table.configuration tbody th, table.pairs tbody th { width: 40%; }
 table.configuration td, table.pairs td { overflow-wrap: anywhere; }
+table.pairs td { white-space: pre-line; }
 """
 
 _PHONE = """
@@ -192,7 +193,7 @@ _PAPER = """
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
   table.pairs tr { break-inside: auto; }
-  h2#officer ~ .scroll table.numbers { break-inside: avoid; }
+  h2#officer ~ .scroll:has(table.numbers) { break-inside: avoid; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
   figure[id^="figure-"] img, figure[id^="figure-"] svg { max-width: 10cm; margin: 0 auto; }

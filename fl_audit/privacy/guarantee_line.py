@@ -1,0 +1,70 @@
+"""One line for a guarantee, the same wherever it is printed or stored.
+
+It has everything that a reader needs to compare two guarantees: epsilon and delta, the accountant, the neighbours, the
+unit, and the Gaussian parameter mu of the whole privacy profile with the error of its fit (arXiv 2503.10945).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.array_types import finite
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.gdp_fit import GdpFit, gdp_fit
+
+GUARANTEE_NAMES = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_mu", "gdp_regret")
+"""The names of the values that `guarantee_values` returns, in its order."""
+
+
+def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
+    """Return the Gaussian parameter that covers every claim, with an upper bound on the regret of its fit.
+
+    The trade-off curve of all claims together lies nowhere above that of the claim with the largest mu, so the regret
+    of that claim bounds the regret of all from above.
+
+    Parameters
+    ----------
+    claims
+        Claims that hold at the same time, at least one.
+    """
+    return max(gdp_fit(claim.profile) for claim in claims)
+
+
+def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
+    """Return what one line says of a guarantee, as JSON values.
+
+    Parameters
+    ----------
+    epsilon
+        The epsilon that the accountant of the first claim reports at its delta.
+    claims
+        Claims that hold at the same time, that with the largest epsilon first.
+    """
+    first = claims[0]
+    return {
+        "epsilon": finite(epsilon),
+        "delta": first.delta,
+        "accountant": str(first.accountant),
+        "adjacency": str(first.adjacency),
+        "unit": str(first.adjacency.unit),
+        **fit_of_all(claims).to_json(),
+    }
+
+
+def guarantee_line(values: Mapping[str, Any]) -> str:
+    """Return a guarantee as one line without a full stop.
+
+    Parameters
+    ----------
+    values
+        The values as `guarantee_values` returns them. The summaries of runs and the JSON objects of commands hold them
+        too; in a summary of an earlier version mu is missing, and then the line has none.
+    """
+    epsilon, adjacency = values["epsilon"], Adjacency(values["adjacency"])
+    said = "without bound" if epsilon is None else f"{epsilon:.4g}"
+    line = f"epsilon {said} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
+    line += f" (the unit is a {adjacency.unit})"
+    mu = values.get("gdp_mu")
+    if mu is None:
+        return line
+    return f"{line}; as mu-GDP: mu {mu:.4g} with a regret of {values['gdp_regret']:.2g} (the error of the fit)"
