@@ -127,3 +127,35 @@ def test_the_bound_is_the_one_that_refutes_with_as_many_trials_as_there_will_be(
     bits = np.arange(160) % 2 == 0
     moved = gaussian(2.0)(bits, np.random.default_rng(seed))
     assert find_distinguishers("kind", moved, bits, (Limit(0.0, 0.383),), 240)[0].method is BoundMethod.CLOPPER_PEARSON
+
+
+def test_a_value_without_noise_is_found_where_its_differences_cancel_over_the_rounds() -> None:
+    """Of a hundred values in eight rounds, one has no noise, and the target moves it up and down in turn."""
+    random = np.random.default_rng(3)
+    bits = np.arange(200) % 2 == 0
+    steps = random.standard_normal((200, 8, 100))
+    steps[:, :, 41] = np.where(bits, 1.0, -1.0)[:, None] * np.where(np.arange(8) % 2 == 0, 0.01, -0.01) + 0.3
+    trials = trials_of(steps)
+    best = find_distinguishers("removed", trials, bits, (Limit(1.0, 1e-5),), 400)[0]
+    assert best.group == "all released values, each by its own spread"
+    scores = best.rule(feature_groups(trials)[best.group])
+    assert scores[bits].min() > scores[~bits].max()
+    summed = learned_rule(feature_groups(trials)["all released values"], bits)(
+        feature_groups(trials)["all released values"]
+    )
+    assert summed[bits].min() < summed[~bits].max()
+
+
+def test_a_value_that_varies_in_its_last_bits_alone_decides() -> None:
+    random = np.random.default_rng(4)
+    features = random.standard_normal((80, 12))
+    features[:, 5] = np.where(_BITS, 1.0, 0.9) + 1e-15 * random.standard_normal(80)
+    scores = learned_rule(features, _BITS)(features)
+    assert scores[_BITS].min() > scores[~_BITS].max()
+    assert np.ptp(scores[_BITS]) < 1e-3 * (scores[_BITS].min() - scores[~_BITS].max())
+
+
+def test_many_values_are_looked_at_in_even_steps() -> None:
+    groups = feature_groups(trials_of(np.zeros((3, 2, 30_000))))
+    assert groups["all released values, each by its own spread"].shape == (3, 2 * 20_000)
+    assert "all released values, each by its own spread" not in feature_groups(trials_of(np.zeros((3, 4, 100))))

@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.claim import Limit
-from fl_audit.audits.black_box.features import LOW_BITS, feature_groups
+from fl_audit.audits.black_box.features import LOW_BITS, MOST_CORRELATED, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.randomness import Purpose, generator
 from fl_audit.root_finding import last_true
@@ -74,6 +74,8 @@ def _weights(columns: Floats, present: Flags) -> Floats:
     """
     if columns.shape[1] == 1:
         return _signs(columns, present)
+    if columns.shape[1] > 2 * MOST_CORRELATED:  # each has an indicator beside it
+        return np.asarray(columns[present].mean(axis=0) - columns[~present].mean(axis=0))
     # With few trials for so many columns their correlations are hardly known, and are drawn towards none.
     shrinkage = 1e-6 if len(columns) >= 10 * columns.shape[1] else "auto"
     rule = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, priors=[0.5, 0.5])

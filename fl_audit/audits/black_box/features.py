@@ -13,9 +13,11 @@ import numpy as np
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.transcript import Transcripts
 
-_MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone
+MOST_CORRELATED = 400
+"""Most columns of a group whose correlations are learned; of more, sums over rounds or projections are shown."""
+_MOST_ALONE = 20_000  # most columns of a group whose columns are weighed one by one
 _ROUNDS_SHOWN = 12
-_PAIRS = _MOST // 4  # most pairs of rounds that are looked at, four columns each
+_PAIRS = MOST_CORRELATED // 4  # most pairs of rounds that are looked at, four columns each
 _GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40
 _LARGEST = 100.0  # stands for a binary place where there is none
 _ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
@@ -47,6 +49,8 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     for name, part in trials.tensors:
         groups[f"the released values of {name}"] = _shown(trials.steps[:, :, part])
     groups["all released values"] = _shown(trials.steps)
+    if trials.steps[0].size > MOST_CORRELATED:
+        groups["all released values, each by its own spread"] = _each(trials.steps)
     if np.any(trials.own):
         own = np.concatenate([trials.steps, trials.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
@@ -99,7 +103,7 @@ def _alternating(trials: Transcripts) -> Floats:
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
     # Of a large model every later round shows as many values, evenly spaced.
-    step = -(-differences[0].size // _MOST)
+    step = -(-differences[0].size // MOST_CORRELATED)
     return _flat(differences[:, :, ::step])
 
 
@@ -131,9 +135,18 @@ def _pairs(rounds: int) -> list[tuple[int, int]]:
 
 def _shown(steps: Floats) -> Floats:
     """Return the values of every round if there are few, otherwise their sums over rounds, cut to a maximum number."""
-    if steps[0].size <= _MOST:
+    if steps[0].size <= MOST_CORRELATED:
         return _flat(steps)
-    return np.asarray(steps.sum(axis=1))[:, :_MOST]
+    return np.asarray(steps.sum(axis=1))[:, :MOST_CORRELATED]
+
+
+def _each(steps: Floats) -> Floats:
+    """Return the values of every round at as many evenly spaced places as are looked at, the same in all trials.
+
+    A sum over rounds hides a value without noise whose differences cancel over the rounds.
+    """
+    values = _flat(steps)
+    return values[:, :: -(-values.shape[1] // _MOST_ALONE)]
 
 
 def _beside_others(trials: Transcripts) -> Floats:
