@@ -47,7 +47,7 @@ PASS_BUDGET = 2**22
 GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
 ON_A_CARD = 32
-"""How many times as many scalars a pass holds on a graphics card: there, the calls of torch cost more than memory."""
+"""Factor by which a pass holds more scalars on a graphics card, where calls of torch cost more than memory."""
 GRAPHED_BELOW = 2**25
 """Scalars of activations of a pass below which its kernels on a graphics card are launched as one CUDA graph."""
 _PROBE_TRIALS = 2

@@ -1,4 +1,4 @@
-"""How far the numbers of a graphics card lie from those of the CPU, in small audits of all kinds.
+"""Differences between the numbers of a graphics card and those of the CPU, in small audits of all kinds.
 
     python -m tests.validation.device_equality [--only WORDS]
 
