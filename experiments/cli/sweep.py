@@ -99,11 +99,13 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
     write_text(directory / "sweep.html", lazy_imports.page.sweep_page(found, title))
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
-        claimed, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
-        rows.append((str(row.settings), claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
-    columns = ("setting", "claimed epsilon", found.utility, "Epsilon*", "frontier")
+        claimed = [number_text(value) if row.private else "none" for value in (row.epsilon, row.gdp_mu)]
+        mark = "*" if row.on_frontier else ""
+        rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
+    columns = ("setting", "claimed epsilon", "claimed mu", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
     notes = (
+        *lazy_imports.page.claims_text(found),
         counted,
         lazy_imports.page.fit_text(found),
         f"{lazy_imports.page.STAR_CAUTION}{lazy_imports.page.chance_text(found)}",

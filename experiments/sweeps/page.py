@@ -75,14 +75,13 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
+    counted = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
+    sentences = [fit_text(sweep), counted, *(f"{one}." for one in claims_text(sweep))]
     return html_page(
         title=title,
         heading=title,
         subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
-        opening=(
-            f"{_READING}{chance_text(sweep)} {fit_text(sweep)} Epsilon* counts "
-            f"{cuts_text(sweep.models['epsilon_star_cut'])}."
-        ),
+        opening=f"{_READING}{chance_text(sweep)} {' '.join(sentences)}",
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
         banner=Banner(
@@ -103,9 +102,30 @@ def _best_text(best: "pd.DataFrame") -> str:
     return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
 
 
+def claims_text(sweep: Sweep) -> list[str]:
+    """Return a sentence on the terms of the claims for each kind of claim in the sweep; none without a claim."""
+    names = ["delta", "accountant", "adjacency", "unit"]
+    terms = sweep.points[[*names, "gdp_regret"]].dropna(subset=["adjacency"])
+    return [
+        f"Claims: epsilon at delta {row.delta:g} by {row.accountant}, neighbours by {row.adjacency} (the unit is a "
+        f"{row.unit}); mu is that of mu-GDP, with a regret of at most {row.gdp_regret:.2g} (the error of its fit)"
+        for row in terms.groupby(names, sort=False).max().reset_index().itertuples()
+    ]
+
+
 def points_html(sweep: Sweep) -> str:
     """Return the HTML table of the points, sorted by claimed epsilon or Epsilon*, with those on the frontier marked."""
-    columns = ["Setting", "Claimed epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier"]
+    columns = [
+        "Setting",
+        "Claimed epsilon",
+        "Claimed mu",
+        "Models",
+        "Utility",
+        "Range",
+        "Epsilon*",
+        "Range",
+        "Frontier",
+    ]
     risk = "epsilon" if guarantee_varies(sweep.points) else "epsilon_star"
     ordered = sweep.points.sort_values(risk)
     rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
@@ -116,8 +136,8 @@ def points_html(sweep: Sweep) -> str:
 
 
 def _row(number: int, row: "pd.Series[float]") -> list[str]:
-    claimed = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
-    cells = [f"{number}. {row['settings']}", claimed, str(row["models"])]
+    claimed = [number_text(row[name]) if pd.notna(row[name]) else "none" for name in ("epsilon", "gdp_mu")]
+    cells = [f"{number}. {row['settings']}", *claimed, str(row["models"])]
     for name in ("utility", "epsilon_star"):
         shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
         cells += [shown.value, shown.interval]

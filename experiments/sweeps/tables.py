@@ -13,9 +13,10 @@ from fl_audit.errors import require
 from fl_audit.experiments.names import UtilityColumn as UtilityColumn
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.statistics.pareto_front import convex_frontier
 
-CLAIMED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
+CLAIMED = (*GUARANTEE_NAMES, "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the membership audit."""
 UNTRAINED = "epsilon_star_untrained"
@@ -37,11 +38,12 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     -------
     DataFrame
         The columns are point; the settings under their keys (missing where a point does not set them); private; the
-        guarantee (epsilon, delta, noise_multiplier, rounds, sampling_rate; NaN without a claim); trial; test_accuracy;
-        test_auroc; epsilon_star (from fitted normal distributions); epsilon_star_fit (p-value of the test of that fit,
-        NaN if not tested); membership_advantage; epsilon_star_cut; and epsilon_star_untrained (mean over the untrained
-        models of the point). If points include the membership audit, there are also the name, the AUC and the TPR at 1
-        % FPR, over all trials of the point, of the model attack with the largest AUC.
+        guarantee (epsilon, delta, accountant, adjacency, unit, gdp_mu, gdp_regret, noise_multiplier, rounds and
+        sampling_rate; NaN without a claim); trial; test_accuracy; test_auroc; epsilon_star (from fitted normal
+        distributions); epsilon_star_fit (p-value of the test of that fit, NaN if not tested); membership_advantage;
+        epsilon_star_cut; and epsilon_star_untrained (mean over the untrained models of the point). If points include
+        the membership audit, there are also the name, the AUC and the TPR at 1 % FPR, over all trials of the point, of
+        the model attack with the largest AUC.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -65,7 +67,7 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     star = summary.get("epsilon_star") or {}
     # Points are held against each other by one estimator, and early ones know normals alone.
     head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
-    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in CLAIMED}}
+    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"].get(name) for name in CLAIMED}}
     # A guarantee of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(trials), np.nan if value is None else value) for name, value in head.items()}
     table = pd.DataFrame(columns).join(trials.drop(columns=list(_LEFT_OUT), errors="ignore"))
@@ -118,15 +120,16 @@ def points_table(
     Returns
     -------
     DataFrame
-        The columns are point; the settings in words; private; epsilon; models; mean, minimum and maximum of utility,
-        epsilon_star and membership_advantage; on_frontier (convex frontier of the means); and the columns of the attack
-        if `models` has them.
+        The columns are point; the settings in words; private; the claim (all of `GUARANTEE_NAMES`); models; mean,
+        minimum and maximum of utility, epsilon_star and membership_advantage; on_frontier (convex frontier of the
+        means); and the columns of the attack if `models` has them.
     """
     rows = []
     for one in points:
         own = models[models["point"] == one.name]
         row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
-        row |= {"private": bool(own["private"].iloc[0]), "epsilon": own["epsilon"].iloc[0], "models": len(own)}
+        row |= {"private": bool(own["private"].iloc[0]), "models": len(own)}
+        row |= {name: own[name].iloc[0] for name in GUARANTEE_NAMES}
         for name, column in (("utility", utility.column), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})

@@ -25,10 +25,11 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps import schedule
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
-from fl_audit.experiments.sweeps.page import chance_text, fit_text, points_html, sweep_page
+from fl_audit.experiments.sweeps.page import chance_text, claims_text, fit_text, points_html, sweep_page
 from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
+from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.formatting import number_text
 from fl_audit.report.style import to_png
@@ -98,7 +99,16 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
     assert found.utility is UtilityColumn.AUROC
+    claimed = found.points["gdp_mu"].to_numpy()
+    multipliers = models["noise_multiplier"].to_numpy()[[0, 3]]
+    np.testing.assert_allclose(claimed[:2], [gaussian_mu(one, 2) for one in multipliers], rtol=1e-12)
+    assert np.isnan(claimed[2])
+    (terms,) = claims_text(found)
+    assert "delta 0.01" in terms
+    assert "add-remove-record" in terms
+    assert "record)" in terms
     page = sweep_page(found, "A sweep")
+    assert terms in page
     assert "privacy.epsilon = 8.0" in page
     assert "training.learning-rate = 0.5" in page
     (tmp_path / "sweep" / "sweep.html").write_text(page, encoding="utf-8")
@@ -115,6 +125,12 @@ def _assert_seeds_are_secret(sweep: Path, seeds: dict[str, int]) -> None:
         kept = sweep / "points" / "epsilon=1.0" / "challenger" / "seed.json"
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+CLAIM = {
+    "epsilon": 1.0, "delta": 0.01, "accountant": "rdp", "adjacency": "add-remove-record", "unit": "record",
+    "gdp_mu": 0.5, "gdp_regret": 0.0,
+}  # fmt: skip
 
 
 def test_an_interrupted_command_says_how_to_go_on(
@@ -192,7 +208,7 @@ def test_frontier_and_ranges_of_points() -> None:
     accuracy = {"epsilon=1.0": [0.5, 0.7], "epsilon=8.0": [0.6, 0.6], "private=false_learning-rate=0.5": [0.9, 0.9]}
     models = pd.DataFrame(
         [
-            {"point": name, "private": "epsilon" in name, "epsilon": 1.0, "test_accuracy": accuracy[name][index],
+            {**CLAIM, "point": name, "private": "epsilon" in name, "test_accuracy": accuracy[name][index],
              "test_auroc": np.nan, "epsilon_star": star[name][index], "membership_advantage": 0.0}
             for name in star
             for index in range(2)
@@ -256,7 +272,7 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
 
 def test_unbounded_models_are_not_drawn() -> None:
     models = pd.DataFrame(
-        {"point": ["epsilon=1.0"] * 2, "private": True, "epsilon": 1.0, "test_accuracy": [0.5, 0.6],
+        {**CLAIM, "point": ["epsilon=1.0"] * 2, "private": True, "test_accuracy": [0.5, 0.6],
          "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0, "epsilon_star_cut": 1e-6}
     )  # fmt: skip
     table = points_table(models, points(1.0)[:1], UtilityColumn.ACCURACY)
