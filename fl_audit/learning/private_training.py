@@ -27,9 +27,10 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, sharing_copy, without_hints
+from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.per_record_lookups import PerRecordEmbeddings, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.events import batches_per_epoch
 
 # Opacus takes a third of the time in which a client process starts, and most federations never use it, so only the

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets
 from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.module_checks import said
 from fl_audit.learning.stacked_model import StackedModel
@@ -138,7 +138,7 @@ def _search(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
     """Return the record of the lowest rank on all descent paths; starting points are split to fit in memory."""
-    together = max(1, stacked_model.GRADIENT_BUDGET // scene.models.numel())
+    together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
     parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
     record, rank = min((_descend(scene, part, measure) for part in parts), key=lambda one: one[1])
     require(math.isfinite(rank), "no record could be crafted: the gradients of the model are not finite")

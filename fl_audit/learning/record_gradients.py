@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets
 from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -75,7 +75,7 @@ def record_gradients(
                     each = [visit.layer.products(visit, signal) for visit, signal in taped]
                     products[rows, some] = torch.stack(each).sum(0)
             continue
-        together = max(1, stacked_model.GRADIENT_BUDGET // models[rows].numel())
+        together = max(1, pass_budgets.GRADIENT_BUDGET // models[rows].numel())
         for first in range(some.start, some.stop, together):
             part = slice(first, min(some.stop, first + together))
             gradients = model.example_gradients(models[rows], MicrobatchExamples(features[part], labels[part]))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedLinear, weigh
 from fl_audit.learning.record_gradients import RecordGradientSummary
@@ -129,7 +129,7 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
     """Return the number of records per trial that fit into a pass."""
     if model.fast:
         return model.examples_per_pass
-    return max(1, min(model.examples_per_pass, stacked_model.GRADIENT_BUDGET // models[:1].numel()))
+    return max(1, min(model.examples_per_pass, pass_budgets.GRADIENT_BUDGET // models[:1].numel()))
 
 
 def _fast_sum(
@@ -198,7 +198,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
     total = models.new_zeros(axis, users.groups.count, models.shape[1])
-    together = max(1, stacked_model.GRADIENT_BUDGET // models.numel())
+    together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
     place = users.groups.runs[0].view(users.groups.users.shape)
     for first in range(0, portion.examples, together):
         some = slice(first, first + together)

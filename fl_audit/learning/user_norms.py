@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedNormalisation
 from fl_audit.learning.user_batching import Bucket, MicrobatchUsers
@@ -113,7 +113,7 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, me
     if rows == 1:
         inputs = read.square().sum((2, 3))
         return (own.square().sum((2, 3)) * (inputs + 1 if has_bias else inputs)).double()
-    together, found = max(1, stacked_model.GRADIENT_BUDGET // (axis * outs * ins)), []
+    together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * outs * ins)), []
     for first in range(0, users, together):
         some = slice(first, first + together)
         found.append(_by_gradients(own[:, some], read[:, some], has_bias))
@@ -134,7 +134,7 @@ def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
     """Return the squared norms for the users of a bucket, computed by Gram matrices, float64 (axis, users)."""
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
-    together, found = max(1, stacked_model.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
+    together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
     inputs = memory.kept.get(memory.key)
     read = bucket.read(right, padded_by_zeros=False).flatten(2, 3) if inputs is None else None
     if read is not None and 2 * rows <= ins:  # no more memory than the inputs themselves

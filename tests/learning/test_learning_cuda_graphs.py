@@ -71,7 +71,7 @@ def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_no
     shape = (1, 12, 12) if name == "mnist-cnn" else (9,)
     spec, capture = ModelSpec(name, shape, 3), CountedCaptures()
     plain, graphed = StackedModel.of(spec), StackedModel.of(spec).fitting(Device.CUDA)
-    graphed._parts.graphs = GraphedCalls(capture)
+    graphed.parts.graphs = GraphedCalls(capture)
     source = torch.Generator().manual_seed(0)
     for number in range(6):
         models = initial_models(spec, number, range(4))
@@ -80,8 +80,8 @@ def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_no
         portion = stacked_model.ClippedSumExamples(features, labels, None if counted is None else counted.float())
         found, wanted = torch.empty_like(models), torch.empty_like(models)
         whole = portion.portion(slice(0, 4), slice(0, 7))
-        graphed._clipped_sum_graphed(models, whole, clipping_norm, found)
-        plain._clipped_sum_fast(models, whole, clipping_norm, wanted)
+        graphed.clipped_sum_graphed(models, whole, clipping_norm, found)
+        plain.clipped_sum_fast(models, whole, clipping_norm, wanted)
         assert torch.equal(found, wanted)
     assert capture.captured == 2
 

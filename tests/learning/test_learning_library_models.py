@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets, stacked_model
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
@@ -165,7 +165,7 @@ def test_the_size_of_a_pass_follows_what_a_model_keeps_and_not_what_it_trains() 
     assert adapted.layout.size < 0.05 * whole.layout.size
     # Ten tokens, 16 wide: beside three hundred weights it keeps the inputs of some twenty layers.
     assert adapted.activations > 5 * adapted.layout.size
-    assert adapted.examples_per_pass * adapted.activations <= stacked_model.PASS_BUDGET
+    assert adapted.examples_per_pass * adapted.activations <= pass_budgets.PASS_BUDGET
 
 
 def long_texts(count: int, tokens: int) -> Tensor:

@@ -8,7 +8,7 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from learning.test_learning_stacked_model import NETS
 from torch import Tensor
 
-from fl_audit.learning import dense_chain_training, microbatching, stacked_model
+from fl_audit.learning import dense_chain_training, microbatching, pass_budgets
 from fl_audit.learning.local_training import LocalSchedule, local_updates
 from fl_audit.learning.microbatching import ClippedSumExamples
 from fl_audit.learning.stacked_model import StackedModel
@@ -85,7 +85,7 @@ def test_own_records_may_be_worked_through_in_any_portions(
     model.fast = way == "fast"
     whole = [model.clipped_sum(models, bits, labels, 1.0, taking_part=some) for some in (None, SAMPLES)]
     mean = model.mean_gradients(models, bits, labels)
-    monkeypatch.setattr(stacked_model, budget, 1)
+    monkeypatch.setattr(pass_budgets, budget, 1)
     for some, expected in zip((None, SAMPLES), whole, strict=True):
         torch.testing.assert_close(model.clipped_sum(models, bits, labels, 1.0, taking_part=some), expected)
     torch.testing.assert_close(model.mean_gradients(models, bits, labels), mean)

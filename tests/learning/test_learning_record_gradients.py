@@ -8,7 +8,8 @@ from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor
 
 from fl_audit.errors import InputError
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets
+from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -70,10 +71,10 @@ def test_passes_of_any_size_find_the_same(name: str, way: str, budget: str, monk
         case "trials":
             _budget_for(monkeypatch, model, len(labels), 3)
         case "examples":
-            monkeypatch.setattr(stacked_model, "PASS_BUDGET", 3 * model.activations - 1)
+            monkeypatch.setattr(pass_budgets, "PASS_BUDGET", 3 * model.activations - 1)
             assert model.examples_per_pass == 2
         case "gradients":
-            monkeypatch.setattr(stacked_model, "GRADIENT_BUDGET", 3 * models.numel() - 1)
+            monkeypatch.setattr(pass_budgets, "GRADIENT_BUDGET", 3 * models.numel() - 1)
     sizes = _noted_sizes(monkeypatch, model)
     _assert_right(model, models, features, labels, vectors)
     once = {"trials": [(3, 5), (3, 5), (1, 5)], "examples": [(7, 2), (7, 2), (7, 1)], "gradients": [(7, 5)]}[budget]
@@ -88,7 +89,7 @@ def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[t
     name = "backward" if model.fast else "example_gradients"
     compute = getattr(model, name)
 
-    def noting(models: Tensor, portion: stacked_model.MicrobatchExamples) -> object:
+    def noting(models: Tensor, portion: MicrobatchExamples) -> object:
         noted.append((len(models), portion.examples))
         return compute(models, portion)
 

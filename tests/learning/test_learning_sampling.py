@@ -6,7 +6,7 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from learning.test_learning_stacked_model import NETS, _assert_close, _setting
 from torch import Tensor
 
-from fl_audit.learning import microbatching, stacked_model
+from fl_audit.learning import microbatching, pass_budgets
 from fl_audit.learning.microbatching import ClippedSumExamples
 
 # Trial by trial: nothing, a single example, some, all.
@@ -46,7 +46,7 @@ def test_samples_may_be_worked_through_in_any_portions(
     model, models, features, labels = _setting("mnist-cnn", trials=4, examples=6)
     model.fast = way == "fast"
     whole = model.clipped_sum(models, features, labels, 1.0, taking_part=SAMPLES)
-    monkeypatch.setattr(stacked_model, budget, 1)
+    monkeypatch.setattr(pass_budgets, budget, 1)
     torch.testing.assert_close(model.clipped_sum(models, features, labels, 1.0, taking_part=SAMPLES), whole)
 
 

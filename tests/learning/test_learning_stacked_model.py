@@ -10,7 +10,7 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
-from fl_audit.learning import layers, stacked_model
+from fl_audit.learning import layers, model_probes, pass_budgets
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
@@ -214,7 +214,7 @@ def test_examples_beyond_the_budget_wait_for_the_next_pass(name: str, monkeypatc
     model, models, features, labels = _setting(name, examples=7)
     logits = model.logits(models, features)
     gradients = example_gradients(model.template, models, features, labels)
-    monkeypatch.setattr(stacked_model, "PASS_BUDGET", 4 * model.activations - 1)
+    monkeypatch.setattr(pass_budgets, "PASS_BUDGET", 4 * model.activations - 1)
     assert model.examples_per_pass == 3
     passes = _noted_passes(monkeypatch)
     norm = float(gradients.norm(dim=2).median())
@@ -233,7 +233,7 @@ def test_features_that_changed_in_place_are_read_again() -> None:
 
 def _budget_for(monkeypatch: pytest.MonkeyPatch, model: StackedModel, examples: int, trials: int) -> None:
     """Let so many trials and no more fit into one pass."""
-    monkeypatch.setattr(stacked_model, "CACHE_BUDGET", (trials + 1) * examples * model.activations - 1)
+    monkeypatch.setattr(pass_budgets, "CACHE_BUDGET", (trials + 1) * examples * model.activations - 1)
     assert model.trials_per_pass(examples) == trials
 
 
@@ -329,7 +329,7 @@ def test_a_unit_at_the_kink_of_a_relu_hides_no_stacked_layers(
     records, flat = torch.rand(3, 4, generator=source), 0.5 * torch.randn(2051, generator=source)
     nn.utils.vector_to_parameters(flat, net.parameters())
     # One unit lies just below 0 for a record, in the first of the models with which layers are tried.
-    drawn = torch.randn(2, 2051, generator=stacked_model._seeded())
+    drawn = torch.randn(2, 2051, generator=model_probes.seeded())
     row = (flat + 0.1 * drawn[0]).double()
     reached = float(records[0].double() @ row[:4] + row[1024])
     nn.utils.vector_to_parameters(flat - (reached + 3e-7) * F.one_hot(torch.tensor(1024), 2051), net.parameters())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from fl_audit.learning import stacked_model
+from fl_audit.learning import pass_budgets
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import UserRecords
 from fl_audit.learning.user_gradients import clipped_user_sum, user_gradients
@@ -103,8 +103,8 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
         within = (each.norm(dim=1) <= 0.7)[drawn[trial]].double() - 0.5
         assert whole.centred_bits[trial] == within.sum()
     # Users are never parted, however little a pass holds, and the order of records does not matter.
-    monkeypatch.setattr(stacked_model, "PASS_BUDGET", 4 * model.activations)
-    monkeypatch.setattr(stacked_model, "CACHE_BUDGET", 4 * model.activations)
+    monkeypatch.setattr(pass_budgets, "PASS_BUDGET", 4 * model.activations)
+    monkeypatch.setattr(pass_budgets, "CACHE_BUDGET", 4 * model.activations)
     parted = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), 0.7, taking_part=part)
     torch.testing.assert_close(parted.total, whole.total, rtol=1e-4, atol=1e-5)
     assert torch.equal(parted.centred_bits, whole.centred_bits)

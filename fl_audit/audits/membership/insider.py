@@ -34,8 +34,8 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.learning.microbatching import MicrobatchExamples
+from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.record_gradients import record_gradients
-from fl_audit.learning.stacked_model import GRADIENT_BUDGET
 from fl_audit.learning.user_gradients import user_gradients
 from fl_audit.mechanisms.likelihood_ratio import mixed_llr
 from fl_audit.privacy.events import require_sampling_rate

@@ -16,7 +16,8 @@ from torch.func import grad, vmap
 
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require, require_number
-from fl_audit.learning.stacked_model import CACHE_BUDGET, StackedModel
+from fl_audit.learning.pass_budgets import CACHE_BUDGET
+from fl_audit.learning.stacked_model import StackedModel
 
 _BREAKS = (2.667, 1.6, 1.142)
 """Divisors of the number of iterations; after each such part the step falls to a tenth, as in the authors' code."""
