@@ -204,7 +204,7 @@ _PAPER = """
   figcaption { max-width: none; }
   h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
   p { margin-bottom: .5rem; }
-  h2#numbers, h2#officer, h2#configuration, h2#appendix { break-before: page; }
+  h2#numbers, h2#officer, h2#appendix { break-before: page; }
   table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
   th, td { padding: .14rem .5rem .14rem 0; }
   thead th:first-child { width: 32%; }
