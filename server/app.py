@@ -38,14 +38,14 @@ from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChalleng
 from fl_audit.strategies.challenger_log import ChallengerLog, open_shares
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.loss_queries import FederatedLosses, LossQueries
+from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries, FederatedLosses
 from fl_audit.strategies.queries import AccountantStateCollector
 from fl_audit.strategies.release_scoring import CanaryQueries, LogOddsQueries, ScoreQueries, TargetQueries
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
 
-_Queries = LogOddsQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantStateCollector
+_Queries = LogOddsQueries | ScoreQueries | TargetQueries | CanaryQueries | EpsilonStarQueries | AccountantStateCollector
 """Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
 _Wave = tuple[TrialBatch, ...]  # batches of trials that are trained together
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
@@ -339,7 +339,7 @@ def _round_queries(
     round_queries += _release_queries(federation, insiders, wave, challenger)
     if plan.federated_losses is not None:
         federated = plan.federated_losses
-        round_queries.append(LossQueries(federated, plan.evaluated_releases, wave, public.clients, population))
+        round_queries.append(EpsilonStarQueries(federated, plan.evaluated_releases, wave, public.clients, population))
     return tuple(round_queries)
 
 

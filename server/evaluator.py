@@ -1,9 +1,9 @@
 """Evaluation of released models from their outputs and losses: accuracy, Epsilon*, membership attack, early stopping.
 
 A finding is a function from a release to columns of the run's tables. If members' losses stay with their owners,
-`fl_audit.strategies.loss_queries` computes Epsilon*, and only the population's losses are computed here. The membership
-attack needs single losses, so it pools members' losses in any case. Early stopping selects a release by the losses on
-the population.
+`fl_audit.strategies.epsilon_star_queries` computes Epsilon*, and only the population's losses are computed here. The
+membership attack needs single losses, so it pools members' losses in any case. Early stopping selects a release by the
+losses on the population.
 """
 
 from collections import defaultdict

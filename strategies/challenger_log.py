@@ -53,7 +53,7 @@ class _BatchLog:
 
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))  # one array (trials,) a round
     turns: Integers | None = None  # number of rounds in which each unit took part, (trials, units)
-    units: Integers | None = None  # see `RevealedParticipation.of_units`
+    units: Integers | None = None  # see `OpenedSamples.of_units`
     crowds: Integers | None = None  # histogram over units and rounds of the number of trials in which a unit took part
     sample: Flags | None = None  # sample of the previous round, (trials, units)
     model: Tensor | None = None  # models after the previous round, (trials, parameters)

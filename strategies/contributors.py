@@ -55,7 +55,7 @@ class ContributingClient:
 
 
 @dataclass(frozen=True)
-class ContributionCall:
+class CalledClients:
     """The clients that are asked to contribute to a round, for one batch of trials."""
 
     asked: tuple[ContributingClient, ...]  # the clients, ascending
@@ -64,7 +64,7 @@ class ContributionCall:
 
 def call_of(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
-) -> ContributionCall:
+) -> CalledClients:
     """Return the clients that are asked to contribute to a round, canary clients included.
 
     Parameters
@@ -96,12 +96,12 @@ def call_of(
 
 def _without_canaries(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
-) -> ContributionCall:
+) -> CalledClients:
     participation, turn = public.mechanism.participation, public.turn(server_round)
     if not participation.is_sampled:
         whose = range(public.clients) if turn is None else turn.tolist()
         of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
-        return ContributionCall(tuple(ContributingClient(client) for client in whose), of_steps)
+        return CalledClients(tuple(ContributingClient(client) for client in whose), of_steps)
     match public.mechanism.unit:
         case Unit.RECORD | Unit.USER:
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
@@ -110,13 +110,13 @@ def _without_canaries(
                 drawn = in_turn(drawn, turn, shard)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
-            return ContributionCall(tuple(asked), torch.from_numpy(taking_part))
+            return CalledClients(tuple(asked), torch.from_numpy(taking_part))
         case Unit.CLIENT:
             drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
             drawn = in_turn(drawn, turn, np.arange(public.clients))
             there = [client for client in range(public.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
-            return ContributionCall(called, torch.from_numpy(drawn))
+            return CalledClients(called, torch.from_numpy(drawn))
         case _:
             assert_never(public.mechanism.unit)
 

@@ -32,8 +32,8 @@ from fl_audit.protocol import Key, MessageRecord, models_key
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import (
+    CalledClients,
     ClientRoster,
-    ContributionCall,
     ReceivedContribution,
     RoundResult,
     call_of,
@@ -66,7 +66,7 @@ class DPStrategy(Strategy):
     opening: ChallengerLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
     transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)
     _ended: bool = field(init=False, default=False)
-    _calls: dict[str, ContributionCall] = field(init=False, default_factory=dict)
+    _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
     _written: dict[Answer, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:

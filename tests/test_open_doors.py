@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_audits import small_settings
 
-from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
+from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
 from fl_audit.audits.membership.names import Attack
 from fl_audit.audits.sections import own_section
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -78,10 +78,10 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "doors", raising=False)
 
 
-def answers_of(trials: int, targets: int) -> tuple[ModelAnswers, TargetMembership]:
+def answers_of(trials: int, targets: int) -> tuple[ModelOutputs, TargetMembership]:
     draw = np.random.default_rng(3)
     own = draw.normal(-1, 0.3, (trials, targets))
-    answers = ModelAnswers(own, own, None, None, draw.normal(-1, 0.3, (trials, 5)))
+    answers = ModelOutputs(own, own, None, None, draw.normal(-1, 0.3, (trials, 5)))
     return answers, TargetMembership(draw.random((trials, targets)) < 0.5)
 
 

@@ -25,7 +25,7 @@ class TrainingAuditRequest:
     data: Annotated[str | None, option("PACKAGE.MODULE:FUNCTION", "Returns the data set that it takes.")] = None
     model: Annotated[str | None, option("PACKAGE.MODULE:FUNCTION", "Returns the model that it takes.")] = None
     rounds: Annotated[int, option("K", "Rounds of the whole training: it is called once in each.")] = 1
-    calls: Annotated[int, option("N", "In how many of them it is called here.")] = 2
+    calls: Annotated[int, option("N", "Number of rounds in which it is called here.")] = 2
     claim_epsilon: Annotated[
         float | None, option("E", "Claimed over all rounds.  [default: what its accountant names]")
     ] = None

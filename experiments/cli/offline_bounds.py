@@ -141,7 +141,7 @@ def epsilon_star(
             among=StarMethod,
         ),
     ] = None,
-    confidence: Annotated[float, option("P", "Of the interval, in (0, 1).")] = 0.95,
+    confidence: Annotated[float, option("P", "Confidence of the interval, in (0, 1).")] = 0.95,
     cut: Annotated[
         float | None, option("C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]")
     ] = None,

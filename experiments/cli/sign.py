@@ -23,7 +23,7 @@ def sign(
         bool, switch("--new-key", "Make the key first: FILE, for you alone, and FILE.pub, for all who verify.")
     ] = False,
     name: Annotated[str, option("TEXT", "Who signs.")] = "",
-    role: Annotated[str, option("TEXT", "In which role, such as data protection officer.")] = "",
+    role: Annotated[str, option("TEXT", "Role of the signer, such as data protection officer.")] = "",
 ) -> None:
     """Sign what DIR holds: write DIR/statement.intoto.json, with the digest of every file, verdict and scope.
 

@@ -139,7 +139,9 @@ def review(
     app_dir: Annotated[Path, argument("APP_DIR", "Directory of a Flower app: its pyproject.toml has [tool.flwr.app].")],
     *,
     claim: ClaimOptions,
-    adjacency: Annotated[str | None, option("A", "Of the claim.  [default: as the app's mechanism has it]")] = None,
+    adjacency: Annotated[
+        str | None, option("A", "Adjacency of the claim.  [default: as the app's mechanism has it]")
+    ] = None,
     clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
     rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
     trials: TrialOptions,
@@ -183,14 +185,14 @@ def live(
     finished: Annotated[
         bool, switch("--finished", "The training is over, though its last claimed round is missing.")
     ] = False,
-    confidence: Annotated[float, option("P", "Of the bounds, in (0.5, 1).")] = 0.95,
-    out: Annotated[Path | None, option("FILE", "The page.  [default: DIR/report.html]")] = None,
+    confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
+    out: Annotated[Path | None, option("FILE", "The HTML page to write.  [default: DIR/report.html]")] = None,
     fail_on_violation: Annotated[
         bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the guarantee is violated.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the canaries of a running or finished training certify."""
+    """Bound epsilon from below by the canaries of a running or finished training."""
     numbers = lazy_imports.live_audit.measure_live(
         directory, lazy_imports.observer_store.seed_in(coins), confidence, finished
     )

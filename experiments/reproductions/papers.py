@@ -107,7 +107,7 @@ class ItemResult:
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
     def outside(self, column: str) -> tuple[str, ...]:
-        """Return a line for every number of the column, "published" or "theory", that lies outside our interval."""
+        """Return one line for each value of a column, "published" or "theory", outside the measured interval."""
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "

@@ -79,7 +79,10 @@ def _of_nobody(split: Split) -> Records:
 
 
 def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalQueries:
-    """Return the additional queries that the final models answer: varied copies of the targets, attribute values.
+    """Return the additional records on which the final models are evaluated for attacks.
+
+    These are augmented copies of the targets, for membership inference, and copies of the targets with each candidate
+    value of an attribute, for attribute inference.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
+from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
 from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
 from fl_audit.audits.membership.findings_attacks import (
     APART,
@@ -97,7 +97,7 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
     return values
 
 
-def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAnswers:
+def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelOutputs:
     kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.public)
 
     def stacked(name: str) -> NDArray[Any]:
@@ -111,7 +111,7 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
         # Of which targets the attacker knows whether they are in is drawn in public, whoever is in.
         draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
         known = known_halves(targets["trial"].nunique(), plan.public.targets, draw)
-    return ModelAnswers(
+    return ModelOutputs(
         log_probability=by_target(targets, "log_probability"),
         confidence=by_target(targets, "confidence"),
         logits=stacked(LOGITS) if single else None,

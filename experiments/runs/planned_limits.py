@@ -5,8 +5,8 @@ from math import ceil, floor, log10
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.audits.registry import audit_of
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 # Contributions whose lengths differ from trial to trial take more trials than those as long as the clipping norm.
 _SPARE = 1.3
@@ -27,7 +27,7 @@ def trials_that_tell(plan: AuditPlan) -> int | None:
     return step * ceil(exact / step)
 
 
-def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimits | None:
+def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:
     """Return the limit of detection for missing noise; None without an insider or a claim.
 
     Parameters
@@ -41,7 +41,7 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimi
     return None if planned is None else audit_of(plan.public).judging.planned_noise(planned, parameters)
 
 
-def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
+def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
     """Return the limit of detection for a target whose contribution counts more than once.
 
     It is None without an insider or a claim, or if the mechanism has no exact likelihood ratio.

@@ -44,8 +44,8 @@ from fl_audit.server.monitored_grid import MonitoredGrid
 from fl_audit.server.results import ResultSink
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.epsilon_star_queries import FederatedLosses
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.loss_queries import FederatedLosses
 from fl_audit.trials import TrialBatch
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from fl_audit.experiments.runs.time_probe import Probe, probe
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.verdict.multiple_testing import DETECTION_POWER
-from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class RunCheckResult:
     plan: AuditPlan  # the resolved plan, with the guarantee
     sizes: DataSizes  # the real sizes
     cautions: tuple[DataWarning, ...]  # warnings about the data for the user
-    limits: PlannedLimits | None  # limits of the run; None without an insider or a claim
+    limits: PlannedDetectionLimits | None  # limits of the run; None without an insider or a claim
     probe: Probe | None  # estimate of its time and memory; None where not requested
     footprint: Footprint  # its disk space
     # Number of times that the record could count unnoticed, if its contributions are as long as the clipping norm; None
     # where no test asks about it.
-    signal: SignalLimit | None = None
+    signal: SignalDetectionLimit | None = None
 
     @property
     def is_conclusive(self) -> bool:

@@ -56,7 +56,7 @@ TRIALS, QUICK_TRIALS = 2000, 200
 PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
 
 
-class _HalvedNoise(DPStrategy):
+class _HalfNoiseStrategy(DPStrategy):
     """A faulty strategy that adds only half of the noise that its mechanism states."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
@@ -115,7 +115,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
     assert guarantee is not None, "an epsilon is claimed"
     bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     assert bound is not None, "noise is scaled to everybody"
-    honest, halved = (_trial(plan, one) for one in (HONEST, PartyApps(strategy=_HalvedNoise)))
+    honest, halved = (_trial(plan, one) for one in (HONEST, PartyApps(strategy=_HalfNoiseStrategy)))
     best, simulated = simplex_success(guarantee.mu, CANDIDATES), _simulated(guarantee.mu, trials)
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fl_audit.federation.loaded_federation import LoadedFederation
     from fl_audit.federation.record_tensors import Examples
     from fl_audit.privacy.guarantee import Guarantee
-    from fl_audit.verdict.noise_estimate import PlannedLimits
-    from fl_audit.verdict.signal_limit import SignalLimit
+    from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+    from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
     from fl_audit.verdict.verdict import Judgement
 
 
@@ -114,7 +114,7 @@ class AuditJudging(Protocol):
             is checked.
         """
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedLimits | None":
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedDetectionLimits | None":
         """Return the limit of detection for missing noise in a planned run; None if no insider measures the noise.
 
         Parameters
@@ -125,7 +125,7 @@ class AuditJudging(Protocol):
             Number of parameters of the model; None if the noise cannot be measured in all of them.
         """
 
-    def planned_signal(self, planned: ClaimedRun) -> "SignalLimit | None":
+    def planned_signal(self, planned: ClaimedRun) -> "SignalDetectionLimit | None":
         """Return the limit of detection for a target that counts more than once; None if insiders have no exact LLR."""
 
 
@@ -198,7 +198,9 @@ class AuditKind(ABC):
 
     @abstractmethod
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield masks of trials, (trials,), with the losses of these trials on the members of their training sets.
+        """Yield pairs of a mask of trials, (trials,), and the losses of each of these trials on its own training set.
+
+        There is one pair for each size of the training set, so that the losses of a pair form an array.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import ReportContents, Row, Section
-from fl_audit.report.formatting import Reading
+from fl_audit.report.formatting import ClaimStatus
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_noise import NOISE
@@ -111,7 +111,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     if verdict is not None:
         # Nothing on one page is consistent beside a number that is broken.
         found[VerdictFinding] = verdict.beside(
-            tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)
+            tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
         )
         summary |= found[VerdictFinding].to_json()
         contents = replace(contents, findings=Findings(found))

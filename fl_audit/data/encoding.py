@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.data.records import LoadedDataset, Records, TableColumn
+from fl_audit.data.records import ColumnPosition, LoadedDataset, Records
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import NamedInput
 
@@ -156,7 +156,7 @@ _NAMES_SHOWN = 10
 class Attribute:
     """A column of a table, the values that it can have, and the adversary's prior over them."""
 
-    column: TableColumn  # the position of its features in a record
+    column: ColumnPosition  # the position of its features in a record
     values: Floats32  # every value as features, ascending, shape (values, width), two values or more
     prior: Floats  # share of each value among records on which no model is trained, shape (values,), with a sum of 1
 
@@ -194,7 +194,7 @@ def choose_attribute(source: LoadedDataset, outside: Records, named: str | None 
     return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
 
 
-def _of_two_values(source: LoadedDataset) -> list[TableColumn]:
+def _of_two_values(source: LoadedDataset) -> list[ColumnPosition]:
     features = source.pool.features
     low, high = features.min(axis=0), features.max(axis=0)
     is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
@@ -202,7 +202,7 @@ def _of_two_values(source: LoadedDataset) -> list[TableColumn]:
     return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
 
 
-def _with_prior(column: TableColumn, values: Floats32, outside: Records) -> Attribute:
+def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> Attribute:
     counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
     return Attribute(column, values, counts / counts.sum())
 
@@ -214,7 +214,7 @@ def _codes(own: Floats32, values: Floats32) -> Integers:
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
-def _values_of(source: LoadedDataset, column: TableColumn) -> Floats32:
+def _values_of(source: LoadedDataset, column: ColumnPosition) -> Floats32:
     """Return the 2 to 100 values of a column as features, ascending, shape (values, width); otherwise `InputError`."""
     values = np.unique(source.pool.features[:, column.places], axis=0)
     accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
@@ -246,7 +246,7 @@ def with_values(records: Records, index: int, source: LoadedDataset, named: str)
     return found
 
 
-def _named_column(source: LoadedDataset, named: str) -> TableColumn:
+def _named_column(source: LoadedDataset, named: str) -> ColumnPosition:
     """Return a column of a table by its name, or its number from 0."""
     columns = source.table_columns
     by_name = {one.name: one for one in columns}

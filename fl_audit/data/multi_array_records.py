@@ -115,7 +115,11 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
-    """Raise `InputError` for an image measure, and for integers that may be ids, whose differences have no meaning."""
+    """Check that a measure of dissimilarity has a meaning for records of several arrays.
+
+    Raises `InputError` if the measure is made for images, or if arrays of integers may hold ids, whose differences have
+    no meaning, and `ids`, the names of the arrays that are known to hold ids, is empty.
+    """
     own = "and 'package.module:name' of your own"
     named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
     of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"

@@ -241,7 +241,12 @@ def _group_of_rank(
     rank: int,
     many: str,
 ) -> int:
-    """Return the index of the group of records that has a given rank by dissimilarity from all other groups."""
+    """Return the index of the group of records at a rank, from 1, when groups are ordered by their dissimilarity.
+
+    A group is a client's or a user's records, and its dissimilarity is that from all other groups together. Rank 1 is
+    the most dissimilar group, or the least dissimilar one if `choice` says so. `many` names the groups in the message
+    of the `InputError` for a rank out of range.
+    """
     count = len(groups)
     require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
     scores = np.round(client_dissimilarities(groups, records, dissimilarity), _DECIMALS)

@@ -175,7 +175,7 @@ class Identifier:
 
 
 @dataclass(frozen=True)
-class TableColumn:
+class ColumnPosition:
     """Position of a column of a table among the features of a record."""
 
     name: str  # its name, or its number where columns have no names
@@ -188,11 +188,11 @@ class TableColumn:
         return slice(self.start, self.start + self.width)
 
 
-def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
+def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[ColumnPosition, ...]:
     """Return the positions of columns that follow each other among the features, from their names and widths."""
     placed, start = [], 0
     for name, width in columns:
-        placed.append(TableColumn(name, start, width))
+        placed.append(ColumnPosition(name, start, width))
         start += width
     return tuple(placed)
 
@@ -208,7 +208,7 @@ class LoadedDataset:
     columns: tuple[ColumnReadResult, ...] = ()  # uses of the columns of a table; empty if all are read in one way
     # Position of each column of a table among the features; empty if every feature is a column without a name, or the
     # records are not rows of a table.
-    placed: tuple[TableColumn, ...] = ()
+    placed: tuple[ColumnPosition, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
     cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
@@ -252,7 +252,7 @@ class LoadedDataset:
         return self.pool.shape if len(self.pool.shape) in (2, 3) and not is_other else None
 
     @property
-    def table_columns(self) -> tuple[TableColumn, ...]:
+    def table_columns(self) -> tuple[ColumnPosition, ...]:
         """The columns of a table; columns without names are named by their numbers from 0."""
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 

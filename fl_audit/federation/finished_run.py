@@ -232,8 +232,9 @@ class FinishedRun:
     def has_exact_final_distribution(self) -> bool:
         """Whether the final log-odds of all trials follow the distribution of the claim's worst case.
 
-        They do if the difference of D and D' is as large as the claim allows in all trials and rounds: under local
-        scaling if the noise floor was never used, otherwise only for a record that is clipped in every round.
+        They do if the difference of D and D' has the full size that the claim assumes, in every trial and round. With
+        noise scaled to the local sensitivity this holds if the smallest noise was never applied. With global
+        sensitivity it holds only for a target record whose gradient is clipped in every round.
         """
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.

@@ -24,13 +24,13 @@ from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, 
 from fl_audit.federation.private_steps import question_of_steps
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.effective_noise import noise_share
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodQuestion
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
 from fl_audit.mechanisms.threat_model import Adversary
 
 
 def question_of(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
-) -> LikelihoodQuestion:
+) -> LikelihoodRatioInput:
     """Return the input of a round's likelihood ratio test: the observation, and the expected sums under D and under D'.
 
     Raises `InputError` if the adversary's view lacks a required value.
@@ -56,7 +56,7 @@ def question_of(
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return _of_contribution(federation, seen, moment)
     hypotheses = sums_of(federation, seen.start, moment, side)
-    return LikelihoodQuestion(_less_known_noise(federation, seen.sums(mechanism), seen), hypotheses)
+    return LikelihoodRatioInput(_less_known_noise(federation, seen.sums(mechanism), seen), hypotheses)
 
 
 def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation) -> Hypotheses:
@@ -137,7 +137,7 @@ def _log_odds_of_bits(
     return one, other
 
 
-def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodQuestion:
+def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodRatioInput:
     """Return the likelihood question for a server that sees the contribution of the target's client separately."""
     present, absent = differing_contributions(federation, seen.start, moment)
     match federation.unit:
@@ -150,7 +150,7 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
         case _:
             assert_never(federation.unit)
     observed = shown(seen.side.contribution, "the contribution of the target's client")
-    return LikelihoodQuestion(observed, Hypotheses(own, present.total, absent.total))
+    return LikelihoodRatioInput(observed, Hypotheses(own, present.total, absent.total))
 
 
 def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
@@ -197,7 +197,7 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
     return [step for step in whitened if step.factor != 0]
 
 
-def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodQuestion:
+def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
     """Return the likelihood question of the latest whitened round: row i of C applied to the releases and to both sums.
 
     The noise of this row is independent of all earlier rounds.
@@ -208,4 +208,4 @@ def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: i
         one = sums_of(federation, start, RoundContext(number, None, batch_trials), SideInformation())
         for whole, part in zip(wholes, (release, one.shared, one.present, one.absent), strict=True):
             whole += factor * part.double()
-    return LikelihoodQuestion(observed, Hypotheses(shared, present, absent))
+    return LikelihoodRatioInput(observed, Hypotheses(shared, present, absent))

@@ -19,14 +19,14 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound, shown
 from fl_audit.learning.private_training import CLIPPING_SLACK
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodQuestion
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
 from fl_audit.mechanisms.threat_model import Adversary
 
 _ROUNDING = 2.0**-23 / sqrt(12)
 """Root mean square of the rounding of a float32 number between 1 and 2."""
 
 
-class _Scale(NamedTuple):
+class _AdversaryScaling(NamedTuple):
     """Public factors by which an adversary scales the updates and the clipped sums."""
 
     clients: tuple[int, ...]  # those whose noise it does not know
@@ -34,7 +34,7 @@ class _Scale(NamedTuple):
     of_sums: dict[int, float]  # what the clipped sum of each of these clients is multiplied with
 
 
-def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> LikelihoodQuestion:
+def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step.
 
     Parameters
@@ -54,7 +54,7 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     weight = training.rate_of(len(federation.shards[federation.victim]))
     present = _clipped_sum(federation, seen.start, federation.victim, differing=True)
     present = scale.of_sums[federation.victim] * present
-    return LikelihoodQuestion(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
+    return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
 
 def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
@@ -90,7 +90,7 @@ def rounding_of_update(models: Tensor) -> Tensor:
     return _ROUNDING * models.double().square().mean(dim=1).sqrt()
 
 
-def _scale(federation: LoadedFederation, insider: int) -> _Scale:
+def _scale(federation: LoadedFederation, insider: int) -> _AdversaryScaling:
     steps, victim = private_steps(federation.public.mechanism), federation.victim
     known, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
     is_server = federation.public.threat_model.adversary is Adversary.SERVER
@@ -98,7 +98,7 @@ def _scale(federation: LoadedFederation, insider: int) -> _Scale:
     batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}
     hidden = sqrt(sum((batch[victim] / one) ** 2 for one in batch.values()))
     of_sums = {client: batch[victim] / one / hidden for client, one in batch.items()}
-    return _Scale(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
+    return _AdversaryScaling(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
 
 
 def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:

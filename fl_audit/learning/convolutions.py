@@ -78,7 +78,7 @@ class StackedConv2d(StackedLayer):
         return (size + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """See `StackedLayer`."""
+        """Return the squared gradient norms of this layer; overrides `StackedLayer.squared_norms`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
         places, size = signals.shape[3], self.required("weight")[0].numel()
@@ -92,7 +92,7 @@ class StackedConv2d(StackedLayer):
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
+        """Return the weighted sums of gradients of this layer; overrides `StackedLayer.weighted_sum`."""
         assert isinstance(kept, tuple)
         gradients, bias = kept
         if gradients is None:

@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from fl_audit.learning.module_checks import without_hints
-from fl_audit.learning.prefix_cache import RowCache
+from fl_audit.learning.prefix_cache import PrefixOutputCache
 
 _WORTH, _FEWEST = 0.2, 2**20
 """Share of a forward pass, and number of its multiplications and additions, from which the prefix is worth keeping."""
@@ -92,7 +92,7 @@ class FrozenPrefix:
         self.suffix = suffix
         self._graph, self._shape, self._lock = graph, shape, threading.Lock()
         self._places: dict[bytes, int] = {}
-        self._kept = RowCache(self.width)
+        self._kept = PrefixOutputCache(self.width)
 
     @property
     def records(self) -> int:

@@ -191,7 +191,7 @@ class StackedLinear(StackedLayer):
         return self.record(inputs, self.respond(inputs, shared), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """See `StackedLayer`."""
+        """Return the outputs of the layer in all trials; overrides `StackedLayer.respond`."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[0], weight.shape[1]
         if shared and outs < _NARROW:
@@ -201,13 +201,13 @@ class StackedLinear(StackedLayer):
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """See `StackedLayer`."""
+        """Return the squared gradient norms of this layer; overrides `StackedLayer.squared_norms`."""
         signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
+        """Return the weighted sums of gradients of this layer; overrides `StackedLayer.weighted_sum`."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         trials, outs, examples = transposed.shape
@@ -247,7 +247,7 @@ class StackedNormalisation(StackedLayer):
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """See `StackedLayer`."""
+        """Return the outputs of the layer in all trials; overrides `StackedLayer.respond`."""
         weight, bias = self._aligned(self.required("weight"), inputs), self.parameter("bias")
         outputs = self.frame.split(inputs) * weight
         if bias is not None:
@@ -262,7 +262,7 @@ class StackedNormalisation(StackedLayer):
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """See `StackedLayer`."""
+        """Return the squared gradient norms of this layer; overrides `StackedLayer.squared_norms`."""
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
             gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
@@ -272,7 +272,7 @@ class StackedNormalisation(StackedLayer):
         return torch.stack(norms).sum(0), gradients
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
+        """Return the weighted sums of gradients of this layer; overrides `StackedLayer.weighted_sum`."""
         assert isinstance(kept, dict)
         return {name: weigh(gradients, weights) for name, gradients in kept.items()}
 

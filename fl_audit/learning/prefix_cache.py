@@ -19,7 +19,7 @@ _FIRST_ROWS = 64
 _BYTES = 4  # of a number
 
 
-class RowCache:
+class PrefixOutputCache:
     """Rows of float32 numbers by place, 0 being the first; callers take turns.
 
     Parameters

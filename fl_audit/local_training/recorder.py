@@ -15,7 +15,7 @@ import torch
 from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
 
-from fl_audit.local_training.models import PrivateModels
+from fl_audit.local_training.model_snapshots import PrivateModels
 from fl_audit.local_training.opacus_introspection import (
     count_multiplier_of,
     count_of,

@@ -50,7 +50,7 @@ class Hypotheses:
             yield HypothesisComparison(rows, *(part[rows].double() for part in parts))
 
 
-class LikelihoodQuestion(NamedTuple):
+class LikelihoodRatioInput(NamedTuple):
     """The input of a likelihood ratio test: an observation, and two hypotheses about its mean."""
 
     observed: Tensor

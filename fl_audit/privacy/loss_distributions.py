@@ -38,14 +38,14 @@ _EXPONENTS = range(1, 21)  # Chernoff exponents of both signs, times the grid le
 
 
 @dataclass(frozen=True, eq=False)
-class LossGrid:
+class DiscreteLossDistribution:
     """A discrete distribution of losses at integer multiples of the grid width, with some mass at infinity."""
 
     first: int  # index of the first grid point; its loss is `first` times the grid width
     probabilities: Floats  # mass at each grid point from `first` on
     infinity: float  # mass at infinity
 
-    def plus(self, other: "LossGrid") -> "LossGrid":
+    def plus(self, other: "DiscreteLossDistribution") -> "DiscreteLossDistribution":
         """Return the distribution of the sum of two independent losses, with tails of negligible mass truncated."""
         length = self.probabilities.size + other.probabilities.size - 1
         size = next_fast_len(length, real=True)
@@ -57,16 +57,16 @@ class LossGrid:
         kept = masses[start:stop].copy()
         kept[0] += float(masses[:start].sum())
         infinity = self.infinity + other.infinity - self.infinity * other.infinity + float(masses[stop:].sum())
-        return LossGrid(self.first + other.first + start, kept, infinity)
+        return DiscreteLossDistribution(self.first + other.first + start, kept, infinity)
 
-    def times(self, count: int) -> "LossGrid":
+    def times(self, count: int) -> "DiscreteLossDistribution":
         """Return the distribution of the sum of `count` independent losses of this distribution; `count` is from 1."""
         low, high = self._support(count)
         size = next_fast_len(max(high - low + 1, self.probabilities.size), real=True)
         # The transform is circular; the mass outside the support is negligible, so wrapping does not mix losses.
         wrapped = np.asarray(irfft(rfft(self.probabilities, size) ** count, size), dtype=np.float64)
         infinity = _TRUNCATED - math.expm1(count * math.log1p(-self.infinity))
-        return LossGrid(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
+        return DiscreteLossDistribution(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
 
     def _support(self, count: int) -> tuple[int, int]:
         """Return the range of grid indices outside which the sum lies with negligible probability.
@@ -194,7 +194,7 @@ class _GaussianLoss:
         mean = sum(share * float(weight @ self.loss(x)) for share, x in parts)
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
-    def masses(self, interval: float, reverse: bool) -> LossGrid:
+    def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
         """Return the distribution on the grid; mass below it moves to the first point, mass above it to infinity."""
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
@@ -209,11 +209,11 @@ class _GaussianLoss:
             points = _split_cells(first, interval, upper, lower)
             if not bounded:  # the lowest cell includes the whole lower tail, so its mass moves to its upper end
                 points[0], points[1] = 0.0, points[1] + points[0]
-            return LossGrid(first, points, beyond_upper)
+            return DiscreteLossDistribution(first, points, beyond_upper)
         upper, lower = lower[::-1].copy(), upper[::-1].copy()
         points = _split_cells(-last, interval, upper, lower)
         points[0] += float(ndtr(-edges[-1]))
-        return LossGrid(-last, points, 0.0 if bounded else float(ndtr(-_REACH)))
+        return DiscreteLossDistribution(-last, points, 0.0 if bounded else float(ndtr(-_REACH)))
 
 
 @dataclass(frozen=True)
@@ -233,11 +233,11 @@ class _KnownSamplingGaussianLoss(_GaussianLoss):
         q, mu = self.share, self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
-    def masses(self, interval: float, reverse: bool) -> LossGrid:
+    def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
         taken, q = super().masses(interval, reverse), self.share
         points = q * taken.probabilities
         points[-taken.first] += 1 - q
-        return LossGrid(taken.first, points, q * taken.infinity)
+        return DiscreteLossDistribution(taken.first, points, q * taken.infinity)
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class _LaplaceLoss(_AtomsAtBothEnds):
         weight /= weight.sum()
         return math.sqrt(float(weight @ (loss - weight @ loss) ** 2))
 
-    def masses(self, interval: float, reverse: bool) -> LossGrid:
+    def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
         e, (first, last) = self.epsilon, _places(self.span, interval)
         edges = np.clip((first + np.arange(last - first + 1)) * interval, -e, e)
         upper = np.exp(-(e - edges[1:]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
@@ -273,7 +273,7 @@ class _LaplaceLoss(_AtomsAtBothEnds):
         points = _split_cells(first, interval, upper, lower)
         _add_atom(points, first, interval, e, 0.5)
         _add_atom(points, first, interval, -e, math.exp(-e) / 2)
-        return LossGrid(first, points, 0.0)
+        return DiscreteLossDistribution(first, points, 0.0)
 
 
 @dataclass(frozen=True)
@@ -286,12 +286,12 @@ class _ResponseLoss(_AtomsAtBothEnds):
         truth = float(expit(self.epsilon))
         return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
 
-    def masses(self, interval: float, reverse: bool) -> LossGrid:
+    def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
         first, last = _places(self.span, interval)
         points = np.zeros(last - first + 1)
         _add_atom(points, first, interval, self.epsilon, float(expit(self.epsilon)))
         _add_atom(points, first, interval, -self.epsilon, float(expit(-self.epsilon)))
-        return LossGrid(first, points, 0.0)
+        return DiscreteLossDistribution(first, points, 0.0)
 
 
 LossDistribution = _GaussianLoss | _KnownSamplingGaussianLoss | _LaplaceLoss | _ResponseLoss

@@ -30,7 +30,7 @@ from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_log_odds_bound
-from fl_audit.privacy.loss_distributions import LossDistribution, LossGrid, _loss_distributions
+from fl_audit.privacy.loss_distributions import DiscreteLossDistribution, LossDistribution, _loss_distributions
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 
@@ -186,7 +186,7 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
     return interval
 
 
-def _self_compose(distribution: LossGrid, count: int) -> LossGrid:
+def _self_compose(distribution: DiscreteLossDistribution, count: int) -> DiscreteLossDistribution:
     """Return the distribution of the sum of `count` independent losses.
 
     Many losses are composed in two stages. The support is bounded by Chernoff's inequality at exponents of at least 1 /
@@ -200,7 +200,7 @@ def _self_compose(distribution: LossGrid, count: int) -> LossGrid:
     return composed.plus(_self_compose(distribution, rest)) if rest else composed
 
 
-def _curve(distribution: LossGrid, interval: float, misplaced: float) -> LossCurve:
+def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> LossCurve:
     """Return the curve of a composed distribution; delta at grid point j is T_j - S_j + infinity.
 
     T_j is the sum of the masses p_i above j, and S_j the sum of p_i e^-(a_i - a_j), computed by the recursion S_j =
@@ -264,7 +264,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
             each = [
                 _self_compose(distribution.masses(interval, reverse), times) for distribution, times in distributions
             ]
-        curves.append(_curve(reduce(LossGrid.plus, each), interval, misplaced))
+        curves.append(_curve(reduce(DiscreteLossDistribution.plus, each), interval, misplaced))
     error = min(count * interval, count * interval**2 / 8 + _spread(count, interval, MISPLACED_MASS))
     return LossCurves(tuple(curves), interval, error, count, events, adjacency)
 

@@ -14,10 +14,10 @@ from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.formatting import Reading, UnitWords, reading_text, unit_words
+from fl_audit.report.formatting import ClaimStatus, UnitWords, reading_text, unit_words
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.rounding import RoundedInterval, rounded
-from fl_audit.statistics.readings import ClaimComparison, Ends, read, widened
+from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, read, widened
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 N = TypeVar("N", bound=FindingBase)
@@ -105,7 +105,7 @@ class Row:
         )  # fmt: skip
 
     @property
-    def reading(self) -> Reading | None:
+    def reading(self) -> ClaimStatus | None:
         """The reading of the number relative to its claim, e.g. `kept`; None without number or claim."""
         return None if self.read is None else self.read.reading
 
@@ -118,7 +118,7 @@ class Row:
     @property
     def aside(self) -> str:
         """The reading in brackets, to follow the number in a sentence; "" for `KEPT`, `ALONE` or without a reading."""
-        if self.reading in (None, Reading.KEPT, Reading.ALONE):
+        if self.reading in (None, ClaimStatus.KEPT, ClaimStatus.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 

@@ -9,7 +9,7 @@ from typing import Any
 from fl_audit.adjacency import Adjacency
 from fl_audit.plurals import plural
 from fl_audit.rounding import interval_text, is_unlimited, rounded
-from fl_audit.statistics.readings import Reading as Reading
+from fl_audit.statistics.claim_comparisons import ClaimStatus as ClaimStatus
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"
@@ -124,7 +124,7 @@ def times(ratio: float) -> str:
 
 
 def reading_text(
-    reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
+    reading: ClaimStatus, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
 ) -> str:
     """Return a reading as text, followed by the interval that decided it if that is not the printed interval.
 
@@ -143,7 +143,7 @@ def reading_text(
     Examples
     --------
     >>> wide = {"low": 0.1, "high": 0.55, "confidence": 0.99999}
-    >>> reading_text(Reading.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
+    >>> reading_text(ClaimStatus.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
     'no contradiction (0.1 to 0.55 at 99.999 %)'
     """
     if wide is None:
@@ -162,7 +162,7 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     Parameters
     ----------
     entry
-        The entry, as returned by `fl_audit.report.finding.Row.to_json`. A reading that is no value of `Reading`, as
+        The entry, as returned by `fl_audit.report.finding.Row.to_json`. A reading that is no value of `ClaimStatus`, as
         from an earlier version, is left out.
 
     Examples
@@ -176,8 +176,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     has_interval = low is not None or high is not None
     shown = rounded(entry["value"], low, high, claimed, is_share)
     told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
-    if claimed is not None and entry["reading"] in set(Reading):
-        said = reading_text(Reading(entry["reading"]), entry.get("wide"), claimed, is_share)
+    if claimed is not None and entry["reading"] in set(ClaimStatus):
+        said = reading_text(ClaimStatus(entry["reading"]), entry.get("wide"), claimed, is_share)
         told += f", claimed {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
     return f"{told}: {note}" if (note := entry.get("note")) else told
 

@@ -42,7 +42,7 @@ _LINE = 0.19  # height of a line of a legend, in inches
 
 
 @dataclass(frozen=True)
-class BitStyle:
+class SecretBitPlotStyle:
     """The plot style of the trials with one value of the secret bit; colour, line, marker and hatch all differ."""
 
     name: str
@@ -55,8 +55,8 @@ class BitStyle:
 
 
 BIT_STYLES = {
-    1: BitStyle("D was used (b = 1)", "b = 1", "#12426e", "#7fa3c7", "-", "o", ""),
-    0: BitStyle("D' was used (b = 0)", "b = 0", "#b35806", "#f8d9b0", "--", "v", "////"),
+    1: SecretBitPlotStyle("D was used (b = 1)", "b = 1", "#12426e", "#7fa3c7", "-", "o", ""),
+    0: SecretBitPlotStyle("D' was used (b = 0)", "b = 0", "#b35806", "#f8d9b0", "--", "v", "////"),
 }
 
 

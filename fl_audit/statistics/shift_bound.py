@@ -56,10 +56,11 @@ def _studentised(member: Floats, nonmember: Floats) -> float:
 
 
 def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return the studentised shift and its exact lower confidence bound.
+    """Return the difference of two means in pooled standard deviations, with an exact lower bound of its true value mu.
 
-    Since shift times sqrt(n1 n0 / (n1 + n0)) is noncentral t with n1 + n0 - 2 degrees of freedom and noncentrality mu
-    times the same root, the bound is the mu at which so large a value has probability 1 - confidence.
+    For normal scores of equal variance, the difference times r = sqrt(n1 n0 / (n1 + n0)) has a noncentral t
+    distribution with n1 + n0 - 2 degrees of freedom and noncentrality mu r. The lower bound is the mu for which a value
+    at least as large as the observed one has probability 1 - confidence.
 
     Parameters
     ----------

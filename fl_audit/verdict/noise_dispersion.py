@@ -159,7 +159,10 @@ def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
 
 @of_family(TestName.NOISE_PART)
 def noise_part(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise of every tensor in every round of every trial: chi-square, smallest lower tail, by Bonferroni."""
+    """Test whether the noise of any single tensor in any single round of any trial is too small.
+
+    Each has a chi-square test, and the smallest of their lower-tail p-values is corrected by Bonferroni.
+    """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, (squares, freedom) = measured.noise, _of_parts(measured)
     p_values = np.where(freedom > 0, chdtr(np.maximum(freedom, 1), squares), 1.0)

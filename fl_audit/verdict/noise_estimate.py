@@ -182,7 +182,7 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
 
 
 @dataclass(frozen=True)
-class EpsilonLimit:
+class EpsilonDetectionLimit:
     """The limit of detection, as an epsilon, of the test of the noise along f(D) - f(D'), at power 0.9."""
 
     limit_of_detection: float  # the limit at the guarantee's delta; infinite where D and D' never differed
@@ -192,7 +192,7 @@ class EpsilonLimit:
     trials_needed: int | None
 
 
-def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonLimit:
+def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonDetectionLimit:
     """Return the limit of detection, as an epsilon, of the test of the noise in the direction of f(D) - f(D').
 
     Parameters
@@ -207,15 +207,15 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
         The guarantee with its claimed releases.
     """
     if count == 0:
-        return EpsilonLimit(math.inf, False, None)
+        return EpsilonDetectionLimit(math.inf, False, None)
     ratio = breach_ratio(guarantee)
     needed = smallest_number(lambda one: detectable_ratio(one, level) >= ratio, 2**52) or 2**53
     epsilon = epsilon_at(guarantee.claim, detectable_ratio(count, level))
-    return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
+    return EpsilonDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
 
 
 @dataclass(frozen=True)
-class PlannedLimits(EpsilonLimit):
+class PlannedDetectionLimits(EpsilonDetectionLimit):
     """The smallest breaches that the tests of the amount of noise in a planned run find with probability 0.9."""
 
     # Smallest share of the claimed noise that would be found if it were missing in the direction of f(D) - f(D'); None
@@ -225,11 +225,11 @@ class PlannedLimits(EpsilonLimit):
     noise_short_in_all: float | None
 
 
-NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
+NOTHING_PLANNED = PlannedDetectionLimits(math.inf, False, None, None, None)
 """The limits of a run whose insider has only scores of unknown distribution: no breach is sure to be found."""
 
 
-def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedLimits:
+def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedDetectionLimits:
     """Return the limits of detection of a run whose insider has the exact likelihood ratio.
 
     Parameters
@@ -247,7 +247,9 @@ def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters:
     if parameters is not None and parameters > 1:
         in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
     limit = epsilon_limit(count, trials, level, guarantee)
-    return PlannedLimits(**vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all)
+    return PlannedDetectionLimits(
+        **vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all
+    )
 
 
 def breach_ratio(guarantee: Guarantee) -> float:

@@ -156,7 +156,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 
 @dataclass(frozen=True)
-class _CharacteristicFunctionValues:
+class _CharacteristicFunctionInput:
     """The noise whose characteristic function is tested, and the range of frequencies at which a grid would show."""
 
     unit: str  # name of the unit of the values; frequencies are in its inverse
@@ -186,22 +186,22 @@ def grid(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.GRID, power, p_value, math.sqrt(power / count), 0.0, limit, look.unit, more)
 
 
-def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionValues]:
+def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionInput]:
     sample, known = measured.sample, measured.sampled_trials
     sigma, grain = measured.sigma[known], measured.noise.grain[known]
     widest, narrowest = float(sigma.max()), float(sigma.min())
     finest = _BINS / (8 * _HALF_WIDTH)
     highest = min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max())))
-    yield _CharacteristicFunctionValues("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
+    yield _CharacteristicFunctionInput("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
     if widest - narrowest > 1e-9 * widest:
         values = (sample * (sigma / widest)[..., None]).reshape(-1)
         highest = min(finest, _SHARE_OF_STEP / max(1e-30, float((grain * sigma).max()) / widest))
-        yield _CharacteristicFunctionValues(
+        yield _CharacteristicFunctionInput(
             "of the largest claimed noise", values, _LOWEST_FREQUENCY * widest / narrowest, highest
         )
 
 
-def _strongest_frequency(look: _CharacteristicFunctionValues) -> tuple[float, float, int]:
+def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, float, int]:
     """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies."""
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)

@@ -16,7 +16,7 @@ from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestRes
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 from fl_audit.verdict.signal import even_noise
-from fl_audit.verdict.signal_limit import detectable_shift
+from fl_audit.verdict.signal_detection_limit import detectable_shift
 
 _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, each coordinate, and other directions
 

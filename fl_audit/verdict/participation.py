@@ -18,14 +18,14 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.exact_counts import RepeatedBinomials, binomial_p, dispersion, table_p
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.revealed_values import RevealedParticipation, RevealedValues
+from fl_audit.verdict.revealed_values import OpenedSamples, RevealedValues
 from fl_audit.verdict.run_measurements import of_opened
 
 _MOST_TABLES = 40  # of many 2 x 2 tables only this number is tested exactly, those farthest from independence
 _EVEN = 0.5  # samples are taken to have a fixed size if the variance of the size is below this share of the claim
 
 
-def _samples(opened: RevealedValues) -> RevealedParticipation:
+def _samples(opened: RevealedValues) -> OpenedSamples:
     only_if(opened.is_sampled or not opened.is_kept, NotTestedReason.NOT_SAMPLED)
     only_if(opened.samples is not None, NotTestedReason.NOT_OPENED)
     assert opened.samples is not None
@@ -227,7 +227,7 @@ def shared_samples(opened: RevealedValues) -> TestResult:
     return TestResult(name, repeats, of_looks(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
 
 
-def _repeats_p(samples: RevealedParticipation, repeats: int) -> float:
+def _repeats_p(samples: OpenedSamples, repeats: int) -> float:
     """Return an upper bound on the probability of `repeats` or more disjoint pairs of equal samples: the union bound.
 
     Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.

@@ -26,7 +26,7 @@ RESIDUAL = -1
 
 
 @dataclass(frozen=True, eq=False)
-class RevealedParticipation:
+class OpenedSamples:
     """The opened samples of a run: the units that took part in each round of each trial.
 
     Raises
@@ -89,7 +89,7 @@ class RevealedValues:
     is_sampled: bool = False  # whether the mechanism samples units
     has_shares: bool = False  # whether clients add shares of the noise
     is_adaptive: bool = False  # whether quantile bits are released
-    samples: RevealedParticipation | None = None
+    samples: OpenedSamples | None = None
     shares: NoiseShareProducts | None = None
     bits: Floats | None = None  # noise of quantile bits over the claimed noise, (trials, rounds)
     # Number of coordinates in which the model after a round differs from the public step applied to the release,
@@ -119,7 +119,7 @@ def samples_of(
     rate: float,
     has_target: bool,
     turns: Flags | None = None,
-) -> RevealedParticipation | None:
+) -> OpenedSamples | None:
     """Return the participation samples that the tables of a run hold; None where they hold none.
 
     Parameters
@@ -149,7 +149,7 @@ def samples_of(
     of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
     of_turns = _counted(often["first"].to_numpy(), often["second"].to_numpy(), often["number"].to_numpy(), rate)
     of_crowds = _counted(crowds["first"].to_numpy(), crowds["second"].to_numpy(), crowds["number"].to_numpy(), rate)
-    return RevealedParticipation(
+    return OpenedSamples(
         rate,
         numbers.size,
         grid["size"].astype(np.int64),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
-from fl_audit.report.formatting import Reading, percent, unit_words
+from fl_audit.report.formatting import ClaimStatus, percent, unit_words
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.rounding import rounded
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
@@ -48,17 +48,17 @@ def _accuracy(row: Row) -> str:
 def _meaning(row: Row) -> str:
     """Return the meaning of the measured noise for the claim, as the end of a sentence."""
     match row.reading:
-        case Reading.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
+        case ClaimStatus.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
-        case Reading.NO_CONTRADICTION:
+        case ClaimStatus.NO_CONTRADICTION:
             return "so this fits the claim"
-        case Reading.KEPT:
+        case ClaimStatus.KEPT:
             return "so there is at least as much as was claimed"
-        case Reading.ALONE:
+        case ClaimStatus.ALONE:
             return "so what broke the claim is another number"
-        case Reading.BROKEN:
+        case ClaimStatus.BROKEN:
             return "so noise is missing"
-        case Reading.TOO_FEW:
+        case ClaimStatus.TOO_FEW:
             return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
         case None:
             return "and nothing is claimed"
@@ -94,7 +94,7 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
     found = numbers.estimate
     if not found.tensors:
         return []
-    columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "Reading")
+    columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "ClaimStatus")
     level = TestName.NOISE_TENSOR.level
     each = [
         _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))

@@ -10,13 +10,13 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
 from fl_audit.report.finding import ReportContents, Section, Table, TableLook
-from fl_audit.report.formatting import Reading, UnitWords, capital, number_text, one_in, percent
+from fl_audit.report.formatting import ClaimStatus, UnitWords, capital, number_text, one_in, percent
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
-from fl_audit.verdict.signal_limit import RARE_SHARE, RARE_TIMES, SignalLimit
+from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
 from fl_audit.verdict.verdict import Judgement, Verdict
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
 
@@ -259,7 +259,7 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
     return f"{said} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
 
 
-def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
+def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
     """Return sentences on the limit of detection for a target that counts more than once, with a space at the end.
 
     The first sentences are about a target that does so in every training, the last about one that does so in a few
@@ -286,7 +286,7 @@ def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWor
 
 def _finding_of(test: TestResult) -> str:
     """Return the reading of a test result: "broken", or "no contradiction" if the test did not fail."""
-    return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
+    return str(ClaimStatus.BROKEN if test.violated else ClaimStatus.NO_CONTRADICTION)
 
 
 def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
@@ -313,7 +313,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     return tables
 
 
-def _signal_tables(signal: SignalLimit | None, unit: UnitWords) -> list[Table]:
+def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list[Table]:
     """Return a table of how often the target counts by measurement, and how often it has to count to be found."""
     if signal is None or signal.trials_needed is None:
         return []

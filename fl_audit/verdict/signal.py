@@ -22,7 +22,13 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
-from fl_audit.verdict.signal_limit import SignalLimit, TargetDrift, detectable_shift, limit_of, signal_limit
+from fl_audit.verdict.signal_detection_limit import (
+    SignalDetectionLimit,
+    TargetDrift,
+    detectable_shift,
+    limit_of,
+    signal_limit,
+)
 
 _OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
@@ -56,14 +62,14 @@ def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
     return TargetDrift(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
 
 
-def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
+def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
     """Return the limit of detection for a target that counts more than once, from the measurements of a run."""
     length, known = measured.own_length, measured.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
     return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
 
 
-def limit_along(along: NoiseAlongTarget) -> SignalLimit:
+def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
     """Return the limit of detection for targets that count more than once, from sums over the rounds."""
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))

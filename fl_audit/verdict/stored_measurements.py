@@ -112,10 +112,11 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
-    """Return normal scores of the noise along f(D) - f(D'), (trials, rounds), or None if the increments give them.
+    """Return the noise along f(D) - f(D') as standard normal scores, (trials, rounds).
 
-    They are the scores of the run. Where the target's participation is secret, they are instead the noise relative to
-    the opened sum, because the opened samples tell whether the target took part.
+    Returns None if the scores follow from the increments of the LLR. If the target's participation is secret, the noise
+    is measured against the sum over the units whose participation was disclosed after the run; otherwise the scores are
+    those that the run stored.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores

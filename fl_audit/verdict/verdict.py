@@ -41,7 +41,7 @@ from fl_audit.verdict.multiple_testing import (
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.revealed_values import RevealedValues
 from fl_audit.verdict.run_measurements import OPENED_TESTS, TESTS, NoiseMeasurements, Test
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
 class Verdict(StrEnum):
@@ -94,7 +94,7 @@ class Judgement:
     conclusive: bool = False  # whether these trials are enough for that
     # Limit of detection for a target that counts more than once in the sum, and the estimate of how often it counts;
     # None where no test asks about it.
-    signal: SignalLimit | None = None
+    signal: SignalDetectionLimit | None = None
     words: JudgementWords = JudgementWords()
 
     @property
@@ -281,7 +281,9 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarante
         return alone
     if noise.total.freedom == 0:
         return replace(
-            alone, not_offered=tuple((name, NotTestedReason.NO_DIFFERENCE) for name in FAMILY), signal=SignalLimit()
+            alone,
+            not_offered=tuple((name, NotTestedReason.NO_DIFFERENCE) for name in FAMILY),
+            signal=SignalDetectionLimit(),
         )
     of_noise: dict[TestName, Callable[[], TestResult]] = {
         TestName.NOISE_ALONG_RECORD: partial(

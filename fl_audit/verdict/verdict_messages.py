@@ -10,8 +10,8 @@ from fl_audit.report.formatting import UnitWords, capital, number_text, one_in, 
 from fl_audit.verdict.multiple_testing import OF_NOISE, NotTestedReason, TestName, TestResult, leading_first
 from fl_audit.verdict.remedies import BLIND, CLIPPED, LESS, NEIGHBOURS, NORMAL, PRECISE, REUSE, SCALE
 from fl_audit.verdict.revealed_value_messages import MORE_WORDS
+from fl_audit.verdict.signal_messages import SIGNAL_WORDS
 from fl_audit.verdict.verdict import Judgement
-from fl_audit.verdict.words_of_signal import SIGNAL_WORDS
 
 
 @dataclass(frozen=True)

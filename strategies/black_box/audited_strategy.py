@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
-from fl_audit.audits.black_box.claim_audit import UncoveredReason
+from fl_audit.audits.black_box.claim_audit import NotRefutingReason
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator
@@ -172,11 +172,11 @@ class TrialRunner:
             # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
-            campaign.keep_unrefuted(None if is_alone else UncoveredReason.SHARES)
+            campaign.keep_unrefuted(None if is_alone else NotRefutingReason.SHARES)
         try:
             self._play_missing(campaign)
         except _NoisyClientsError:
-            campaign.keep_unrefuted(UncoveredReason.SHARES_OUTSIDE)
+            campaign.keep_unrefuted(NotRefutingReason.SHARES_OUTSIDE)
             self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(campaign, self.sketch.columns, outside))

@@ -17,7 +17,7 @@ from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.strategies.black_box.arrays import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
-from fl_audit.strategies.black_box.metrics import TracedRecord, plain_numbers
+from fl_audit.strategies.black_box.metrics import LookupRecordingMetricRecord, plain_numbers
 from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialSettings, played
 from fl_audit.strategies.black_box.scenarios import (
     RECORDS_OF_OTHERS,
@@ -140,7 +140,7 @@ class BlackBoxTrial:
         key = next((name for name, arrays in records.items() if arrays is received), "arrays")
 
         def answer(inner: Message, _context: Context) -> Message:
-            named = TracedRecord()
+            named = LookupRecordingMetricRecord()
             for name, number in numbers.items():
                 named[name] = int(number) if float(number).is_integer() else float(number)
             content = RecordDict({"metrics": named})

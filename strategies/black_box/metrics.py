@@ -49,7 +49,7 @@ class _TracedMetrics:
         return super().get(name, default)  # type: ignore[misc]
 
 
-class TracedRecord(_TracedMetrics, MetricRecord):
+class LookupRecordingMetricRecord(_TracedMetrics, MetricRecord):
     """A MetricRecord that records look-ups of names."""
 
     def keys(self) -> KeysView[str]:

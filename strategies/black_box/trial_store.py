@@ -11,7 +11,7 @@ import numpy as np
 
 from fl_audit.atomic_files import atomic_file, remove_halves, write_json
 from fl_audit.audits.black_box.claim import LESSONS
-from fl_audit.audits.black_box.claim_audit import Tell, UncoveredReason
+from fl_audit.audits.black_box.claim_audit import NotRefutingReason, Tell
 from fl_audit.audits.black_box.online_guessing import most_telling
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError, require
@@ -113,12 +113,12 @@ class StoredTrials:
         return bool(np.all(first == first[0]))
 
     @property
-    def not_covered(self) -> UncoveredReason | None:
+    def not_covered(self) -> NotRefutingReason | None:
         """The reason why the other clients do not repeat their replies in trials; None if they do."""
         said = _read(self.directory / _STILL)["not_covered"]
-        return None if said is None else UncoveredReason(said)
+        return None if said is None else NotRefutingReason(said)
 
-    def keep_unrefuted(self, why: UncoveredReason | None) -> None:
+    def keep_unrefuted(self, why: NotRefutingReason | None) -> None:
         """Store the reason why other clients do not repeat their replies in trials, or None, and delete all trials.
 
         Called before the first trial, and again if the repeated replies turn out to differ.

@@ -86,7 +86,7 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
         raise InputError(f"{named} cannot be imported ({in_a_line(error)}{hidden}){stand_ins.words}") from error
 
 
-class _Kind(type):
+class _StubMetaclass(type):
     """Metaclass of the stubs for objects of missing packages.
 
     Stubs are classes, so that an app can call, subclass and subscript them, and use them in annotations.
@@ -107,10 +107,10 @@ class _Kind(type):
 def _attribute(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return _Kind(name, (_StandIn,), {"__module__": __name__})
+    return _StubMetaclass(name, (_StandIn,), {"__module__": __name__})
 
 
-class _StandIn(metaclass=_Kind):
+class _StandIn(metaclass=_StubMetaclass):
     """Stub that accepts any call and attribute, and does nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -129,7 +129,7 @@ class _StandIn(metaclass=_Kind):
 
 def is_stand_in(found: object) -> bool:
     """Return whether an object is a stub for an object of a package that is not installed."""
-    return isinstance(found, (_StandIn, _Kind))
+    return isinstance(found, (_StandIn, _StubMetaclass))
 
 
 class StandIns(MetaPathFinder, Loader):

@@ -67,7 +67,7 @@ class Plan(NamedTuple):
     words: str  # description of the budget, such as "fewer trials"
 
 
-class _ImpatientGrid(InProcessGrid):
+class _WaitLimitingGrid(InProcessGrid):
     """A grid that raises `InputError` if the strategy keeps waiting for more clients than there are."""
 
     _looks = 0
@@ -93,7 +93,7 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
     try:
         copy = adapted_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
-            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _ImpatientGrid(nodes, lambda _: None))
+            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _WaitLimitingGrid(nodes, lambda _: None))
             return len(list(asked))
     except Exception:  # a strategy may not work without its wrappers
         return 0

@@ -23,8 +23,8 @@ from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_ba
 from fl_audit.experiments.runs.cluster.backend import PatchedRuntime, _Contexts
 from fl_audit.experiments.runs.cluster.call_context import CallContext, PackedContext, compartment_of
 from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
+from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
-from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.protocol import Key, MessageRecord

@@ -9,14 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fl_audit.report.finding import Row
-from fl_audit.report.formatting import Reading, finding_text
+from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.readings import read, widened
+from fl_audit.statistics.claim_comparisons import read, widened
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
 CLAIMS, SIDES = st.floats(0.01, 1), st.booleans()
-KEPT, BROKEN, OPEN, FEW = Reading.KEPT, Reading.BROKEN, Reading.NO_CONTRADICTION, Reading.TOO_FEW
+KEPT, BROKEN, OPEN, FEW = ClaimStatus.KEPT, ClaimStatus.BROKEN, ClaimStatus.NO_CONTRADICTION, ClaimStatus.TOO_FEW
 
 
 @given(ends=ENDS, claim=CLAIMS, is_least=SIDES)
@@ -115,7 +115,7 @@ def test_a_number_without_another_interval_is_widened_as_a_normal_one():
 
 def test_under_a_violated_verdict_nothing_is_kept():
     row = Row("share", 0.0, "", 0.0, 0.05, 0.95, 0.2, is_violated=True)
-    assert row.reading is Reading.ALONE
+    assert row.reading is ClaimStatus.ALONE
     assert Row("share", 0.5, "", 0.4, 0.6, None, 0.2, is_violated=True).reading is BROKEN
 
 

@@ -40,7 +40,7 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import (
 )
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from fl_audit.experiments.reproductions.bernau2019.models import small_faces
-from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import (
     DataSetRuns,
     MembershipFindings,
@@ -73,7 +73,7 @@ from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.intervals import Interval
 
-SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
+SKEWED = CANDIDATES[PublishedDataset.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
 
 
@@ -109,17 +109,17 @@ def test_steps_are_those_that_give_epsilon() -> None:
 
 def test_what_the_page_says_of_the_printed_epsilons() -> None:
     found = list(guarantees())
-    of = {study: [one for one in found if one.study is study] for study in MembershipStudy}
+    of = {study: [one for one in found if one.study is study] for study in PublishedDataset}
     verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
-    assert verdicts[MembershipStudy.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
-    assert EpsilonVerdict.LARGER not in verdicts[MembershipStudy.SKEWED]
-    assert verdicts[MembershipStudy.COLLAB] == [EpsilonVerdict.LARGER] * 5
+    assert verdicts[PublishedDataset.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
+    assert EpsilonVerdict.LARGER not in verdicts[PublishedDataset.SKEWED]
+    assert verdicts[PublishedDataset.COLLAB] == [EpsilonVerdict.LARGER] * 5
     # 300 epochs fit COLLAB from z = 2 on, and not at z = .5.
-    assert [one.fewest <= 300 <= one.most for one in of[MembershipStudy.COLLAB]] == [False, True, False, True, True]
+    assert [one.fewest <= 300 <= one.most for one in of[PublishedDataset.COLLAB]] == [False, True, False, True, True]
     # Texas at larger z: 600 of 1000 epochs at most.
-    assert max(one.most for one in of[MembershipStudy.TEXAS] if one.noise_multiplier > 1) < 600
+    assert max(one.most for one in of[PublishedDataset.TEXAS] if one.noise_multiplier > 1) < 600
     assert all(
-        abs(one.printed / one.ours - 1) < 0.005 for one in of[MembershipStudy.PURCHASES] if one.noise_multiplier < 1
+        abs(one.printed / one.ours - 1) < 0.005 for one in of[PublishedDataset.PURCHASES] if one.noise_multiplier < 1
     )
     assert _central_epsilon(100_000, 100, 200_000, 0.5) == pytest.approx(22.1, abs=0.05)
 
@@ -156,7 +156,7 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
 
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
-    faces = CANDIDATES[MembershipStudy.LFW][0][0]
+    faces = CANDIDATES[PublishedDataset.LFW][0][0]
     config = parse_config(
         values_of(ShadowTrials(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
     )
@@ -176,9 +176,9 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    wanted = (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED)
+    wanted = (PublishedDataset.TEXAS, PublishedDataset.COLLAB, PublishedDataset.SKEWED)
     found, remarks = find_data(CANDIDATES, tmp_path, wanted)
-    assert [one.study for one in found] == [MembershipStudy.SKEWED] * 4
+    assert [one.study for one in found] == [PublishedDataset.SKEWED] * 4
     assert [line.partition(" is left out")[0] for line in remarks] == ["Texas", "COLLAB"]
 
 
@@ -318,7 +318,7 @@ def test_the_figure_shows_every_run() -> None:
             *_ladder(PrivacyMethod.CENTRAL, 0.0),
         ],
     )
-    made = figure_of(MembershipStudy.SKEWED, [played])
+    made = figure_of(PublishedDataset.SKEWED, [played])
     panels = made.figure.get_axes()
     assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
@@ -326,7 +326,7 @@ def test_the_figure_shows_every_run() -> None:
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
     by = made.frame.set_index(["setting", "quantity"])
     published = by.loc[(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
-    assert published == TABLE_3[MembershipStudy.SKEWED, 10].local[-1] == 0.52
+    assert published == TABLE_3[PublishedDataset.SKEWED, 10].local[-1] == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
 
 

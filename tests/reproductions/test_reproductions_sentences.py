@@ -9,7 +9,7 @@ from reproductions.test_reproductions_bernau2019 import SKEWED, _around
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019.claim_ranges import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.reproductions.bernau2019.claims import white_over_black
-from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import played_of
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
@@ -35,14 +35,14 @@ BETTER = "local DP trades strictly better with 10 and 20 classes"
 def test_local_and_central_dp_are_compared_where_section_6_does_and_as_it_does() -> None:
     data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
     said = {(one.study, one.classes): sentence.statement for one in data if (sentence := trade_sentence(one))}
-    skewed = {classes: said.get((MembershipStudy.SKEWED, classes)) for classes in (10, 20, 50, 100)}
+    skewed = {classes: said.get((PublishedDataset.SKEWED, classes)) for classes in (10, 20, 50, 100)}
     assert skewed == {10: BETTER, 20: BETTER, 50: None, 100: None}
-    assert {said[MembershipStudy.PURCHASES, classes] for classes in (10, 20)} == {BETTER}
-    assert {said[MembershipStudy.PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
-    assert {text for (study, _), text in said.items() if study in {MembershipStudy.TEXAS, MembershipStudy.LFW}} == {
+    assert {said[PublishedDataset.PURCHASES, classes] for classes in (10, 20)} == {BETTER}
+    assert {said[PublishedDataset.PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
+    assert {text for (study, _), text in said.items() if study in {PublishedDataset.TEXAS, PublishedDataset.LFW}} == {
         ALIKE
     }
-    assert not any(study is MembershipStudy.COLLAB for study, _ in said)
+    assert not any(study is PublishedDataset.COLLAB for study, _ in said)
 
 
 def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:

@@ -34,7 +34,7 @@ NOT_OF_A_NUMBER = {
     # what most audits with such a level find: a power
     "fl_audit.audits.black_box.findings.could_find",
     # the interval of a section of the user's own, stretched as that of a normal distribution
-    "fl_audit.statistics.readings.widened.at",
+    "fl_audit.statistics.claim_comparisons.widened.at",
     # how often chance alone gives what was found, in words
     "fl_audit.audits.page.first_screen._of_verdict",
 }

@@ -8,8 +8,8 @@ from fl_audit.audits.common.planned_detection_limits import limit_of_signal, lim
 from fl_audit.audits.common.requirements import require_clients, require_targets, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along
 from fl_audit.verdict.verdict import Judgement, judge_scores
 
@@ -23,11 +23,11 @@ class FirstTargetJudging:
         require_targets(public, "first-target")
         require_weighable(public)
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return what insiders find of the noise, along their targets alone."""
         return limits_of_noise(planned, None)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
         """Return how often the target could count."""
         return limit_of_signal(planned, is_always_in=False)
 

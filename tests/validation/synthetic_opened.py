@@ -13,13 +13,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.statistics.exact_counts import RepeatedBinomials
-from fl_audit.verdict.revealed_values import (
-    RESIDUAL,
-    LastBitCounts,
-    NoiseShareProducts,
-    RevealedParticipation,
-    RevealedValues,
-)
+from fl_audit.verdict.revealed_values import RESIDUAL, LastBitCounts, NoiseShareProducts, OpenedSamples, RevealedValues
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ def opened_of(drawn: OpenedDraws) -> RevealedValues:
     )
 
 
-def _samples(drawn: OpenedDraws) -> RevealedParticipation:
+def _samples(drawn: OpenedDraws) -> OpenedSamples:
     taken, setting = drawn.taken[:, :, 1:], drawn.setting
     target, units = drawn.taken[:, :, 0], setting.units - 1
     overlaps = np.zeros(target.shape, dtype=np.int64)
@@ -103,7 +97,7 @@ def _samples(drawn: OpenedDraws) -> RevealedParticipation:
         _counted(taken[at : at + setting.batch].sum(axis=0), len(taken[at : at + setting.batch]), setting.rate)
         for at in range(0, setting.trials, setting.batch)
     )
-    return RevealedParticipation(
+    return OpenedSamples(
         setting.rate, units, taken.sum(axis=2), overlaps, np.array(digests, dtype=np.float64).reshape(target.shape),
         target, of_units, np.arange(1, units + 1), _counted(taken.sum(axis=1), setting.rounds, setting.rate), crowds,
     )  # fmt: skip

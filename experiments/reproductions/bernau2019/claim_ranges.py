@@ -13,7 +13,7 @@ from fl_audit.experiments.reproductions.bernau2019.published import (
     TABLE_2,
     TABLE_3,
     WHITE_BOX_GAIN,
-    MembershipStudy,
+    PublishedDataset,
 )
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
@@ -57,13 +57,13 @@ def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
     alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
     better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
     match data.study:
-        case MembershipStudy.TEXAS | MembershipStudy.LFW:
+        case PublishedDataset.TEXAS | PublishedDataset.LFW:
             return alike_there
-        case MembershipStudy.PURCHASES:
+        case PublishedDataset.PURCHASES:
             return better if data.classes in _FEW_CLASSES else alike_there
-        case MembershipStudy.SKEWED:
+        case PublishedDataset.SKEWED:
             return better if data.classes in _FEW_CLASSES else None
-        case MembershipStudy.COLLAB:
+        case PublishedDataset.COLLAB:
             return None
         case _:
             assert_never(data.study)
@@ -120,7 +120,7 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
     printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is PrivacyMethod.CENTRAL]
     if printed is None:
         return None
-    section = "5.1" if setting.data.study is MembershipStudy.TEXAS else "5.4"
+    section = "5.1" if setting.data.study is PublishedDataset.TEXAS else "5.4"
     return PaperClaim(section, f"phi is about {printed:g} where the AUC reaches .5", setting.label,
                       "phi (white-box AUC)", found, printed - ABOUT, printed + ABOUT, trials=trials)  # fmt: skip
 
@@ -140,7 +140,7 @@ def entropy_gap(classes: int) -> float:
 def closed_forms() -> tuple[PaperClaim, ...]:
     """Return the claims that follow from formulas and from printed numbers alone."""
     gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
-    texas = [TABLE_3[MembershipStudy.TEXAS, classes].epsilon for classes in TABLE_2[MembershipStudy.TEXAS].classes]
+    texas = [TABLE_3[PublishedDataset.TEXAS, classes].epsilon for classes in TABLE_2[PublishedDataset.TEXAS].classes]
     columns = [(min(column), max(column)) for column in zip(*texas, strict=True)]
     beside = [max(low - said, said - high, 0.0) for said, (low, high) in zip(BLOG_TEXAS, columns, strict=True)]
     return (

@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
     trade_sentence,
 )
 from fl_audit.experiments.reproductions.bernau2019.follow_up_analyses import SECOND_LOOKS
-from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
@@ -88,7 +88,7 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
     found, shares = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     said = "white-box AUC less black-box AUC, mean over settings"
     claim = partial(_claim, played, runs, quantity=said, found=found, shares=shares)
-    if played.data.study is MembershipStudy.COLLAB:
+    if played.data.study is PublishedDataset.COLLAB:
         yield claim(statement="both attacks achieve the same on COLLAB", lowest=-MARGIN, highest=MARGIN)
         return
     more = claim(statement=ACHIEVES_MORE, lowest=MARGIN)
@@ -115,7 +115,7 @@ def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claims that the attacks' AUC on Purchases is above 1/2 under weaker noise than section 5.2 names."""
-    if played.data.study is not MembershipStudy.PURCHASES:
+    if played.data.study is not PublishedDataset.PURCHASES:
         return
     for attack in played.attacks:
         runs = [run for run in played.central if run.setting.level < UNTIL_Z[attack]]
@@ -131,7 +131,7 @@ def confidence_of_each(runs: int) -> float:
 
 def baseline_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that the AUC of the black-box attack on COLLAB stays at the baseline of 1/2."""
-    if played.data.study is MembershipStudy.COLLAB:
+    if played.data.study is PublishedDataset.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
         yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
@@ -193,7 +193,7 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
             known, default=runs[0],
             key=lambda run: (known[run].value > 1, known[run].low) if above else (False, known[run].high),
         )  # fmt: skip
-        below = played.data.study is MembershipStudy.COLLAB
+        below = played.data.study is PublishedDataset.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
         drawn = tradeoffs.curve((played.original, nearest), played.of_phi, _random("phi", played, played.of_phi))
         yield _claim(
@@ -213,10 +213,10 @@ def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) ->
 
 
 _HIGHER_PHI = {
-    MembershipStudy.TEXAS: PrivacyMethod.CENTRAL,
-    MembershipStudy.LFW: PrivacyMethod.CENTRAL,
-    MembershipStudy.PURCHASES: PrivacyMethod.LOCAL,
-    MembershipStudy.SKEWED: PrivacyMethod.LOCAL,
+    PublishedDataset.TEXAS: PrivacyMethod.CENTRAL,
+    PublishedDataset.LFW: PrivacyMethod.CENTRAL,
+    PublishedDataset.PURCHASES: PrivacyMethod.LOCAL,
+    PublishedDataset.SKEWED: PrivacyMethod.LOCAL,
 }
 """The kind of privacy with the higher phi, according to section 6."""
 
@@ -245,7 +245,7 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
     as uninformative, but counted in the Bonferroni correction.
     """
     pairs = list(zip(played.local, played.central, strict=False))
-    if played.data.study is not MembershipStudy.SKEWED or not pairs:
+    if played.data.study is not PublishedDataset.SKEWED or not pairs:
         return
     confidence = 1 - (1 - CONFIDENCE) / len(pairs)
     pairs = [pair for pair in pairs if not all(_is_guessing(played, run) for run in pair)] or pairs
@@ -261,7 +261,7 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that confidence on Skewed Purchases is higher at epsilon_i = 1 than at all other levels."""
-    found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
+    found = _surest(played.local, CONFIDENCE) if played.data.study is PublishedDataset.SKEWED else None
     if found is not None:
         yield _claim(
             played, played.local, section="5.5", statement="models are surest of their answers at epsilon_i = 1",
@@ -286,7 +286,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
 
 def majority_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that under strong noise the test accuracy on COLLAB is the share of the largest class."""
-    if played.data.study is not MembershipStudy.COLLAB:
+    if played.data.study is not PublishedDataset.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):
         yield _claim(

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019 import published
-from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, PublishedDataset
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -22,11 +22,11 @@ from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 SUPPOSED_MEMBERS = 8_000
 """n of Skewed Purchases, which is not stated: that of Purchases, whose layers and hyper-parameters it has."""
 _STUDY_LOOKS = {
-    MembershipStudy.TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
-    MembershipStudy.PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
-    MembershipStudy.COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
-    MembershipStudy.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
-    MembershipStudy.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
+    PublishedDataset.TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
+    PublishedDataset.PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
+    PublishedDataset.COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
+    PublishedDataset.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
+    PublishedDataset.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
 }
 _HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
@@ -45,7 +45,7 @@ class PrintedGuarantee(NamedTuple):
     For numbers of epochs from `fewest` to `most`, our accountant gives the printed number, to its last digit.
     """
 
-    study: MembershipStudy
+    study: PublishedDataset
     classes: int
     noise_multiplier: float
     printed: float
@@ -62,10 +62,10 @@ class PrintedGuarantee(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: MembershipStudy, recipe: published.Hyperparameters) -> int:
+def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> int:
     """Return the number n of training records as the paper states it; for Skewed Purchases an assumed number."""
     if recipe.members is None:
-        assert study is MembershipStudy.SKEWED, study
+        assert study is PublishedDataset.SKEWED, study
         return SUPPOSED_MEMBERS
     return recipe.members
 
@@ -125,7 +125,7 @@ def table_3() -> ItemResult:
 
 def _row(one: PrintedGuarantee) -> ItemRow:
     fits = f"fits {one.fewest:.0f} to {one.most:.0f} epochs, {one.epochs} are stated"
-    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is MembershipStudy.SKEWED else ""
+    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is PublishedDataset.SKEWED else ""
     return ItemRow(
         f"{one.study}, {one.classes} classes, z {one.noise_multiplier:g}", "epsilon of central DP", one.printed,
         one.ours, note=f"difference {one.printed - one.ours:+.2f}: {one.verdict}; {fits}{supposed}",

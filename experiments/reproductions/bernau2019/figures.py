@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.claims import CONFIDENCE
-from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import BINS, DataSetRuns, MembershipFindings, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
@@ -33,10 +33,10 @@ _LETTERS = {
     "roc": ("i", "j"), "trade-off": ("k", "k"),
 }  # fmt: skip
 _SHOWN_FORM = {
-    MembershipStudy.TEXAS: 300,
-    MembershipStudy.PURCHASES: 50,
-    MembershipStudy.LFW: 50,
-    MembershipStudy.SKEWED: 10,
+    PublishedDataset.TEXAS: 300,
+    PublishedDataset.PURCHASES: 50,
+    PublishedDataset.LFW: 50,
+    PublishedDataset.SKEWED: 10,
 }
 """The number of classes whose ROC curves and trade-off the paper shows."""
 _CLASS_LOOKS = (
@@ -58,7 +58,7 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: MembershipStudy, played: Sequence[DataSetRuns]) -> ItemResult:
+def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemResult:
     """Return the figure of a data set, with central DP on the left and local DP on the right.
 
     Parameters
@@ -68,7 +68,7 @@ def figure_of(study: MembershipStudy, played: Sequence[DataSetRuns]) -> ItemResu
     played
         The runs that were carried out on this data set, in one or several forms of the data.
     """
-    rows = 8 if study is MembershipStudy.SKEWED else 7
+    rows = 8 if study is PublishedDataset.SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)
     shown = next((one for one in played if one.data.column == _SHOWN_FORM.get(study)), played[0])
@@ -80,7 +80,7 @@ def figure_of(study: MembershipStudy, played: Sequence[DataSetRuns]) -> ItemResu
         _phis(panels[3, column], played, method)
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
         _tradeoff(panels[6, column], shown, attack)
-        if study is MembershipStudy.SKEWED:
+        if study is PublishedDataset.SKEWED:
             _confidences(panels[7, column], shown.local, column)
     legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(played) < 3 else 3)
     return ItemResult(
@@ -265,7 +265,7 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
     finish_axes(axes, title, "Largest confidence", "Targets, %")
 
 
-def _remarks(study: MembershipStudy, played: Sequence[DataSetRuns]) -> Iterator[str]:
+def _remarks(study: PublishedDataset, played: Sequence[DataSetRuns]) -> Iterator[str]:
     for one in played:
         size, trials = one.original.config, [run.trials for run in one.runs]
         alike = min(trials) == max(trials)
@@ -282,13 +282,13 @@ _STAND_IN = (
     "numbers are no check of the paper's for this data set, only of what it says in general."
 )
 _REMARKS = {
-    MembershipStudy.TEXAS: (
+    PublishedDataset.TEXAS: (
         _STAND_IN,
         "The layers are those for Texas. The learning rate is .001 instead of .01: Texas has fourteen times as many "
         "features.",
     ),
-    MembershipStudy.PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
-    MembershipStudy.COLLAB: (
+    PublishedDataset.PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
+    PublishedDataset.COLLAB: (
         "Graphs keep their 64 nodes of highest degree, and training is much shorter than 300 epochs, at learning rate "
         ".003 instead of .0001. Local DP counts a node's 64 possible edges, the paper 2,000.",
         "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
@@ -297,7 +297,7 @@ _REMARKS = {
         "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
         "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
     ),
-    MembershipStudy.LFW: (
+    PublishedDataset.LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
         "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
@@ -305,7 +305,7 @@ _REMARKS = {
         "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
         "pixels, as the paper counts 62,500.",
     ),
-    MembershipStudy.SKEWED: (
+    PublishedDataset.SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
         "The paper's non-members are test records, whose noise bits have another distribution than those of the "

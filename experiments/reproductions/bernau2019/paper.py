@@ -12,7 +12,7 @@ from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_
 from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from fl_audit.experiments.reproductions.bernau2019.planning import MOST_OPEN, play
-from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrials
 from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
@@ -43,14 +43,14 @@ class MembershipItem(PaperItem):
     """A table or figure of the paper, and the data sets whose runs it shows (empty if it needs no runs)."""
 
     build: Callable[[Sequence[DataSetRuns]], ItemResult]
-    studies: tuple[MembershipStudy, ...] = ()
+    studies: tuple[PublishedDataset, ...] = ()
 
     def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
         """Return those of the given data sets whose runs the item shows."""
         return tuple(one for one in data if one.study in self.studies)
 
 
-def _figure(number: int, study: MembershipStudy) -> MembershipItem:
+def _figure(number: int, study: PublishedDataset) -> MembershipItem:
     title = f"Figure {number}. Accuracy and privacy on {study}"
     return MembershipItem(f"fig{number}", title, partial(figure_of, study), (study,))
 
@@ -59,13 +59,13 @@ _ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all thre
 _ITEMS = (
     MembershipItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
     MembershipItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
-    _figure(3, MembershipStudy.TEXAS),
-    _figure(4, MembershipStudy.PURCHASES),
-    _figure(5, MembershipStudy.COLLAB),
-    _figure(6, MembershipStudy.LFW),
-    _figure(7, MembershipStudy.SKEWED),
+    _figure(3, PublishedDataset.TEXAS),
+    _figure(4, PublishedDataset.PURCHASES),
+    _figure(5, PublishedDataset.COLLAB),
+    _figure(6, PublishedDataset.LFW),
+    _figure(7, PublishedDataset.SKEWED),
     MembershipItem("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
-    MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
+    MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(PublishedDataset)),
 )
 
 
@@ -73,7 +73,7 @@ def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults
     """Compute several tables and figures; runs that they share are carried out once."""
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
-    if any(one.study is MembershipStudy.LFW for one in found):
+    if any(one.study is PublishedDataset.LFW for one in found):
         remarks = (*remarks, _NO_FACES)
     for remark in remarks:
         context.announce(remark)
@@ -152,7 +152,7 @@ def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."
-    if any(one.study is MembershipStudy.LFW for one in data):
+    if any(one.study is PublishedDataset.LFW for one in data):
         yield "The archive of faces has no 100 people, and weights learned from faces cannot be had."
 
 

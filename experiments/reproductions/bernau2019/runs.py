@@ -17,7 +17,7 @@ from fl_audit.audits.membership.findings_attacks import SCORE
 from fl_audit.audits.membership.rates import RocCurve, _areas_between_trials, roc_curve
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
-from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, PrivacyMethod
 from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
@@ -277,7 +277,7 @@ def _areas_against_test(
     targets: pd.DataFrame,
     membership: TargetMembership,
 ) -> Floats | None:
-    if part.setting.data.study is not MembershipStudy.SKEWED:
+    if part.setting.data.study is not PublishedDataset.SKEWED:
         return None
     models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
     found, member_losses = [], -by_target(targets, "log_probability")

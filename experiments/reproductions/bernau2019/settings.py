@@ -7,7 +7,12 @@ from typing import Any, assert_never
 
 from fl_audit.experiments.reproductions.bernau2019 import published
 from fl_audit.experiments.reproductions.bernau2019.models import SMALL_FACES
-from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import (
+    NOISE_MULTIPLIERS,
+    RECIPES,
+    TABLE_2,
+    PublishedDataset,
+)
 from fl_audit.experiments.reproductions.papers import ComputeExtent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
@@ -22,7 +27,7 @@ ATTACK_NAMES = {
     INSIDER: "AUC of the insider",
 }
 _HERE = __name__.rpartition(".")[0]
-WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # settings whose central runs also have an insider
+WITH_INSIDER = (PublishedDataset.PURCHASES, PublishedDataset.SKEWED)  # settings whose central runs also have an insider
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every trial is such a repetition, as all others are its shadows."""
 
@@ -60,7 +65,7 @@ class DataSetSize:
 class MembershipData:
     """A data set with its number of classes, model, sizes and hyper-parameters."""
 
-    study: MembershipStudy  # the data set of the paper
+    study: PublishedDataset  # the data set of the paper
     name: str  # its name in a configuration
     title: str  # its name in tables; it says where one data set stands in for another
     classes: int
@@ -88,11 +93,11 @@ class MembershipData:
     def local_randomizer(self) -> Randomizer:
         """The randomizer that perturbs this data set's records under local DP."""
         match self.study:
-            case MembershipStudy.COLLAB:
+            case PublishedDataset.COLLAB:
                 return Randomizer.EDGES
-            case MembershipStudy.LFW:
+            case PublishedDataset.LFW:
                 return Randomizer.PIXELS
-            case MembershipStudy.TEXAS | MembershipStudy.PURCHASES | MembershipStudy.SKEWED:
+            case PublishedDataset.TEXAS | PublishedDataset.PURCHASES | PublishedDataset.SKEWED:
                 return Randomizer.BITS
             case _:
                 assert_never(self.study)
@@ -109,7 +114,7 @@ _ALL = (0, 1, 2, 3, 4)
 
 def _skewed(classes: int) -> MembershipData:
     return MembershipData(
-        MembershipStudy.SKEWED, f"{_HERE}.skewed:skewed_purchases", f"Skewed Purchases, {classes} classes", classes,
+        PublishedDataset.SKEWED, f"{_HERE}.skewed:skewed_purchases", f"Skewed Purchases, {classes} classes", classes,
         "dense-128", classes, 600,
         DataSetSize(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
         DataSetSize(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
@@ -118,17 +123,17 @@ def _skewed(classes: int) -> MembershipData:
 
 
 _PURCHASES_LOCATION = MembershipData(
-    MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
+    PublishedDataset.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
     DataSetSize(800, 48, 40),
     DataSetSize(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
 )  # fmt: skip
 _TEXAS_LOCATION = MembershipData(
-    MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
+    PublishedDataset.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
     DataSetSize(800, 20, 24),
     rates=(0.001, 0.001),  # the rate of Table 3, .01, is Texas's with 6,169 features
 )  # fmt: skip
 COLLAB = MembershipData(
-    MembershipStudy.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
+    PublishedDataset.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
     DataSetSize(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
     DataSetSize(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64},
     rates=(0.003, 0.003),
@@ -136,10 +141,10 @@ COLLAB = MembershipData(
 
 
 def _faces(people: int) -> MembershipData:
-    members = RECIPES[MembershipStudy.LFW, people].members
+    members = RECIPES[PublishedDataset.LFW, people].members
     assert members is not None
     return MembershipData(
-        MembershipStudy.LFW, f"{_HERE}.faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
+        PublishedDataset.LFW, f"{_HERE}.faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
         people, 64 * 64,
         DataSetSize(
             2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW
@@ -150,7 +155,7 @@ def _faces(people: int) -> MembershipData:
     )  # fmt: skip
 
 
-def _published(study: MembershipStudy, name: str, model: str, classes: int) -> MembershipData:
+def _published(study: PublishedDataset, name: str, model: str, classes: int) -> MembershipData:
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
     assert recipe.members is not None, study
     size = DataSetSize(2 * recipe.members, recipe.epochs, recipe.central_epochs)
@@ -158,17 +163,17 @@ def _published(study: MembershipStudy, name: str, model: str, classes: int) -> M
                           size, options={"classes": classes})  # fmt: skip
 
 
-CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
+CANDIDATES: dict[PublishedDataset, tuple[tuple[MembershipData, ...], ...]] = {
     **{
         study: (tuple(_published(study, name, model, classes) for classes in TABLE_2[study].classes), (location,))
         for study, name, model, location in (
-            (MembershipStudy.TEXAS, "texas", "dense-512-128", _TEXAS_LOCATION),
-            (MembershipStudy.PURCHASES, "purchases", "dense-128", _PURCHASES_LOCATION),
+            (PublishedDataset.TEXAS, "texas", "dense-512-128", _TEXAS_LOCATION),
+            (PublishedDataset.PURCHASES, "purchases", "dense-128", _PURCHASES_LOCATION),
         )
     },
-    MembershipStudy.COLLAB: ((COLLAB,),),
-    MembershipStudy.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
-    MembershipStudy.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipStudy.SKEWED].classes)),),
+    PublishedDataset.COLLAB: ((COLLAB,),),
+    PublishedDataset.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
+    PublishedDataset.SKEWED: (tuple(map(_skewed, TABLE_2[PublishedDataset.SKEWED].classes)),),
 }
 """The data sets that may be used for each data set of the paper, best first, each in one or several forms."""
 

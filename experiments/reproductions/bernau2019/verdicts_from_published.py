@@ -23,7 +23,7 @@ from fl_audit.experiments.reproductions.bernau2019.claims import (
     claims_of_text,
     confidence_of_each,
 )
-from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
     BLACK_BOX,
@@ -39,10 +39,10 @@ from fl_audit.experiments.reproductions.statistics import end_by_end
 from fl_audit.statistics.intervals import Interval
 
 _FIGURES = {
-    MembershipStudy.TEXAS: "fig3",
-    MembershipStudy.PURCHASES: "fig4",
-    MembershipStudy.COLLAB: "fig5",
-    MembershipStudy.LFW: "fig6",
+    PublishedDataset.TEXAS: "fig3",
+    PublishedDataset.PURCHASES: "fig4",
+    PublishedDataset.COLLAB: "fig5",
+    PublishedDataset.LFW: "fig6",
 }
 _BY_TITLE = {
     one.title: one for groups in settings.CANDIDATES.values() for forms in groups for one in forms
@@ -99,9 +99,9 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
     def trials(chosen: list[MembershipSetting]) -> int:
         return min(rows[one.label, ATTACK_NAMES[BLACK_BOX]].repetitions for one in chosen)
 
-    if data.study is MembershipStudy.COLLAB:
+    if data.study is PublishedDataset.COLLAB:
         yield black_box_baseline(data.title, areas(BLACK_BOX, played), trials(played))
-    if data.study is MembershipStudy.PURCHASES:
+    if data.study is PublishedDataset.PURCHASES:
         for attack, until in UNTIL_Z.items():
             weaker = [one for one in played if one.method is PrivacyMethod.CENTRAL and one.level < until]
             yield above_half(attack, data.title, end_by_end(min, areas(attack, weaker)), trials(weaker))

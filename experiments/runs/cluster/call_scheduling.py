@@ -15,6 +15,7 @@ from flwr.app import Context, Message
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, bytes_of, shared_arrays, take_out
 from fl_audit.experiments.runs.cluster.call_context import CallContext, compartment_of, weight_of
+from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls
 from fl_audit.experiments.runs.cluster.pool import (
     SECONDS_OF_A_CALL,
     CallError,
@@ -22,7 +23,6 @@ from fl_audit.experiments.runs.cluster.pool import (
     ClientProcess,
     LostCallsError,
 )
-from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls
 
 Outcome = Message | CallError
 """The outcome of a call: a reply, or a failure."""

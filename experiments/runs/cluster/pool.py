@@ -22,7 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.access import versions_of
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, StoreViews
-from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, ProcessCalls, process_class
+from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1

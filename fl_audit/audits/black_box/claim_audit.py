@@ -102,7 +102,7 @@ class IncompleteTrials:
     is_allowed: bool  # whether the input was malformed, so that refusing it is right
 
 
-class UncoveredReason(StrEnum):
+class NotRefutingReason(StrEnum):
     """The reason for which a distinguisher that uses the replies of all other clients does not refute a claim.
 
     SHARES: the others reply differently each time to the same model; the difference may be their shares of the noise.
@@ -144,7 +144,7 @@ class ClaimAudit:
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
     knowing: DistinguisherTest | None = None
-    not_covered: UncoveredReason = UncoveredReason.SHARES  # the reason why such an attempt refutes nothing
+    not_covered: NotRefutingReason = NotRefutingReason.SHARES  # the reason why such an attempt refutes nothing
     asked: Mapping[str, ScenarioTrials] = field(default_factory=dict)  # the trials played in each scenario, by its name
     hindrance: str = ""  # why many trials say nothing about the claim, as a sentence; empty where no reason is known
 

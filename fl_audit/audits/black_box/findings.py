@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
 from fl_audit.array_types import finite
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, IncompleteTrials, UncoveredReason
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, IncompleteTrials, NotRefutingReason
 from fl_audit.audits.black_box.distinguishers import least_shift
 from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
 from fl_audit.verdict.verdict import Verdict
@@ -198,8 +198,8 @@ def could_find(result: ClaimAudit) -> float:
 
 
 _NOT_COVERED = {
-    UncoveredReason.SHARES: "the others reply something else each time to the same model, which may be such shares",
-    UncoveredReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
+    NotRefutingReason.SHARES: "the others reply something else each time to the same model, which may be such shares",
+    NotRefutingReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
 }
 
 

@@ -13,7 +13,7 @@ from fl_audit.audits.page.markup import html_page, page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, number_text, one_in, percent
-from fl_audit.statistics.readings import Reading, read
+from fl_audit.statistics.claim_comparisons import ClaimStatus, read
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
@@ -101,7 +101,7 @@ def _opening(numbers: LiveFinding) -> str:
     )
 
 
-def _reading(numbers: LiveFinding) -> Reading:
+def _reading(numbers: LiveFinding) -> ClaimStatus:
     """Return the comparison of the lower bound on mu with the claim, in the words used for all numbers of the page.
 
     The page may be opened at any time, so the word "broken" depends on the declared interim analyses only, each at its

@@ -66,7 +66,7 @@ BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class AlternativeGuarantee:
+class BeliefBoundGuarantee:
     """A guarantee for another belief bound, and the noise multiplier that it needs."""
 
     belief: float  # nobody becomes surer than this, but for a chance of delta
@@ -91,13 +91,13 @@ class AlternativesInput:
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
-    def each(self) -> tuple[AlternativeGuarantee, ...]:
+    def each(self) -> tuple[BeliefBoundGuarantee, ...]:
         """The alternative guarantees that some noise multiplier achieves, by increasing belief bound."""
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 
 @lru_cache(maxsize=8)
-def _guarantees(claim: Claim) -> tuple[AlternativeGuarantee, ...]:
+def _guarantees(claim: Claim) -> tuple[BeliefBoundGuarantee, ...]:
     found = []
     for belief in BELIEFS:
         if belief <= claim.prior:
@@ -107,7 +107,7 @@ def _guarantees(claim: Claim) -> tuple[AlternativeGuarantee, ...]:
         except InputError:
             continue
         if guarantee.noise_multiplier is not None:
-            found.append(AlternativeGuarantee(belief, guarantee.epsilon, guarantee.noise_multiplier))
+            found.append(BeliefBoundGuarantee(belief, guarantee.epsilon, guarantee.noise_multiplier))
     return tuple(found)
 
 
@@ -125,7 +125,7 @@ MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so ma
 
 
 @dataclass(frozen=True)
-class RemainingGuarantee:
+class GuaranteeAgainstAdversary:
     """The effective noise multiplier and the guarantee against one adversary."""
 
     clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
@@ -137,8 +137,8 @@ class RemainingGuarantee:
 class ColludersFinding:
     """The effective noise and guarantee against coalitions of 1 to m - 1 of the m clients, and against the server."""
 
-    groups: tuple[RemainingGuarantee, ...]
-    server: RemainingGuarantee
+    groups: tuple[GuaranteeAgainstAdversary, ...]
+    server: GuaranteeAgainstAdversary
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding under the key `colluders` of `summary.json`."""
@@ -158,13 +158,13 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
     return ColludersFinding(groups, _left(facts, ThreatModel(Adversary.SERVER)))
 
 
-def _left(facts: RunFacts, threat_model: ThreatModel) -> RemainingGuarantee:
+def _left(facts: RunFacts, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
     """Return the effective noise multiplier and the guarantee under a threat model."""
     guarantee, mechanism = facts.guarantee, facts.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
     epsilon = account(claim.profile, claim.accountant, claim.delta)
-    return RemainingGuarantee(
+    return GuaranteeAgainstAdversary(
         threat_model.known_shares, effective_noise_multiplier(mechanism.noise, threat_model), epsilon
     )
 

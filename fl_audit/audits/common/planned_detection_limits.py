@@ -2,12 +2,12 @@
 
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.federation.federation import Federation
-from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
-from fl_audit.verdict.signal_limit import SignalLimit, planned_signal
+from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedDetectionLimits, planned_limits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit, planned_signal
 from fl_audit.verdict.stored_measurements import claimed_length
 
 
-def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
     """Return the limits of detection for missing noise; None without an insider.
 
     Parameters
@@ -27,7 +27,7 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimit
     return planned_limits(planned.guarantee, planned.trials, public.rounds * share, parameters)
 
 
-def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | None:
+def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionLimit | None:
     """Return the limit of detection for a target that counts more than once; None without an exact LLR.
 
     Parameters

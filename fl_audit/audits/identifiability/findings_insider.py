@@ -50,7 +50,7 @@ class OneInsider:
 
 
 @dataclass(frozen=True)
-class InsidersFinding:
+class InsiderAgreementFinding:
     """The advantages of several insiders in the same trials, and how often they agree."""
 
     each: tuple[OneInsider, ...]  # every insider, in the order of the clients
@@ -78,7 +78,7 @@ class InsidersFinding:
         return {"insiders": best | {"each": each}}
 
 
-def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
+def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding | None:
     """Return the advantages of several insiders; None if there is only one."""
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_guarantee:
@@ -88,7 +88,7 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
         estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.facts.confidence)
         each.append(OneInsider(int(str(client)), estimate, float(rows["belief"].max())))
     right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
-    return InsidersFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
+    return InsiderAgreementFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)

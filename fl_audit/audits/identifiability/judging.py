@@ -6,8 +6,8 @@ from fl_audit.audits.common.planned_detection_limits import limit_of_signal, lim
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
 from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
 
@@ -35,7 +35,7 @@ class IdentifiabilityJudging(AuditJudging):
         """Return a sentence on the pair and seed that a verdict covers, and on the rounds of the differing unit."""
         return pairs_covered("this pair", facts)
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return the limit of detection for missing noise, in all parameters or along the difference of D and D'.
 
         Parameters
@@ -47,7 +47,7 @@ class IdentifiabilityJudging(AuditJudging):
         """
         return limits_of_noise(planned, parameters)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
         """Return the limit of detection for a unit that counts more than once; None without an exact LLR."""
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)

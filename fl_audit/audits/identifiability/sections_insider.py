@@ -253,7 +253,7 @@ INNOVATIONS = Section(
 )  # fmt: skip
 
 
-def _insiders_sentence(numbers: evidence.InsidersFinding, contents: ReportContents) -> str:
+def _insiders_sentence(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
@@ -263,12 +263,12 @@ def _insiders_sentence(numbers: evidence.InsidersFinding, contents: ReportConten
     )
 
 
-def _best_row(numbers: evidence.InsidersFinding, contents: ReportContents) -> Row:
+def _best_row(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> Row:
     """Return the table row of the best insider's advantage, with a Bonferroni correction for choosing the best."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 
-def _insiders_rows(numbers: evidence.InsidersFinding, _: ReportContents) -> list[Row]:
+def _insiders_rows(numbers: evidence.InsiderAgreementFinding, _: ReportContents) -> list[Row]:
     return [
         Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
         Row(
@@ -278,7 +278,7 @@ def _insiders_rows(numbers: evidence.InsidersFinding, _: ReportContents) -> list
     ]
 
 
-def _insiders_tables(numbers: evidence.InsidersFinding, contents: ReportContents) -> list[Table]:
+def _insiders_tables(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
     level = READING_LEVEL / len(numbers.each)  # together they have the level of one number
@@ -292,6 +292,6 @@ def _insiders_tables(numbers: evidence.InsidersFinding, contents: ReportContents
 
 
 INSIDERS = Section(
-    "insiders", "Several insiders", evidence.InsidersFinding, evidence.measure_insiders, keys=("insiders",),
+    "insiders", "Several insiders", evidence.InsiderAgreementFinding, evidence.measure_insiders, keys=("insiders",),
     trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
 )  # fmt: skip

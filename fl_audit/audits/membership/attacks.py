@@ -31,7 +31,7 @@ _FEW_TRIALS = 64
 
 
 @dataclass(frozen=True)
-class ModelAnswers:
+class ModelOutputs:
     """The outputs of the models of all trials on the records of the targets and of the population."""
 
     log_probability: Floats  # log p_y of every target, (trials, targets); of a client the mean over its records
@@ -51,18 +51,18 @@ class ModelAnswers:
     # Scaled confidence of every query about every target, (trials, targets, queries); None if there was one query each.
     queries: Floats | None = None
 
-    def of(self, trials: Integers) -> "ModelAnswers":
+    def of(self, trials: Integers) -> "ModelOutputs":
         """Return the outputs of the models of some trials, without optional fields such as gradients and queries."""
         logits = None if self.logits is None else self.logits[trials]
         seen = self.log_probability[trials], self.confidence[trials]
-        return ModelAnswers(*seen, logits, self.labels, self.population[trials])
+        return ModelOutputs(*seen, logits, self.labels, self.population[trials])
 
 
 _TRIALS_AT_ONCE = 32
 
 
 def attack_scores(
-    attack: Attack | str, answers: ModelAnswers, membership: TargetMembership, shadows: Flags | None = None
+    attack: Attack | str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None
 ) -> Floats:
     """Return the scores of an attack, higher for a likelier member, shape (trials, targets).
 
@@ -120,7 +120,7 @@ def attack_scores(
             assert_never(attack)
 
 
-def _own_scores(name: str, answers: ModelAnswers, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
+def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
     """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
     The attack gets the model of one trial, the trial's shadow models, and their membership, bool (shadow models,

@@ -11,8 +11,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
 from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
@@ -47,7 +47,7 @@ class MembershipJudging(AuditJudging):
         why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
         return f" No attack was measured, for {why}: play more trials, or choose more targets."
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return the insiders' limit of detection for the noise, along their targets alone.
 
         Parameters
@@ -59,7 +59,7 @@ class MembershipJudging(AuditJudging):
         """
         return limits_of_noise(planned, None)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
         """Return the limit of detection for a target that counts more than once; None without an exact LLR."""
         return limit_of_signal(planned, is_always_in=False)
 

@@ -17,7 +17,7 @@ from scipy.special import log_softmax, logsumexp
 from torch import Tensor
 
 from fl_audit.array_types import Floats, Floats32
-from fl_audit.data.records import LoadedDataset, TableColumn
+from fl_audit.data.records import ColumnPosition, LoadedDataset
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
@@ -133,7 +133,7 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 class ResampledColumns:
     """Queries about rows of a table, in which 5 % of the columns, at least one, get the values of a public record."""
 
-    columns: tuple[TableColumn, ...]  # the columns of the table
+    columns: tuple[ColumnPosition, ...]  # the columns of the table
     donors: Floats32  # features of public records, shape (m, features)
     seed: int  # public seed, of which columns and donors are drawn
 

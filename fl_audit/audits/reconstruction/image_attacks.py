@@ -122,7 +122,7 @@ MOST_OTHERS = 1000
 
 @dataclass(frozen=True)
 class PopulationImages:
-    """The attacker's images of the population, and their labels; the true ones are not among them."""
+    """Images and labels of the population, the attacker's prior knowledge, without the images to be reconstructed."""
 
     pictures: Tensor  # float32 (others, *shape), from 0 to 1
     labels: Tensor  # int64 (others,)

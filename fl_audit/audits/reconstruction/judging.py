@@ -10,8 +10,8 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits, ra
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.target_membership import MembershipScheme
-from fl_audit.verdict.noise_estimate import PlannedLimits
-from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
 from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
@@ -42,7 +42,7 @@ class ReconstructionJudging(AuditJudging):
             "data and other seeds were not tried."
         )
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return the insider's limit of detection for the noise, along the candidates alone.
 
         Parameters
@@ -54,7 +54,7 @@ class ReconstructionJudging(AuditJudging):
         """
         return limits_of_noise(planned, None)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
         """Return the limit of detection for a candidate that counts more than once; None without an exact LLR."""
         return limit_of_signal(planned, is_always_in=True)
 

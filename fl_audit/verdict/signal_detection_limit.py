@@ -55,7 +55,7 @@ class TargetDrift:
 
 
 @dataclass(frozen=True)
-class SignalLimit:
+class SignalDetectionLimit:
     """The limit of detection for a target that counts more than once in the released sums."""
 
     # Number of times that a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is
@@ -126,7 +126,7 @@ def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
     return 1 + scale * detectable_shift(drift.freedom, level) / unit if unit > 0 else math.inf
 
 
-def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level: float) -> SignalLimit:
+def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level: float) -> SignalDetectionLimit:
     """Return the limit of detection for a target that counts more than once in the sum, after a run.
 
     Parameters
@@ -142,7 +142,7 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
         Level of the test for drift.
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
-        return SignalLimit()
+        return SignalDetectionLimit()
     # A target whose contribution exceeds the norm, which no claim allows, takes the place of the norm.
     limits = [limit_of(drift, level, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
     held = lengths[lengths > 0]
@@ -151,7 +151,7 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
     return replace(found, times=limits[1], counted=1 + drift.value / drift.unit)
 
 
-def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalLimit:
+def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:
     """Return the limit of detection before a run, for a target whose contributions are as long as the clipping norm.
 
     Parameters
@@ -172,14 +172,14 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
     return _limits(times, trials, count - 1, level, length * math.sqrt(rounds), share)
 
 
-def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalLimit:
+def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalDetectionLimit:
     """Return the limits for a drift whose shift grows with the root of the number of trials.
 
     For the number of trials needed, the degrees of freedom grow with the trials, too: with those of a small run, the
     number would come out far too large.
     """
     if not math.isfinite(limit):
-        return SignalLimit()
+        return SignalDetectionLimit()
     found = detectable_shift(freedom, level)
 
     def is_enough(number: int) -> bool:
@@ -187,7 +187,7 @@ def _limits(limit: float, trials: int, freedom: int, level: float, each: float, 
         shift = detectable_shift(known, level) / found
         return (limit - 1) * shift * math.sqrt(trials / number) <= (BREACH - 1) * (1 + 1e-9)
 
-    return SignalLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(each, share))
+    return SignalDetectionLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(each, share))
 
 
 def _rare(each: float, share: float) -> int | None:

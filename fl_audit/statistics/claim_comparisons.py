@@ -10,7 +10,7 @@ from fl_audit.rounding import side_of
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 
-class Reading(StrEnum):
+class ClaimStatus(StrEnum):
     """The reading of a measured number relative to its claim, which `read` decides."""
 
     KEPT = "kept"
@@ -37,7 +37,7 @@ class DecidingInterval:
 class ClaimComparison:
     """The reading of a number relative to its claim, and the interval that decided it."""
 
-    reading: Reading
+    reading: ClaimStatus
     wide: DecidingInterval | None = None  # the interval that decided, if it is not the printed one
 
 
@@ -105,28 +105,28 @@ def read(
     ('kept', 'broken')
     """
     stands = _side_of_interval(ends, claim, is_least)
-    if stands is Reading.KEPT:
-        return ClaimComparison(Reading.ALONE if is_violated else Reading.KEPT)
-    if stands is Reading.NO_CONTRADICTION:
+    if stands is ClaimStatus.KEPT:
+        return ClaimComparison(ClaimStatus.ALONE if is_violated else ClaimStatus.KEPT)
+    if stands is ClaimStatus.NO_CONTRADICTION:
         return ClaimComparison(_within(ends, claim, _twofold(claim, is_least, origin, largest)))
     if wide is None:
-        return ClaimComparison(Reading.BROKEN)
+        return ClaimComparison(ClaimStatus.BROKEN)
     confidence = 1 - sides * level
     low, high = wide(confidence)
     decided = DecidingInterval(min(low, ends[0]), max(high, ends[1]), confidence)
     ends = decided.low, decided.high
     twofold = _twofold(claim, is_least, origin, largest)
-    is_broken = _side_of_interval(ends, claim, is_least) is Reading.BROKEN
-    return ClaimComparison(Reading.BROKEN if is_broken else _within(ends, claim, twofold), decided)
+    is_broken = _side_of_interval(ends, claim, is_least) is ClaimStatus.BROKEN
+    return ClaimComparison(ClaimStatus.BROKEN if is_broken else _within(ends, claim, twofold), decided)
 
 
-def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
+def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
     """Return `KEPT` for an interval on the right side of the claim, `BROKEN` on the wrong, else `NO_CONTRADICTION`."""
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
-        return Reading.KEPT
-    return Reading.BROKEN if sides == {-right} else Reading.NO_CONTRADICTION
+        return ClaimStatus.KEPT
+    return ClaimStatus.BROKEN if sides == {-right} else ClaimStatus.NO_CONTRADICTION
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
@@ -135,12 +135,12 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
     return half if is_least or twice > largest else twice
 
 
-def _within(ends: Ends, claim: float, twofold: float) -> Reading:
+def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
     """Return the reading of an interval that contains the claim: `TOO_FEW` if it contains `twofold` as well."""
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
-        return Reading.NO_CONTRADICTION
-    return Reading.TOO_FEW if low <= twofold <= high else Reading.NO_CONTRADICTION
+        return ClaimStatus.NO_CONTRADICTION
+    return ClaimStatus.TOO_FEW if low <= twofold <= high else ClaimStatus.NO_CONTRADICTION
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:

@@ -45,7 +45,7 @@ class FederatedLosses:
 
 
 @dataclass
-class LossQueries(RunQueries):
+class EpsilonStarQueries(RunQueries):
     """Queries for ranges and moments of losses in some batches of trials, and Epsilon* computed from the answers."""
 
     settings: FederatedLosses  # settings of the queries

@@ -62,14 +62,16 @@ class PrivateModels:
                 self.keep(optimizer)
 
     def moved(self, optimizer: Any, is_at_end: bool) -> list[OutsideTensorChange]:
-        """Return the tensors of an optimizer's model that changed since they were copied.
+        """Return the tensors of a model that changed after the last step of its optimizer, which did not change them.
+
+        They are compared with the copies that were made at the end of that step.
 
         Parameters
         ----------
         optimizer
             The optimizer that trains the model.
         is_at_end
-            Whether the training has ended.
+            Whether the training has ended, which is noted in each change.
         """
         after, found = self._after.get(id(optimizer), {}), []
         for name, value in self._live(optimizer).items() if after else ():
