@@ -85,7 +85,7 @@ class Commands(LazyGroup):
         ),
         "review": (f"{_HERE}.strategy", "Hold a whole Flower app, as it is, to what it says of its privacy."),
         "training": (f"{_HERE}.training", "Say whether a training with Opacus is the one that it claims to be."),
-        "live": (f"{_HERE}.strategy", "Say what the canaries of a running or finished training certify."),
+        "live": (f"{_HERE}.strategy", "Bound epsilon from below by the canaries of a running or finished training."),
         "reproduce": (
             f"{_HERE}.sweep",
             "Compute a table or figure of a paper again, beside what is printed or what theory says.",
