@@ -108,9 +108,9 @@ def page(every: Sequence[Line], tests: int, date: str) -> list[str]:
     counts = [line.found[1] for line in every]
     real = [line.real[1] for line in every if line.real[1]]
     missed = [line for line in every if line.missed]
-    of_each = f"{min(counts)} to {max(counts)} of a kind"
+    of_each = f"{_range(counts)} of a kind"
     head = f"{date}, a family of {tests} tests: {sum(counts):,} made-up runs of {len(every)} kinds, {of_each}"
-    head += f"; {sum(real):,} real runs of {len(real)} kinds, {min(real)} to {max(real)} of each." if real else "."
+    head += f"; {sum(real):,} real runs of {len(real)} kinds, {_range(real)} of each." if real else "."
     large = [f"`{line.breach.name}`" for line in missed if line.is_large]
     rows = [columns(line) for line in every]
     return [
@@ -141,3 +141,9 @@ def write(lines: Sequence[Line], tests: int, date: str, path: Path) -> None:
     """
     with atomic_file(path) as temporary:
         temporary.write_text("\n".join(page(lines, tests, date)) + "\n", encoding="utf-8")
+
+
+def _range(counts: Sequence[int]) -> str:
+    """Return the smallest and the largest of some counts, or the one count that all have."""
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
