@@ -11,7 +11,8 @@ Accuracy and Epsilon* are evaluated at every release of `adult`, and only at the
 Engines and devices take turns, so that the load of the machine affects all of them. The lower bound ("floor") is the
 time of the clipped gradients alone: 30 rounds, once for the clients and once for the insider, at the speed of one
 stacked pass on all cores, or on the graphics card, measured just before. The first round is counted from the start of
-the run, with all that happens once. The memory is the largest that torch held on the graphics card at one time.
+the run, with all that happens once. The memory is the largest that torch held on the
+graphics card at one time in this process: on Ray, that of the client processes is not in it.
 """
 
 import os
@@ -38,6 +39,7 @@ from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.federation.loaded_federation import load_federation
 
 _ROUNDS, _PASSES = 30, 3
+_WARM_UP = 3  # on a graphics card a pass of one shape is a graph from the third one on
 _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accountant": "rdp-classic"}
 
 
@@ -207,14 +209,14 @@ def _floor(plan: AuditPlan) -> float:
     models = models.contiguous().to(plan.public.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
-    for _ in range(1 + _PASSES):  # the first one warms up
+    for _ in range(_WARM_UP + _PASSES):
         begun = time.perf_counter()
         federation.model.clipped_sum(models, common.features, common.labels, 3.0)
         if models.is_cuda:
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begun)
     torch.set_num_threads(threads)
-    return 2 * _ROUNDS * 1000 * median(taken[1:]) / trials
+    return 2 * _ROUNDS * 1000 * median(taken[_WARM_UP:]) / trials
 
 
 if __name__ == "__main__":

@@ -178,7 +178,8 @@ def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> di
 def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
     """Print the table of times, and the ratios of client updates per second with their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
-    title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores, {federation.device}"
+    title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
+    title += f", ours and the loop on {federation.device}"
     table = table_of(("way", "start-up s", "round s", "range", "client updates/s"), title)
     speed = {}
     for way, one in found.items():

@@ -99,7 +99,7 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
     write_text(directory / "sweep.html", lazy_imports.page.sweep_page(found, title))
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
-        claimed = [number_text(value) if row.private else "none" for value in (row.epsilon, row.gdp_mu)]
+        claimed = [lazy_imports.page.claimed_text(value) for value in (row.epsilon, row.gdp_mu)]
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", "claimed mu", found.utility, "Epsilon*", "frontier")

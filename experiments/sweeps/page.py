@@ -1,6 +1,7 @@
 """HTML page on a sweep: the plot of privacy against utility, the varied settings, and a table of all points."""
 
 from html import escape
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -106,11 +107,21 @@ def claims_text(sweep: Sweep) -> list[str]:
     """Return a sentence on the terms of the claims for each kind of claim in the sweep; none without a claim."""
     names = ["delta", "accountant", "adjacency", "unit"]
     terms = sweep.points[[*names, "gdp_regret"]].dropna(subset=["adjacency"])
-    return [
-        f"Claims: epsilon at delta {row.delta:g} by {row.accountant}, neighbours by {row.adjacency} (the unit is a "
-        f"{row.unit}); mu is that of mu-GDP, with a regret of at most {row.gdp_regret:.2g} (the error of its fit)"
-        for row in terms.groupby(names, sort=False).max().reset_index().itertuples()
-    ]
+    found = []
+    kinds = terms.groupby(names, sort=False, dropna=False).max().reset_index()
+    for row in kinds.to_dict("records"):
+        unit = "" if pd.isna(row["unit"]) else f" (the unit is a {row['unit']})"  # earlier versions name none
+        said = (
+            f"Claims: epsilon at delta {row['delta']:g} by {row['accountant']}, neighbours by {row['adjacency']}{unit}"
+        )
+        of_mu = f"; mu is that of mu-GDP, with a regret of at most {row['gdp_regret']:.2g} (the error of its fit)"
+        found.append(said + unit + ("" if pd.isna(row["gdp_regret"]) else of_mu))
+    return found
+
+
+def claimed_text(value: Any) -> str:
+    """Return a claimed epsilon or mu as text; "none" without a claim, or in a run of a version that had no mu."""
+    return number_text(value) if pd.notna(value) else "none"
 
 
 def points_html(sweep: Sweep) -> str:
@@ -136,7 +147,7 @@ def points_html(sweep: Sweep) -> str:
 
 
 def _row(number: int, row: "pd.Series[float]") -> list[str]:
-    claimed = [number_text(row[name]) if pd.notna(row[name]) else "none" for name in ("epsilon", "gdp_mu")]
+    claimed = [claimed_text(row[name]) for name in ("epsilon", "gdp_mu")]
     cells = [f"{number}. {row['settings']}", *claimed, str(row["models"])]
     for name in ("utility", "epsilon_star"):
         shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])

@@ -14,7 +14,7 @@ from torch import Tensor
 MEMORY_BUDGET = 2**27
 """Numbers that a process keeps in memory: half a gigabyte."""
 DISK_BUDGET = 2**29
-"""Numbers that a process keeps on disk beyond those in memory: two gigabytes, and at most half of what is free."""
+"""Numbers that each process keeps on disk beyond those in memory: two gigabytes, at most half of what is free then."""
 _FIRST_ROWS = 64
 _BYTES = 4  # of a number
 

@@ -8,6 +8,7 @@ Source: Gomez, Kulynych, Kaissis, du Pin Calmon, Hayes, Balle & Honkela, "(epsil
 practices for reporting differential privacy guarantees", arXiv 2503.10945. They report mu if the regret is below 0.01.
 """
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ from fl_audit.privacy.gaussian import gdp_mu
 SMALLEST_DELTA = 1e-7
 """Smallest delta down to which mu bounds the profile; below it, profiles of sampled releases are loose bounds."""
 _EPSILONS, _ALPHAS, _HALVINGS = 1500, 2001, 40
-_LARGEST_EPSILON = 600.0  # exp of much more is no number
+_LARGEST_EPSILON = 600.0
+"""Largest epsilon of profiles whose pairs are spread from 0 on; if one reaches further, they begin at delta near 1."""
 
 
 class GdpFit(NamedTuple):
@@ -40,12 +42,17 @@ class GdpFit(NamedTuple):
 def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     """Return the smallest Gaussian-DP parameter mu that bounds a privacy profile, with the regret of the fit.
 
-    For Gaussian releases without sampling, mu is exact and the regret is 0.
+    For Gaussian releases without sampling, mu is exact and the regret is 0. If no finite epsilon holds at the smallest
+    delta that counts, mu is infinite and the regret 1.
     """
     exact = profile.gaussian_mu
     if exact is not None:
         return GdpFit(exact, 0.0)
-    epsilons = np.linspace(0.0, min(profile.epsilon(SMALLEST_DELTA), _LARGEST_EPSILON), _EPSILONS)
+    largest = profile.epsilon(SMALLEST_DELTA)
+    if not np.isfinite(largest):
+        return GdpFit(math.inf, 1.0)
+    smallest = 0.0 if largest <= _LARGEST_EPSILON else profile.epsilon(1 - SMALLEST_DELTA)
+    epsilons = np.linspace(smallest, largest, _EPSILONS)
     deltas = np.array([profile.delta(float(one)) for one in epsilons])
     inside = (deltas > 0) & (deltas < 1)
     pairs = zip(epsilons[inside].tolist(), deltas[inside].tolist(), strict=True)
@@ -54,7 +61,8 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     # The trade-off curve is the maximum of two lines per (epsilon, delta) pair (Dong, Roth & Su 2022, prop. 2.5).
     errors = np.zeros(_ALPHAS)
     for epsilon, delta in zip(epsilons, deltas, strict=True):
-        lines = 1 - delta - np.exp(epsilon) * alphas, np.exp(-epsilon) * (1 - delta - alphas)
+        with np.errstate(over="ignore"):  # a line of infinite slope is below every other where alpha is above 0
+            lines = 1 - delta - np.exp(epsilon) * alphas, np.exp(-epsilon) * (1 - delta - alphas)
         errors = np.maximum(errors, np.maximum(*lines))
     alphas, errors = np.concatenate([[0.0], alphas, [1.0]]), np.concatenate([[1 - deltas[-1]], errors, [0.0]])
     fitted = ndtr(-ndtri(alphas) - mu)

@@ -1,4 +1,4 @@
-"""Calls captured as graphs: the same values, captured once they come often, and the oldest are given up."""
+"""Calls captured as graphs: they give the same values, and those that come often are captured, up to a number."""
 
 import pytest
 import torch
@@ -53,15 +53,22 @@ def test_another_shape_name_or_missing_input_is_another_call() -> None:
     assert capture.captured == kinds
 
 
-def test_the_oldest_graphs_are_given_up_and_made_again() -> None:
+def test_shapes_beyond_those_that_are_kept_are_computed_as_they_come() -> None:
+    """Eleven shapes in turn: eight of them have graphs, and none is made twice."""
     capture = CountedCaptures()
     calls = GraphedCalls(capture)
-    for _ in range(2):
+    for number in range(30):
         for size in range(1, 12):
-            for _ in range(3):
-                assert len(calls("sum", _sum, (torch.ones(size), None))) == size
-    assert capture.captured == 22
-    assert len(calls._made) == 8
+            assert calls("sum", _sum, (torch.full((size,), float(number)), None)).tolist() == [float(number)] * size
+    assert capture.captured == 8
+    assert capture.launched == 8 * 28
+
+
+def test_shapes_that_never_come_again_are_not_counted_for_ever() -> None:
+    calls = GraphedCalls(CountedCaptures())
+    for size in range(1, 1500):
+        calls("sum", _sum, (torch.ones(size), None))
+    assert len(calls._seen) == 1000
 
 
 @pytest.mark.parametrize("name", ["adult-mlp", "dense-128", "mnist-cnn"])
@@ -99,3 +106,15 @@ def test_passes_on_a_card_are_larger_and_give_the_same_sums() -> None:
     labels = torch.arange(1000) % 3
     sums = [model.clipped_sum(models, features, labels, 1.0) for model in (on_cpu, on_card)]
     assert torch.allclose(*sums, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
+def test_graphs_of_a_card_follow_their_inputs() -> None:
+    spec = ModelSpec("dense-128", (9,), 3)
+    model, source = StackedModel.of(spec).fitting(Device.CUDA), torch.Generator().manual_seed(0)
+    for number in range(8):
+        models, features = initial_models(spec, number, range(4)), torch.rand(7, 9, generator=source)
+        labels = torch.arange(7) % 3
+        found = model.clipped_sum(models.cuda(), features.cuda(), labels.cuda(), 0.5)
+        wanted = StackedModel.of(spec).clipped_sum(models, features, labels, 0.5)
+        assert torch.allclose(found.cpu(), wanted, rtol=1e-4, atol=1e-6)

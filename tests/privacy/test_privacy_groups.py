@@ -7,6 +7,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.gdp_fit import gdp_fit
 from fl_audit.privacy.group_privacy import group_epsilon
 
@@ -45,3 +46,13 @@ def test_the_fit_of_sampled_noise_is_that_of_gdpnum() -> None:
 
 def test_few_sampled_rounds_are_no_gaussian_and_the_regret_says_so() -> None:
     assert gdp_fit(profile_of(1.0, 1, 0.05)).regret > 0.01
+
+
+@pytest.mark.parametrize(("noise", "rounds", "rate"), [(0.3, 200, 0.9), (0.02, 10, 0.5), (0.5, 100, 0.5)])
+def test_mu_covers_profiles_that_hardly_hide_anything(noise: float, rounds: int, rate: float) -> None:
+    """Their epsilons are in the hundreds or thousands, and no exponential of them is a number."""
+    profile = profile_of(noise, rounds, rate)
+    mu = gdp_fit(profile).mu
+    assert mu < math.sqrt(rounds) / noise, "that of a unit in every round"
+    for delta in (1e-7, 1e-5, 1e-3, 0.1, 0.5):
+        assert gdp_delta(profile.epsilon(delta), mu) >= 0.999 * delta

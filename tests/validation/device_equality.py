@@ -24,6 +24,7 @@ import torch
 from rich.console import Console
 
 from fl_audit.device import Device
+from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import table_of
 from fl_audit.torch_device import require_device
@@ -52,10 +53,14 @@ def column_differences(first: Path, second: Path) -> Iterator[ColumnDifference]:
     second
         Directory of the second run.
     """
-    for path in sorted(first.glob("*.parquet")):
-        one, other = pd.read_parquet(path), pd.read_parquet(second / path.name)
-        for column in one.columns:
-            yield ColumnDifference(f"{path.stem}.{column}", _difference(one[column], other[column]))
+    for name in sorted({path.name for place in (first, second) for path in place.glob("*.parquet")}):
+        frames = [
+            pd.read_parquet(place / name) if (place / name).exists() else pd.DataFrame() for place in (first, second)
+        ]
+        for column in dict.fromkeys([*frames[0].columns, *frames[1].columns]):
+            both = all(column in frame for frame in frames)
+            difference = _difference(frames[0][column], frames[1][column]) if both else float("inf")
+            yield ColumnDifference(f"{Path(name).stem}.{column}", difference)
 
 
 def _difference(one: "pd.Series[Any]", other: "pd.Series[Any]") -> float:
@@ -70,7 +75,7 @@ def _difference(one: "pd.Series[Any]", other: "pd.Series[Any]") -> float:
         return float("inf")
     if not finite.any():
         return 0.0
-    largest = float(np.abs(values[finite]).max())
+    largest = float(max(np.abs(values[finite]).max(), np.abs(others[finite]).max()))
     return float(np.abs(values[finite] - others[finite]).max()) / largest if largest > 0 else 0.0
 
 
@@ -92,6 +97,9 @@ def main() -> None:
     options = parser.parse_args()
     require_device(Device.CUDA)
     torch.set_num_threads(1)
+    require(
+        any(options.only in name for name in AUDITS), f"--only is {options.only!r}: accepted is part of a case's name"
+    )
     table = table_of(("case", "columns", "equal", "differs most", "by", "next", "by"), torch.cuda.get_device_name())
     largest = 0.0
     for name, play in AUDITS.items():
@@ -99,12 +107,12 @@ def main() -> None:
             continue
         try:
             found = _played(play)
+            equal, (worst, after) = sum(one.difference == 0 for one in found), found[:2]
         except Exception as error:  # the other cases are worth knowing even so
             largest = float("inf")
             table.add_row(name, "", "", f"failed: {type(error).__name__}", str(error).split(chr(10))[0][:60])
             traceback.print_exc()
             continue
-        equal, (worst, after) = sum(one.difference == 0 for one in found), found[:2]
         largest = max(largest, worst.difference)
         shown = worst.column, f"{worst.difference:.1e}", after.column, f"{after.difference:.1e}"
         table.add_row(name, str(len(found)), str(equal), *shown)
