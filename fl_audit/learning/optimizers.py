@@ -78,8 +78,12 @@ def step(
         Positive number by which the gradients are divided before the step, e.g. the number of records if they are sums.
     """
     steps, moments = state.steps + 1, state.moments
+    slices = list(cached_rows(*models.shape))
+    if len(slices) == 1:
+        moved, *later = _moved(optimizer, models, gradients / denominator, moments, steps)
+        return moved, OptimizerState(steps, tuple(later))
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
-    for rows in cached_rows(*models.shape):
+    for rows in slices:
         earlier = tuple(moment[rows] for moment in moments)
         found = _moved(optimizer, models[rows], gradients[rows] / denominator, earlier, steps)
         for whole, part in zip((moved, *later), found, strict=True):
