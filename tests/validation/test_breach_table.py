@@ -38,8 +38,7 @@ def test_the_table_names_what_was_missed_and_what_found_the_others() -> None:
     ]
     said = page(lines, 46, "today")
     assert said[0] == (
-        "today, a family of 46 tests: 6 made-up runs of 2 kinds, 3 of a kind; 1 real runs of 1 kinds, 1 to 1 of "
-        "each."
+        "today, a family of 46 tests: 6 made-up runs of 2 kinds, 3 of a kind; 1 real runs of 1 kinds, 1 of each."
     )
     assert "| two clients draw from one seed | 1.19 | 1.48 | violated | 3 of 3 | 1 of 1 | share-pairs |" in said[-2]
     assert "| 1.19 | 1.19 | inconclusive | 0 of 3 |" in said[-1]
