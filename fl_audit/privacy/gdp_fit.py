@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from fl_audit.array_types import finite
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.gaussian import gdp_mu
 
@@ -33,9 +34,9 @@ class GdpFit(NamedTuple):
     # trade-off curve of mu; from 0 to 1.
     regret: float
 
-    def to_json(self) -> dict[str, float]:
-        """Return mu and the regret under the keys `gdp_mu` and `gdp_regret` of a guarantee's JSON."""
-        return {"gdp_mu": self.mu, "gdp_regret": self.regret}
+    def to_json(self) -> dict[str, float | None]:
+        """Return mu and the regret as `gdp_mu` and `gdp_regret` of the JSON of a guarantee; None for infinity."""
+        return {"gdp_mu": finite(self.mu), "gdp_regret": self.regret}
 
 
 @lru_cache(maxsize=128)  # clients of many sizes have a profile each
@@ -43,7 +44,7 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     """Return the smallest Gaussian-DP parameter mu that bounds a privacy profile, with the regret of the fit.
 
     For Gaussian releases without sampling, mu is exact and the regret is 0. If no finite epsilon holds at the smallest
-    delta that counts, mu is infinite and the regret 1.
+    delta that counts, or its epsilon is too large to compute with, mu is infinite and the regret 1.
     """
     exact = profile.gaussian_mu
     if exact is not None:
@@ -53,7 +54,10 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
         return GdpFit(math.inf, 1.0)
     smallest = 0.0 if largest <= _LARGEST_EPSILON else profile.epsilon(1 - SMALLEST_DELTA)
     epsilons = np.linspace(smallest, largest, _EPSILONS)
-    deltas = np.array([profile.delta(float(one)) for one in epsilons])
+    try:
+        deltas = np.array([profile.delta(float(one)) for one in epsilons])
+    except OverflowError:  # next to no noise: epsilons that no profile is computed at
+        return GdpFit(math.inf, 1.0)
     inside = (deltas > 0) & (deltas < 1)
     pairs = zip(epsilons[inside].tolist(), deltas[inside].tolist(), strict=True)
     mu = max((gdp_mu(epsilon, delta) for epsilon, delta in pairs), default=0.0)

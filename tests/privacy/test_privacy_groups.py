@@ -56,3 +56,9 @@ def test_mu_covers_profiles_that_hardly_hide_anything(noise: float, rounds: int,
     assert mu < math.sqrt(rounds) / noise, "that of a unit in every round"
     for delta in (1e-7, 1e-5, 1e-3, 0.1, 0.5):
         assert gdp_delta(profile.epsilon(delta), mu) >= 0.999 * delta
+
+
+def test_without_noise_to_speak_of_there_is_no_mu() -> None:
+    found = gdp_fit(profile_of(1e-9, 3, 0.01))
+    assert (found.mu, found.regret) == (math.inf, 1.0)
+    assert found.to_json() == {"gdp_mu": None, "gdp_regret": 1.0}
