@@ -60,6 +60,8 @@ def to_device(values: NDArray[Any], device: Device) -> Tensor:
 def to_numpy(values: Tensor) -> NDArray[Any]:
     """Return the values of a tensor as an array: its own memory on the CPU, else a copy in page-locked memory.
 
+    Page-locked memory is scarce, so such an array is read and given up, and not kept.
+
     Parameters
     ----------
     values

@@ -72,8 +72,8 @@ def by_length(
     activations
         Scalars of activations of a text.
     worth
-        Scalars of activations that a group has at least, if there are as many; smaller groups join the next longer one.
-        None takes the number from which a group is worth its calls of torch.
+        Scalars of activations that each group but the last has at least; smaller groups join the next longer one. None
+        takes the number from which a group is worth its calls of torch.
     """
     least, tokens = _WORTH if worth is None else worth, inputs[0].width
     step = -(-tokens // _STEPS)

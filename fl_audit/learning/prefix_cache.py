@@ -44,7 +44,7 @@ class PrefixOutputCache:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further row is kept."""
+        """Whether the cache is full, so that new rows are not stored."""
         return self._in_memory >= MEMORY_BUDGET // self._width and self._on_disk >= self._places_on_disk()
 
     def add(self, row: Tensor) -> bool:

@@ -15,7 +15,7 @@ from fl_audit.notebook import html_table
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_epsilon
-from fl_audit.privacy.guarantee_line import fit_of_all
+from fl_audit.privacy.guarantee_line import fit_of_all, mu_text
 from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_advantage, rho_alpha, rho_beta
 from fl_audit.privacy.reconstruction import reconstruction_bound
 
@@ -142,8 +142,7 @@ class Guarantee:
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
         remark = f" ({self.remark})" if self.remark else ""
         who = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
-        fit = fit_of_all(self.claims)
-        noise = f"{noise}, as mu-GDP: mu {fit.mu:.4g} with a regret of {fit.regret:.2g} (the error of the fit)"
+        noise = f"{noise}, {mu_text(*fit_of_all(self.claims))}"
         bounds = f"belief at most {self.belief_bound:.4g}, advantage at most {self.advantage_bound_exact:.4g}"
         score = "" if self.rho_alpha is None else f", rho_alpha {self.rho_alpha:.4g}"
         return f"{who}{noise}, {releases}{rate}, {bounds}{score}{remark}"

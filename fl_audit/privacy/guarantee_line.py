@@ -67,4 +67,17 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
     mu = values.get("gdp_mu")
     if mu is None:
         return line
-    return f"{line}; as mu-GDP: mu {mu:.4g} with a regret of {values['gdp_regret']:.2g} (the error of the fit)"
+    return f"{line}; {mu_text(mu, values['gdp_regret'])}"
+
+
+def mu_text(mu: float, regret: float) -> str:
+    """Return a Gaussian parameter with the error of its fit, as every line of a guarantee says it.
+
+    Parameters
+    ----------
+    mu
+        The Gaussian-DP parameter, at least 0.
+    regret
+        The error of the fit, from 0 to 1.
+    """
+    return f"as mu-GDP: mu {mu:.4g} with a regret of {regret:.2g} (the error of the fit)"
