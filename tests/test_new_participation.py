@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.federation.federation import Federation
-from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
+from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE

@@ -1,4 +1,4 @@
-"""Tests hold laws and numbers: few of them hold the wording of a message."""
+"""Tests hold values and numbers: few of them hold the wording of a message."""
 
 import ast
 import re

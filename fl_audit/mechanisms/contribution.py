@@ -10,10 +10,10 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.errors import require, require_number
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.mechanisms.participations.cohort import FixedCohort as FixedCohort
 from fl_audit.mechanisms.participations.everybody import Everybody as Everybody
 from fl_audit.mechanisms.participations.participation import Participation as Participation
 from fl_audit.mechanisms.participations.poisson import PoissonSampling as PoissonSampling
+from fl_audit.mechanisms.participations.rotating_cohorts import FixedCohort as FixedCohort
 from fl_audit.privacy.events import batches_per_epoch
 from fl_audit.privacy.gaussian import require_positive
 

@@ -38,7 +38,7 @@ from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
-from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
+from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind

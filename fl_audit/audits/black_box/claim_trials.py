@@ -76,7 +76,7 @@ def audit_claim(
         Callback that receives the result so far after every test, in case the audit is interrupted.
     """
     budget = budget or TrialBudget()
-    search = _Search(claim, play, malformed, said, budget, tell)
+    search = _DistinguisherSearch(claim, play, malformed, said, budget, tell)
     search.scout(kinds)
     choice = search.choice()
     level = (1 - confidence) / max(1, len(choice.tried) + (choice.finest is not None))
@@ -100,7 +100,7 @@ class _Choice:
 
 
 @dataclass
-class _Search:
+class _DistinguisherSearch:
     """The search for distinguishers: how trials are run, and the results of the scenarios so far."""
 
     claim: StatedClaim
@@ -214,7 +214,7 @@ def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
     return [kind for kind in scouted if kind in best]
 
 
-def _tried_by_halves(search: _Search, most: int, confidence: float) -> list[DistinguisherTest]:
+def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float) -> list[DistinguisherTest]:
     """Return attempts without fresh trials: half of the search trials train, and the other half test."""
     found = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in search.looked.items():

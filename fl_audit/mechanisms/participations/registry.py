@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
 from fl_audit.errors import require
-from fl_audit.mechanisms.participations.cohort import FixedCohort
-from fl_audit.mechanisms.participations.cyclic import CyclicPoisson
+from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
+from fl_audit.mechanisms.participations.rotating_cohorts import FixedCohort
 
 PARTICIPATIONS: dict[str, type[Participation]] = {
     "cyclic-poisson": CyclicPoisson,
