@@ -1,4 +1,4 @@
-"""The programs that a person runs: the command line, configurations, run directories, benchmarks."""
+"""The programs that a person runs: command line, runs, sweeps, reproductions of papers, studies and benchmarks."""
 
 import os
 
@@ -13,10 +13,10 @@ _FOR_FLOWER_AND_RAY = {
 
 
 def settle_environment() -> None:
-    """Set environment variables of Flower and Ray, unless the user has set them.
+    """Set environment variables for Flower and Ray, except for those that the user has set.
 
-    Flower and Ray read them at their first import. The variables turn off telemetry, make Ray start its workers in this
-    Python environment instead of building another, and keep a call to a Ray that has ended from starting a new one.
+    The variables turn off telemetry, make Ray start its workers in this Python environment, and keep a call to a Ray
+    that has ended from starting a new Ray. Flower and Ray read them at their first import.
     """
     for name, value in _FOR_FLOWER_AND_RAY.items():
         os.environ.setdefault(name, value)

@@ -1,8 +1,8 @@
-"""The modules behind the commands that take seconds to import: each is imported when a command first uses it.
+"""Late imports for commands: modules that take seconds to import are imported when a command first uses them.
 
 Commands are declared in modules that import nothing slow, so that help, shell completion and error messages appear
-without delay. A module is an attribute by its last name: `lazy_imports.plan.resolve(...)` calls
-`experiments.runs.plan.resolve`.
+without delay. A late module is an attribute of this one: `lazy_imports.audit_plan.resolve(...)` imports
+`experiments.runs.audit_plan` and calls its function `resolve`.
 """
 
 from typing import TYPE_CHECKING

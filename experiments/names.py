@@ -1,4 +1,4 @@
-"""Names of engines, utilities and exit statuses, for modules that need only the names."""
+"""Names of engines, measures of utility and exit statuses, for modules that need only these names."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ training that would exceed its site's budget.
 
 
 class Engine(StrEnum):
-    """The engine on which the clients run."""
+    """The engine that runs the clients: Flower's simulation on Ray, or threads of this process ("local")."""
 
     RAY = "ray"
     LOCAL = "local"
@@ -23,5 +23,5 @@ class UtilityColumn(StrEnum):
 
     @property
     def column(self) -> str:
-        """Name of the column in the table of trials."""
+        """Name of the column in the table of trials, such as "test_accuracy"."""
         return f"test_{self}"

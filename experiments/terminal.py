@@ -13,13 +13,27 @@ class EscapingConsole(Console):
     """A console of the library rich that escapes control characters in its output."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the output segments of rich, with control characters escaped."""
+        """Yield rich's segments of an output, in which control characters are escaped.
+
+        Parameters
+        ----------
+        renderable
+            Object that rich can show, such as a table.
+        options
+            Options of rich; None for those of the console.
+        """
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console for standard output or standard error that does not interpret square brackets as rich markup."""
+    """Return a console of the library rich that shows square brackets as they are, and escapes control characters.
+
+    Parameters
+    ----------
+    stderr
+        Whether the console writes to standard error instead of standard output.
+    """
     return EscapingConsole(stderr=stderr, markup=False)
 
 
@@ -30,7 +44,7 @@ def print_table(
     numbers: Container[int] = (),
     notes: Iterable[str] = (),
 ) -> None:
-    """Print a table, with notes below it.
+    """Print a table to standard output, with notes below it.
 
     Parameters
     ----------
@@ -40,10 +54,10 @@ def print_table(
         Cells of each row.
     title
         Title above the table, or None.
+    numbers
+        Indices of the columns that are aligned to the right, from 0.
     notes
         Lines below the table.
-    numbers
-        Indices of the columns that are aligned to the right.
     """
     table = Table(title=title)
     for place, column in enumerate(columns):

@@ -1,4 +1,4 @@
-"""Verbosity of messages other than results: chosen once at the start of the program, and used by all messages."""
+"""Verbosity of this process: which messages, beside results, are printed, logged or given to a function."""
 
 import codecs
 import io
@@ -30,10 +30,10 @@ def choose(quiet: bool, level: str | None) -> None:
     Parameters
     ----------
     quiet
-        Whether only results and errors are printed.
+        Whether to print only results and errors.
     level
-        Minimum level, one of `LEVELS`, of log messages by this program and Flower that go to standard error; None logs
-        nothing.
+        Lowest level of log messages, of this program and of Flower, that are printed to standard error: one of
+        `LEVELS`. None prints no log messages.
     """
     _chosen.update(quiet=quiet, log=level is not None)
     for handler in LOG.handlers[:]:
@@ -53,14 +53,14 @@ def is_quiet() -> bool:
 
 @contextmanager
 def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
-    """Set the verbosity for a `with` block, and restore the previous one afterwards.
+    """Set the verbosity while the block runs, and restore the former verbosity afterwards.
 
     Parameters
     ----------
     listener
-        Callback that receives the messages instead of standard error; None prints them.
+        Function that receives progress messages instead of standard error; None prints them.
     quiet
-        Whether no messages are printed at all.
+        Whether there are no progress messages at all.
     """
     before = dict(_chosen)
     _chosen["quiet"] = quiet
@@ -74,12 +74,12 @@ def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
 
 
 def is_heard() -> bool:
-    """Return whether a callback receives the messages instead of standard error."""
+    """Return whether progress messages go to a function instead of standard error."""
     return bool(_listeners)
 
 
 def say(line: str) -> None:
-    """Pass a line to the callback if there is one, otherwise print it on standard error."""
+    """Give a line to the function that receives progress messages; print it to standard error if there is none."""
     if _listeners:
         _listeners[-1](line)
     else:
@@ -87,14 +87,14 @@ def say(line: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Print a message for the user on standard error during a run."""
+    """Give the user a message during a run, unless the verbosity is quiet; the message is also logged as a warning."""
     LOG.warning(line)
     if not is_quiet():
         say(line if is_heard() else f"fl-audit: {line}")
 
 
 def printable(text: str) -> str:
-    """Return a text with all control characters escaped, so that e.g. a file name cannot control the terminal.
+    """Return a text in which all control characters are escaped, so that a file name cannot control the terminal.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def printable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text with its control characters escaped, except for line breaks and tabs.
+    """Return a text in which control characters are escaped, except for line breaks and tabs.
 
     Examples
     --------
@@ -122,7 +122,12 @@ def _is_plain(one: str) -> bool:
 class EscapingStream(io.TextIOBase):
     """A text stream that escapes control characters, except for line breaks and tabs.
 
-    Column names, labels and file names come from other people, and the terminal would obey control characters in them.
+    Column names, labels and file names come from other people. The terminal would obey control characters in them.
+
+    Parameters
+    ----------
+    stream
+        The stream to which the escaped text is written.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -130,20 +135,20 @@ class EscapingStream(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text with its control characters escaped, and return the length of the text."""
+        """Write a text with escaped control characters, and return the length of the given text."""
         self._stream.write(plain(text))
         return len(text)
 
     def flush(self) -> None:
-        """Write buffered text."""
+        """Write buffered text to the underlying stream."""
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Return whether the stream is a terminal."""
+        """Return whether the underlying stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """Return the descriptor of the stream."""
+        """Return the file descriptor of the underlying stream."""
         return self._stream.fileno()
 
     def __getattr__(self, name: str) -> Any:
@@ -151,7 +156,10 @@ class EscapingStream(io.TextIOBase):
 
 
 def protect_terminal() -> None:
-    """Escape control characters in all later output of this process, and characters that the encoding lacks."""
+    """Make standard output and standard error escape control characters from now on.
+
+    Characters that the encoding of the output lacks are replaced as well.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None or isinstance(stream, EscapingStream):
@@ -163,12 +171,25 @@ def protect_terminal() -> None:
 
 
 def _readable(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement for characters that the encoding lacks: an ordinary space or hyphen, or an escape."""
+    """Return what to write instead of characters that the output's encoding lacks.
+
+    This is an error handler for `codecs`.
+
+    Parameters
+    ----------
+    error
+        The error, which has the text and the position of the characters.
+
+    Returns
+    -------
+    tuple
+        The replacement (ordinary spaces, hyphens or escape sequences), and the position after the characters.
+    """
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
     return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end
 
 
 def settle_flower() -> None:
-    """Keep Flower's log off the terminal unless logs are requested; the run itself raises or shows what is relevant."""
+    """Hide Flower's log messages, unless the user has chosen a log level, which then applies to Flower as well."""
     _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)

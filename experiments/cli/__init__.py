@@ -1,4 +1,7 @@
-"""The command line. Ctrl-C is handled from the first import on, because the modules of a run take seconds to import."""
+"""The command line.
+
+Importing this package makes Ctrl-C end the program from then on, because the modules of a run take seconds to import.
+"""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The command check, which checks a run before it is played."""
+"""The command `check`, which checks a run before it begins."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -36,8 +36,8 @@ def check(
 ) -> None:
     """Look at a run before it is played, and write nothing.
 
-    Loads the data, builds the model, accounts the guarantee and says which breach so many trials could find. A few
-    rounds of the first trials are played in this process, to estimate time and memory.
+    The command loads the data, builds the model, accounts the guarantee, and says how small a breach of the guarantee
+    the run could detect. It also trains a few rounds in this process, to estimate time and memory.
     """
     chosen = choice(Engine, "--engine", engine)
 
@@ -135,7 +135,10 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
 
 
 def _limit_of_signal(found: "RunCheckResult") -> str:
-    """Return sentences on the limit of detection for a unit that counts several times; they continue a sentence."""
+    """Return the end of a text about the limit of detection, for a unit whose contribution counts several times.
+
+    The result is empty if the run does not test this.
+    """
     if (signal := found.signal) is None:
         return ""
     unit = found.plan.public.mechanism.unit

@@ -1,4 +1,4 @@
-"""The commands about finished runs: compare shows them side by side, export writes them for other tools."""
+"""The commands about finished runs: `compare` shows them side by side, `export` writes them for other tools."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +34,11 @@ def compare(
     plot: Annotated[Path | None, option("FILE", "Draw it to a PNG, PDF or SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*."""
+    """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*.
+
+    Epsilon* is the privacy risk of a released model. The command prints a table with a column for each run. It says
+    whether delta, adjacency or the cut of Epsilon* differ, because runs are then not directly comparable.
+    """
     found = rows(runs)
     if plot is not None:
         lazy_imports.paths.save_figure(lazy_imports.figure.comparison_figure(found), plot)
@@ -47,7 +51,7 @@ def compare(
 
 
 def _print(found: "list[RunRow]") -> None:
-    """Print a numbered list of the runs, then tables of their values, with as many runs side by side as fit."""
+    """Print a numbered list of runs, then tables of their values, each with as many runs as fit the width."""
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -74,7 +78,7 @@ def _print(found: "list[RunRow]") -> None:
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
-    """Return the formatted values of a run by name: its guarantee, and the numbers on the page of its report."""
+    """Return the texts to print for a run, by name: values of its guarantee, and findings of its report."""
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
@@ -98,7 +102,7 @@ def _in_words(row: "RunRow") -> dict[str, str]:
 
 
 class _ExportFormat(StrEnum):
-    """The format of an export."""
+    """The tool for which finished runs are exported."""
 
     TENSORBOARD = "tensorboard"
     MLFLOW = "mlflow"
@@ -116,7 +120,10 @@ def export(
     ],
     experiment: Annotated[str, option("NAME", "MLflow's experiment.")] = "fl-audit",
 ) -> None:
-    """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
+    """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge.
+
+    A badge is an SVG image of the verdict of a single run.
+    """
     if choice(_ExportFormat, "--to", to) is _ExportFormat.BADGE:
         _write_badge(runs, Path(out))
         return
@@ -129,7 +136,15 @@ def export(
 
 
 def _write_badge(runs: list[Path], out: Path) -> None:
-    """Write the verdict of a single run as an SVG badge; reads only the summary, since tables take a second to load."""
+    """Write the verdict of a single run as an SVG badge; raise `InputError` if there are several runs.
+
+    Parameters
+    ----------
+    runs
+        Run directories, of which only one is accepted.
+    out
+        Path of the SVG file.
+    """
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     summary = read_summary(runs[0])

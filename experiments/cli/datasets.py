@@ -1,4 +1,4 @@
-"""The command that lists the data sets."""
+"""The command `datasets`, which lists data sets."""
 
 from fl_audit.data.catalogue import available, is_found
 from fl_audit.experiments.cli import options

@@ -1,4 +1,4 @@
-"""The commands about guarantees, which need no run: calibrate and account."""
+"""The commands about guarantees that need no run: `calibrate` and `account`."""
 
 import sys
 from collections.abc import Callable
@@ -45,7 +45,7 @@ _BUDGET = (
 
 
 class _AccountantResult(NamedTuple):
-    """The guarantee by one accountant, or None with the reason why this accountant gives none."""
+    """The guarantee by one accountant; None, with the reason as remark, if this accountant cannot compute it."""
 
     accountant: Accountant
     guarantee: "Guarantee | None"
@@ -54,7 +54,7 @@ class _AccountantResult(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """Options for the wanted guarantee, of which exactly one is given."""
+    """Command-line options for the target of a calibration, such as an epsilon; exactly one is given."""
 
     belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None
     advantage: Annotated[
@@ -76,13 +76,13 @@ class TargetOptions:
     ] = None
 
     def target(self) -> "Target":
-        """Return the guarantee that is wanted; raises `InputError` unless exactly one is named."""
+        """Return the target of the calibration; raise `InputError` unless exactly one is given."""
         return late_privacy.targets.one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
 
 
 @dataclass(frozen=True)
 class AccountingOptions:
-    """Options of sampling and privacy accounting."""
+    """Command-line options of sampling and privacy accounting."""
 
     sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
         defaults.SAMPLING_RATE
@@ -109,18 +109,18 @@ class AccountingOptions:
     def claim(
         self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
     ) -> "Claim":
-        """Return the claim of the releases, to be accounted by one accountant.
+        """Return the claim that a training with some releases makes.
 
         Parameters
         ----------
         adjacency
             Relation between neighbouring data sets.
         events
-            The releases of all rounds.
+            The releases of all rounds, as accounting needs them.
         delta
-            Delta of the guarantee, above 0 and below 1.
+            Delta of the claim, above 0 and below 1.
         accountant
-            Name of the accountant.
+            The accountant that computes the claim's guarantee.
         """
         chosen_by = choice(SensitivityAdaptivity, "--sensitivities", self.sensitivities)
         return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
@@ -128,7 +128,7 @@ class AccountingOptions:
 
 @dataclass(frozen=True)
 class OutputFormatOptions:
-    """Options of the output: JSON, and a figure."""
+    """Command-line options of the output: JSON, and a figure."""
 
     as_json: JsonOption = False
     plot: Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")] = None
@@ -145,7 +145,8 @@ def calibrate(
 ) -> None:
     """Find the noise that a guarantee needs, which one option names.
 
-    Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
+    Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out states the guarantee. The noise
+    is printed as a noise multiplier: its standard deviation divided by the sensitivity.
     """
     target, rate = wanted.target(), accounting.sampling_rate
     events = late_privacy.events.gaussian_rounds(1.0, rounds, rate)
@@ -170,7 +171,7 @@ def calibrate(
 
 @dataclass(frozen=True)
 class NoiseAndRoundsOptions:
-    """Options that state the noise, rounds, adjacency and sensitivity of a training."""
+    """Command-line options that state noise, rounds, adjacency and sensitivity of a training."""
 
     noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
     noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
@@ -182,19 +183,24 @@ class NoiseAndRoundsOptions:
     clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
 
     def terms(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
-        """Return the stated releases of the training; None if no option states them and `may_lack` is true.
+        """Return the releases of the training as the options state them.
 
         Parameters
         ----------
         sampling_rate
             Poisson sampling rate, above 0 and at most 1.
         may_lack
-            Whether all three required options may be left out.
+            Whether noise multiplier, rounds and adjacency may all be left out.
+
+        Returns
+        -------
+        StatedReleases or None
+            None if all three options are left out.
 
         Raises
         ------
         InputError
-            If some of the required options are missing, or two options contradict each other.
+            If some of the three options are missing, or two options contradict each other.
         """
         given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
         if may_lack and all(value is None for value in given.values()):
@@ -221,7 +227,8 @@ def account(
 ) -> None:
     """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
 
-    --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
+    --noise-multiplier, --rounds and --adjacency state a training, and are given together. A ledger is a file that lists
+    trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
     terms = training.terms(accounting.sampling_rate, may_lack=ledger is not None)
     sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
@@ -251,7 +258,25 @@ def _answer(
     saving: bool = False,
     beside: str = "",
 ) -> None:
-    """Print and draw the guarantee by the chosen accountant, or by the exact one in a table of all accountants."""
+    """Print the guarantee of releases, and draw it if requested.
+
+    Parameters
+    ----------
+    found
+        Function that returns the guarantee by a given accountant.
+    events
+        The releases of all rounds.
+    accountant
+        Name of the accountant. None prints a table of all accountants; the exact accountant is then the main result.
+    title
+        Title printed above the table.
+    shown
+        Options of the output: JSON, and the file of a figure.
+    saving
+        Whether the table has a column of the noise that each accountant saves.
+    beside
+        A further line to print; empty for none.
+    """
     exact = late_privacy.accounting.exact_accountant(events)
     rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
@@ -294,10 +319,19 @@ def _said(target: "Target") -> str:
 def _rows(
     accountant: str | None, found: Callable[[Accountant], _AccountantResult], exact: Accountant
 ) -> list[_AccountantResult]:
-    """Return a row for the named accountant, or for every accountant if none is named.
+    """Return the guarantee by the named accountant, or one for every accountant if none is named.
 
-    Raises `InputError` if the named accountant, or the exact one, cannot account the releases; any other accountant
-    that cannot gets a row with the reason.
+    If an accountant cannot compute the guarantee, its result has the reason instead. But `InputError` is raised if this
+    is the named accountant, or the exact one.
+
+    Parameters
+    ----------
+    accountant
+        Name of the accountant, or None.
+    found
+        Function that returns the guarantee by a given accountant.
+    exact
+        The accountant that is exact for the releases.
     """
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
@@ -339,7 +373,10 @@ def _print(rows: list[_AccountantResult], best: "Guarantee", title: str, saving:
 
 
 def _multiplied(guarantee: "Guarantee") -> str:
-    """Return sentences on the quantity that the noise multiplier refers to, and on its value in other libraries."""
+    """Return sentences that name the quantity to which the noise multiplier is relative.
+
+    They also give the multiplier relative to the clipping norm, which other libraries use.
+    """
     unit, others = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
     over = guarantee.noise_over_clipping_norm
     if over == guarantee.noise_multiplier:
@@ -357,7 +394,7 @@ def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
 
 
 def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
-    """Return a guarantee as JSON values, with the keys of the command line's JSON output."""
+    """Return a guarantee as JSON values, with the keys that the command line prints."""
     return {
         **late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims),
         "noise_multiplier": guarantee.noise_multiplier,

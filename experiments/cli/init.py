@@ -1,4 +1,4 @@
-"""The commands about configurations: init writes one for the user's own data, settings lists all settings."""
+"""The commands about configurations: `init` writes one for the user's own data, `settings` lists all settings."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ _PLACE = "A section, one of its keys, or a key alone.  [default: all]"
 
 @dataclass(frozen=True)
 class DataReadingOptions:
-    """Options for reading the records; each sets the setting of the same name in section [data]."""
+    """Command-line options for reading data, each of which gives the setting of the same name in section [data]."""
 
     data_dir: DataDirOption = None
     owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None
@@ -85,7 +85,10 @@ class DataReadingOptions:
     grey: Annotated[bool, switch("--grey", "Make the colours of pictures grey.")] = False
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of section [data]; those that were not given are None."""
+        """Return the options as settings of section [data] by key; None for an option that was not given.
+
+        Raises `InputError` if an option has a value that is not accepted.
+        """
         for word in self.missing or []:
             is_list = word.startswith("[") and word.endswith("]")
             require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
@@ -102,7 +105,7 @@ class DataReadingOptions:
 
 @dataclass(frozen=True)
 class TrainingAndTrialOptions:
-    """Options of the training and the number of trials."""
+    """Command-line options of the training, and the number of trials."""
 
     model: Annotated[
         str | None, option("NAME", "Built-in model, or MODULE:NAME of your own.  [default: by the records]")
@@ -121,12 +124,14 @@ class TrainingAndTrialOptions:
     ] = None
 
     def asked(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
-        """Return these options, with missing ones filled in by asking the user on a terminal.
+        """Ask a user on a terminal for the numbers of clients and rounds that no option gives; return all options.
+
+        Without a terminal, the number of rounds is 30, and the number of clients may be missing.
 
         Parameters
         ----------
         is_by_owners
-            Whether the owners of the records are the clients.
+            Whether every owner of records is a client, so that the number of clients is not asked for.
         """
         clients, rounds = self.clients, self.rounds
         if clients is None and not is_by_owners and is_asking():
@@ -138,7 +143,7 @@ class TrainingAndTrialOptions:
 
 @dataclass(frozen=True)
 class GuaranteeOptions:
-    """Options for the guarantee, of which exactly one is given."""
+    """Command-line options for the target of the guarantee, of which exactly one is given."""
 
     belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None
     epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None
@@ -146,7 +151,10 @@ class GuaranteeOptions:
     noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None
 
     def named(self) -> tuple[str, float] | None:
-        """Return the name and the value of the guarantee; None if it is to be asked for."""
+        """Return the name and value of the given target, or None if the user is to be asked for it.
+
+        Raises `InputError` if several targets are given, or if none is given and standard input is no terminal.
+        """
         given = {name.replace("_", "-"): value for name, value in vars(self).items()}
         named = {name: value for name, value in given.items() if value is not None}
         if len(named) > 1 or (not named and not is_asking()):
@@ -169,9 +177,9 @@ def init(
 ) -> None:
     """Write a configuration for your own data, with a comment above every key.
 
-    What no option says is asked for on a terminal; elsewhere --data and one of --belief, --epsilon, --advantage and
-    --noise-multiplier are needed, and --label for a table. The data are loaded and the guarantee is accounted before
-    anything is written.
+    On a terminal, the command asks for what no option gives. Elsewhere, --data and one of --belief, --epsilon,
+    --advantage and --noise-multiplier are required, and --label for a table. Before it writes the file, the command
+    loads the data and accounts the guarantee.
     """
     place = file.absolute().parent
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
@@ -189,7 +197,22 @@ def init(
 
 
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the data and the label column; on a terminal, ask the user for those that no option gives."""
+    """Return the data and the label column, which the user is asked for on a terminal if no option gives them.
+
+    Parameters
+    ----------
+    data
+        Given file or name of the data; None or empty if not given.
+    label
+        Given name of the label column; None if not given.
+    written
+        Given settings about the format of a table, by key.
+
+    Returns
+    -------
+    tuple
+        The data, and the label column, which may be None.
+    """
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
@@ -214,7 +237,7 @@ def _asked_target() -> tuple[str, float]:
 
 
 def _complete_place(incomplete: str) -> list[str]:
-    """Return the names of sections and keys that begin with a text, for shell completion."""
+    """Return the sections and keys of the configuration that begin with a text, for shell completion."""
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
@@ -227,7 +250,7 @@ def settings(
 ) -> None:
     """List the settings of a configuration: type, default, what each is for, and what it accepts.
 
-    The settings that most runs use come first, the others under an advanced heading.
+    The settings that most runs use come first. The others follow under the heading "advanced".
     """
     found = described(place)
     if as_json:

@@ -1,8 +1,8 @@
-"""Ctrl-C, at any time: one line with the command that continues, if there is anything to continue, and exit status 130.
+"""Handling of Ctrl-C: prints the command that continues the work, if there is any, and ends with exit status 130.
 
-A run can be killed at any moment: its files are written atomically (`atomic_files`, `store`), and a guard process ends
-the processes that it started (`process_guard`). Threads of Flower and Ray, which may wait for each other at that
-moment, are therefore not shut down in order.
+A run can be ended at any moment, because its files are written atomically (`atomic_files`, `store`), and a guard
+process ends the processes that it started (`process_guard`). Threads of Flower and Ray may wait for each other at this
+moment. They are therefore not shut down in order.
 """
 
 import os
@@ -24,10 +24,10 @@ _ways: list[WayOn] = []
 
 
 def arm() -> None:
-    """Make Ctrl-C end this program from now on; to be called once, early, by a program and never by a library.
+    """Make Ctrl-C end this program from now on.
 
-    Python runs signal handlers only in the main thread, which may be busy in a C library or wait for another thread.
-    Therefore a separate thread, which the signal wakes up through a socket, prints the line and ends the program.
+    A program calls this function once, early; a library never does. Python runs signal handlers only in the main
+    thread, which may be busy. Therefore the signal wakes up another thread, which prints a line and ends the program.
     """
     woken, waking = socket.socketpair()
     waking.setblocking(False)
@@ -38,7 +38,15 @@ def arm() -> None:
 
 
 def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
-    """Wait for Ctrl-C on the socket `woken`, then end the program; the reference to `waking` keeps that socket open."""
+    """Wait for Ctrl-C on a socket, then print a line and end the program.
+
+    Parameters
+    ----------
+    woken
+        Socket that receives the numbers of signals.
+    waking
+        The other end of `woken`, which stays open as long as this function refers to it.
+    """
     while number := woken.recv(1):
         if number[0] == signal.SIGINT:
             try:
@@ -49,12 +57,17 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 @contextmanager
 def goes_on_with(way: WayOn) -> Iterator[None]:
-    """Print the command that continues the block's work if the block is interrupted.
+    """Print the command that continues the block's work if Ctrl-C interrupts the block.
+
+    Parameters
+    ----------
+    way
+        Function that returns the arguments of the command; None if there is nothing to continue.
 
     Raises
     ------
     SystemExit
-        Raised instead of KeyboardInterrupt if `arm` was not called.
+        Raised in place of KeyboardInterrupt if `arm` was not called.
     """
     _ways.append(way)
     try:
@@ -67,10 +80,15 @@ def goes_on_with(way: WayOn) -> Iterator[None]:
 
 
 def without_seed(overrides: Sequence[str]) -> list[str]:
-    """Return the `--set` flags of the command that continues a run, without the challenger's seed.
+    """Return `--set` options for the command that continues a run, without the challenger's seed, which is secret.
 
-    The seed is secret, and stored with the run. If `--set run.seed=...` was given, it is replaced by `run.seed=`, which
-    removes the seed of the configuration file.
+    The seed is stored with the run. If it was set by an option, the result contains `run.seed=`, which ignores the seed
+    in the configuration file.
+
+    Parameters
+    ----------
+    overrides
+        Settings of the form `section.key=value`, as they were given to `--set`.
     """
     named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
     kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])
@@ -78,7 +96,12 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
 
 
 def flags_of(**values: object) -> list[str]:
-    """Return the command-line flags of those options, named with underscores, that are not None.
+    """Return command-line options for the values that are not None.
+
+    Parameters
+    ----------
+    values
+        Values by the name of the option, with underscores instead of hyphens.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The privacy that a site's trainings spend together: `fl-audit account --ledger`."""
+"""The command `account --ledger`: the privacy that all trainings on the same data spend together."""
 
 from pathlib import Path
 
@@ -24,22 +24,26 @@ def account_ledger(
     budget: float | None,
     as_json: bool,
 ) -> None:
-    """Add a training to a ledger, if one is named and the budget allows it, and print what all of them spend.
+    """Add a training to a ledger if one is given and the budget allows it, and print what all trainings spend together.
+
+    A ledger is a file that lists trainings on the same data. Raises `typer.Exit` with an error status if the budget is
+    exceeded.
 
     Parameters
     ----------
     path
-        Path of the ledger.
+        Path of the ledger's file, which is created with its first training.
     terms
-        Terms of the training to add; None adds none.
-    name
-        Name of the training to add; None adds none.
-    sensitivity
-        Sensitivity to which the noise multiplier of the training refers; None where it equals the clipping norm.
-    clipping_norm
-        Norm to which contributions of the training are clipped; None where it equals the sensitivity.
+        Releases of the training to add; None adds no training.
     delta
         Delta at which epsilon is computed, above 0 and below 1.
+    name
+        Name of the training to add; None if it has no name.
+    sensitivity
+        Stated sensitivity of the sum, to which the noise multiplier is relative. None if it need not be checked.
+    clipping_norm
+        Norm to which contributions are clipped, by which the stated sensitivity is checked. None if `sensitivity` is
+        None.
     budget
         Largest epsilon of all trainings together; None for no budget.
     as_json
@@ -93,17 +97,21 @@ def account_ledger(
 
 
 def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
-    """Return the effective noise multiplier of a training, and a warning if the stated sensitivity is too small.
+    """Return the real noise multiplier of a training, and a warning if the stated sensitivity is too small.
 
-    The effective multiplier is relative to the largest change of the sum that clipping permits. The warning compares
-    the real epsilon with the stated one; it is empty if the sensitivity is right.
+    The real noise multiplier is relative to the largest change of the sum that the clipping norm permits.
 
     Parameters
     ----------
     line
-        The training, as an entry of the ledger.
+        The training, as an entry of a ledger.
     delta
-        Delta at which epsilon is computed, above 0 and below 1.
+        Delta at which the warning compares the real epsilon with the stated one, above 0 and below 1.
+
+    Returns
+    -------
+    tuple
+        The real noise multiplier, and the warning, which is empty if the stated sensitivity is right.
     """
     if line.shortfall == 1:
         return line.noise_multiplier, ""

@@ -1,4 +1,4 @@
-"""The command line: `fl-audit`."""
+"""The program `fl-audit`: its commands, its options, and the exit status of errors."""
 
 import sys
 from collections.abc import Callable
@@ -29,7 +29,10 @@ _HERE = "fl_audit.experiments.cli"
 
 
 class Commands(LazyGroup):
-    """The group of all commands, with the module and the short help of each (the first line of the command's help)."""
+    """The group of all commands, with the module and a one-line help of each command.
+
+    The one-line help equals the first line of the command's own help.
+    """
 
     places = {  # noqa: RUF012
         "demo": (f"{_HERE}.run", "Run the main job on built-in data: ten clients, an insider, a verdict, a report."),
@@ -137,9 +140,19 @@ def _fail(message: str, status: int) -> NoReturn:
 
 
 def guarded(command: Callable[[], object]) -> None:
-    """Run a command; print `InputError`, `FederationError` and file errors in one line and exit with their status.
+    """Run a command, and turn an expected error into one line on standard error and an exit status.
 
-    Other exceptions keep their traceback.
+    Expected are `InputError`, `FederationError`, and an `OSError` that names a file. Other exceptions are not caught.
+
+    Parameters
+    ----------
+    command
+        Function without arguments that runs the command.
+
+    Raises
+    ------
+    OSError
+        If the command raises an `OSError` that names no file.
     """
     try:
         command()
@@ -155,7 +168,7 @@ def guarded(command: Callable[[], object]) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the program `fl-audit` with the arguments of the command line."""
     verbosity.protect_terminal()
     # A model of one's own, `package.module:factory`, is looked for where the user stands.
     search_last(Path.cwd())

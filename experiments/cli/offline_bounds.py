@@ -1,4 +1,8 @@
-"""The commands about evidence without a run: bound, for scores of attacks or canaries, and epsilon-star, for losses."""
+"""The commands about scores or losses without a run: `bound` and `epsilon-star`.
+
+`bound` takes scores of an attack, or of canaries (data inserted into a training to test it). `epsilon-star` takes
+losses of a model.
+"""
 
 import math
 from pathlib import Path
@@ -68,7 +72,12 @@ def bound(
     column: ColumnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bound epsilon from below by the scores of an attack; higher scores mean members."""
+    """Bound epsilon from below by the scores of an attack; higher scores mean members.
+
+    The scores come from two files: scores of members, and scores of non-members. With --one-run, one file has the
+    scores of canaries, which were in or out of a single training by the toss of a coin. The other file says which of
+    them were in.
+    """
     methods: type[OneRunMethod | BoundMethod] = OneRunMethod if one_run else BoundMethod
     if not one_run and (guesses is not None or dimension is not None):
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
@@ -152,7 +161,10 @@ def epsilon_star(
         Path | None, option("FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
     ] = None,
 ) -> None:
-    """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
+    """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023.
+
+    The losses come from two files: losses on members of the training set, and losses on a population sample.
+    """
     chosen = None if method is None else choice(StarMethod, "--method", method)
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
@@ -177,7 +189,10 @@ def epsilon_star(
 
 
 def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
-    """Return an estimate under the names of the command line's JSON; infinite numbers are null."""
+    """Return an estimate of Epsilon*, a model's privacy risk, as JSON values with the keys of the command line.
+
+    Infinite numbers are null.
+    """
 
     attacks = found.attacks
     return {

@@ -1,4 +1,4 @@
-"""Groups of command-line options: a command takes a frozen dataclass, and each field of it becomes an option."""
+"""Groups of command-line options: a command takes a frozen dataclass, and each of its fields becomes an option."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
@@ -8,7 +8,9 @@ from typing import Any, get_type_hints
 
 
 def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with every dataclass parameter replaced by one parameter per field, as typer needs it.
+    """Return a function like the command, in which each dataclass parameter is replaced by one parameter per field.
+
+    Typer, which reads the command line, needs one parameter per option.
 
     Parameters
     ----------
@@ -36,7 +38,7 @@ def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters_of(group: type[Any]) -> list[Parameter]:
-    """Return the fields of a dataclass of options as keyword-only parameters."""
+    """Return the fields of a dataclass as keyword-only parameters with the same defaults and annotations."""
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(

@@ -1,4 +1,7 @@
-"""Definition of command-line options, the options that several commands share, and lazily imported commands."""
+"""Command-line options: functions that define them, and options that several commands share.
+
+The module also has the group of all commands, which imports a command only when it is used.
+"""
 
 import json
 from collections import UserDict
@@ -29,13 +32,13 @@ class _PlainTextHelp(Command):
 
 
 class PlainHelpCommand(_PlainTextHelp, TyperCommand):
-    """A command whose help is plain text, because typer would escape brackets as markup.
+    """A command whose help is plain text, and which refuses paths of special files, such as pipes and devices.
 
-    Before the command runs, every option or argument that is a path is checked: pipes, devices etc. are refused.
+    The library typer would take square brackets in the help for markup.
     """
 
     def invoke(self, ctx: Context) -> Any:
-        """Refuse paths that are no ordinary files or directories, and run the command."""
+        """Run the command; raise `InputError` first if a path in its options or arguments is a special file."""
         for parameter in self.params:
             if not isinstance(parameter.type, click.Path):
                 continue
@@ -47,7 +50,13 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
 
 
 class _Commands(UserDict[str, Command]):
-    """Mapping from names to commands; the module of a command is imported when it is first looked up."""
+    """The commands by name; the module of a command is imported when the command is first looked up.
+
+    Parameters
+    ----------
+    places
+        Module and one-line help of each command, by the command's name.
+    """
 
     def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
         super().__init__()
@@ -73,10 +82,7 @@ class _Commands(UserDict[str, Command]):
 
 
 class LazyGroup(_PlainTextHelp, TyperGroup):
-    """A command group that imports a command's module only when the command is run or its own help is shown.
-
-    The group's help is plain text. For a misspelt command, the nearest name is suggested only once.
-    """
+    """A group of commands that imports the module of a command only to run the command or to show its help."""
 
     places: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """The commands in the order of the help: the module of each, and its help in one line."""
@@ -86,16 +92,27 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
         self.commands = _Commands(self.places)
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """Return the names of all commands, without importing any."""
+        """Return the names of all commands, in the order of the help."""
         return list(self.places)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the commands with one line of help each, without importing any."""
+        """Write the names of all commands with their one-line help into the help of the group."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help) for name, (_, short_help) in self.places.items()])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Return the named command; typer suggests no other name where click (from 8.4) does so itself."""
+        """Return the name and the command that a command line begins with, and the remaining words.
+
+        A misspelt name is an error. Its message suggests the nearest name once, by click from version 8.4 on, else by
+        typer.
+
+        Parameters
+        ----------
+        ctx
+            Context of the command group, as click passes it.
+        args
+            Words of the command line, of which the first is a command's name.
+        """
         self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
         return super().resolve_command(ctx, args)
 
@@ -103,18 +120,18 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
 def option(
     metavar: str | None, said: str, among: Iterable[str] = (), names: tuple[str, ...] = (), **more: Any
 ) -> OptionInfo:
-    """Return an option that takes a value.
+    """Return a command-line option that takes a value.
 
     Parameters
     ----------
     metavar
-        Name of the option's value in the help.
+        Placeholder for the value in the help, such as "FILE"; None for typer's own.
     said
-        Help of the option.
+        Explanation of the option in the help.
     among
         Values that shell completion offers.
     names
-        Flags of the option; if empty, the flag follows from the parameter's name, such as `--data-dir` for `data_dir`.
+        Names of the option, such as "--set". If empty, typer makes `--data-dir` from a parameter `data_dir`.
     more
         Further arguments of `typer.Option`.
     """
@@ -122,12 +139,32 @@ def option(
 
 
 def switch(name: str, said: str) -> OptionInfo:
-    """Return a boolean option, which takes no value; parameters as in `option`."""
+    """Return a boolean command-line option, which takes no value.
+
+    Parameters
+    ----------
+    name
+        Name of the option, such as "--json".
+    said
+        Explanation of the option in the help.
+    """
     return typer.Option(name, help=said)
 
 
 def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:
-    """Return a positional argument; parameters as in `option`."""
+    """Return a positional command-line argument.
+
+    Parameters
+    ----------
+    metavar
+        Name of the argument in the help, such as "DIR".
+    said
+        Explanation of the argument in the help.
+    among
+        Values that shell completion offers.
+    more
+        Further arguments of `typer.Argument`.
+    """
     return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
 
 
@@ -138,12 +175,18 @@ def _completed(among: Iterable[str]) -> dict[str, Any]:
 
 
 def print_json(values: object) -> None:
-    """Print a value as JSON; it must not contain NaN or infinite numbers."""
+    """Print a value as JSON in one line; raise `ValueError` if it contains NaN or infinite numbers."""
     print(json.dumps(values, allow_nan=False))
 
 
 def complete_setting(incomplete: str) -> list[str]:
-    """Return shell completions of `section.key=value`: keys of settings, or after `=` the values of the setting."""
+    """Return the shell completions of a text that begins a setting of the form `section.key=value`.
+
+    Parameters
+    ----------
+    incomplete
+        The text. Before "=", keys are completed; after "=", values of settings that accept a fixed list of words.
+    """
     key, equals, value = incomplete.partition("=")
     if not equals:
         return [f"{one.key}=" for one in lazy_imports.settings_reference.settings() if one.key.startswith(key)]
@@ -152,14 +195,16 @@ def complete_setting(incomplete: str) -> list[str]:
 
 
 def engine_for(engine: str, ray_address: str | None) -> Engine:
-    """Return the named engine; raises `InputError` if a cluster address is given for another engine than Ray.
+    """Return the engine of the given name.
+
+    Raises `InputError` if there is no such engine, or if a Ray cluster is named for another engine.
 
     Parameters
     ----------
     engine
-        Name of the engine.
+        Name of the engine, "ray" or "local".
     ray_address
-        Address of a running Ray cluster, or None.
+        HOST:PORT of a running Ray cluster, or None.
     """
     chosen = choice(Engine, "--engine", engine)
     fits = ray_address is None or chosen is Engine.RAY
@@ -168,16 +213,18 @@ def engine_for(engine: str, ray_address: str | None) -> Engine:
 
 
 def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) -> MultiplierReference:
-    """Return the quantity that a noise multiplier refers to; `InputError` if it is given without a noise multiplier.
+    """Return the quantity, sensitivity or clipping norm, to which a noise multiplier is relative.
+
+    Raises `InputError` if there is no such quantity, or if the clipping norm is named without a noise multiplier.
 
     Parameters
     ----------
     noise_over
-        Name of the quantity that was given.
+        Name of the quantity, "sensitivity" or "clipping-norm".
     noise_multiplier
-        Noise multiplier that was given, or None.
+        Given noise multiplier, or None.
     flag
-        Flag that sets the noise multiplier.
+        Name of the option that gives the noise multiplier, for the message.
     """
     over = choice(MultiplierReference, "--noise-over", noise_over)
     fits = noise_multiplier is not None or over is MultiplierReference.SENSITIVITY
@@ -215,22 +262,22 @@ JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """Options of the output: its directory, and JSON instead of text."""
+    """Command-line options of the output: a directory for files, and JSON instead of text."""
 
     out: Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")] = None
     as_json: JsonOption = False
 
     def show(self, values: object, lines: Iterable[str], report: object) -> None:
-        """Print a result as JSON, or as lines of text followed by the path of its page.
+        """Print a result: as JSON if `--json` was given, else as lines of text and the path of a page.
 
         Parameters
         ----------
         values
-            The result as JSON values.
+            The result as JSON values, for `--json`.
         lines
             The result as lines of text.
         report
-            Path of the result's page; None where none was written.
+            Path of the HTML page with the result; None if no page was written.
         """
         if self.as_json:
             print_json(values)
@@ -239,6 +286,13 @@ class ResultOptions:
             print(line)
 
     def show_screen(self, found: Mapping[str, Any]) -> None:
-        """Print a result as JSON, or as its headline and the lines of its first screen."""
+        """Print a result: as JSON if `--json` was given, else as a headline, its main findings and the path of a page.
+
+        Parameters
+        ----------
+        found
+            The result. Its keys are `headline`, `screen` (pairs of a name and a text) and perhaps `report` (path of the
+            page).
+        """
         named = (f"* {about}: {said}" for about, said in found["screen"])
         self.show(found, [found["headline"], *named], found.get("report"))

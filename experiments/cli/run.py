@@ -1,4 +1,4 @@
-"""The commands that carry out a run (demo, run) and that re-evaluate a stored run (replay, report)."""
+"""The commands that carry out a run (`demo`, `run`) and that evaluate a stored run again (`replay`, `report`)."""
 
 import json
 from datetime import datetime
@@ -38,7 +38,10 @@ def demo(
     fail_on_violation: FailOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
+    """Run the main job on built-in data: ten clients, an insider, a verdict, a report.
+
+    The main job is an audit, which compares what an insider learns with the claimed guarantee.
+    """
     with resources.as_file(resources.files("fl_audit.experiments") / "configs" / "demo.toml") as path:
         run(path, set_, out, engine=engine, fail_on_violation=fail_on_violation, as_json=as_json)
 
@@ -66,7 +69,7 @@ def run(
 ) -> None:
     """Carry out the audit that a configuration describes.
 
-    With --json the object is that of summary.json, with the places of the run (directory) and of its report (report).
+    With --json, the command prints the content of summary.json, with the paths of the run directory and of its report.
     """
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
     chosen = options.engine_for(engine, ray_address)
@@ -97,7 +100,8 @@ def _end_if_violated(contents: "ReportContents", is_failure: bool) -> None:
 def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = False) -> None:
     """Recompute the insider's log-odds and measured noise of the kept trials from DIR/public alone.
 
-    Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
+    Kept trials are those whose releases the run has stored. The command prints to how many digits the log-odds agree
+    with those of the run, and ends with status 4 if they do not agree.
     """
     require_run(directory)
     result = lazy_imports.replay.replay(directory)
@@ -143,7 +147,7 @@ def report(
 
 
 def _tell_data(plan: "AuditPlan") -> None:
-    """Print how records and columns of a table are used, and warnings about the data."""
+    """Print the warnings about the data of a planned run and, for a table, the use of each column."""
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")

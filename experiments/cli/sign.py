@@ -1,4 +1,4 @@
-"""The commands about signed statements: sign and verify."""
+"""The commands about signed statements: `sign` and `verify`."""
 
 import sys
 from importlib.util import find_spec
@@ -27,7 +27,8 @@ def sign(
 ) -> None:
     """Sign what DIR holds: write DIR/statement.intoto.json, with the digest of every file, verdict and scope.
 
-    It proves who states what, and no more.
+    DIR is the directory of a finished run. The signature proves who makes the statement. It does not prove that the
+    statement is true.
     """
     _require_library()
     found = lazy_imports.statement.sign(directory, key, lazy_imports.statement.Signer(name, role), new_key)
@@ -49,7 +50,8 @@ def verify(
 ) -> None:
     """Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file is another one.
 
-    Without --key nothing says whose key it is.
+    With --key, the command checks that this key signed the statement. Without it, the statement's own key is used, and
+    nothing proves whose key that is.
     """
     _require_library()
     found = lazy_imports.statement.verify(directory, key)

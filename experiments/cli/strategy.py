@@ -1,4 +1,4 @@
-"""The commands that audit the claims of other people's code: strategy, review and live."""
+"""The commands that audit the privacy claims of other people's code: `strategy`, `review` and `live`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from fl_audit.user_modules import require_named
 
 @dataclass(frozen=True)
 class ClaimOptions:
-    """Options that state the claim, which the trials try to refute."""
+    """Command-line options that state the claim, which the trials try to refute."""
 
     claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None
     claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5
@@ -51,7 +51,10 @@ class ClaimOptions:
     ] = False
 
     def stated(self) -> dict[str, Any]:
-        """Return these options by the names that `StrategyOptions` and `ReviewOptions` have for them."""
+        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+
+        Raises `InputError` if the options contradict each other.
+        """
         over = noise_over_of(self.noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier")
         return {
             "epsilon": self.claim_epsilon,
@@ -65,14 +68,17 @@ class ClaimOptions:
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """Options of the trials: their number, processes and seed."""
+    """Command-line options of the trials: their number, processes and seed."""
 
     quick: Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.")] = False
     processes: Annotated[int, option("N", "Trials played at the same time.")] = 2
     seed: Annotated[int, option("N", "Seed of the trials.")] = 0
 
     def stated(self) -> dict[str, Any]:
-        """Return these options by the names that `StrategyOptions` and `ReviewOptions` have for them."""
+        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+
+        Raises `InputError` if the number of processes is less than 1.
+        """
         require_number("--processes", self.processes, "whole numbers from 1")
         return {"is_quick": self.quick, "processes": self.processes, "seed": self.seed}
 
@@ -110,7 +116,11 @@ def strategy(
     ] = None,
     shown: ResultOptions,
 ) -> None:
-    """Hold a Flower strategy to its claim, with thousands of short trials through its own interface."""
+    """Hold a Flower strategy to its claim, with thousands of short trials through its own interface.
+
+    Each trial runs the strategy with or without a target. The trials show how well the two cases can be told apart. If
+    this is better than the claim allows, the claim is violated.
+    """
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     for named in (factory, *(mod or [])):
         require_named(named)
@@ -158,7 +168,9 @@ def review(
 ) -> None:
     """Hold a whole Flower app, as it is, to what it says of its privacy.
 
-    Without --claim-epsilon and --claim-noise-multiplier its claim is what the app itself says.
+    The command runs many short trials of the app, with and without a target, and compares how well they can be told
+    apart with the claim. --claim-epsilon or --claim-noise-multiplier states the claim. Without these options, the claim
+    is the one that the app's own code makes.
     """
     if adjacency is not None:
         said = "what clients do with their records is not seen from outside; accepted are"
@@ -192,7 +204,11 @@ def live(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bound epsilon from below by the canaries of a running or finished training."""
+    """Bound epsilon from below by the canaries of a running or finished training.
+
+    Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
+    client, stores in DIR how strongly it sees the canaries in each round.
+    """
     numbers = lazy_imports.live_audit.measure_live(
         directory, lazy_imports.observer_store.seed_in(coins), confidence, finished
     )

@@ -1,4 +1,4 @@
-"""The commands that play many runs: a grid of settings, or the tables and figures of a paper."""
+"""The commands that carry out many runs: `sweep` over a grid of settings, and `reproduce` for a paper."""
 
 from datetime import datetime
 from pathlib import Path
@@ -47,10 +47,11 @@ def sweep(
 ) -> None:
     """Play every combination of some settings, and draw the landscape of privacy and utility.
 
-    With --engine ray many points are played at the same time, with --engine local one after the other.
+    A point of the landscape is the run of one combination. With --engine ray many points run at the same time, with
+    --engine local one after the other.
 
-    The trials of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
-    interrupted one ended, and the same with further values beside the old ones plays those alone.
+    Points that are finished in --out are used again. The same command therefore continues an interrupted sweep, and a
+    command with further values runs only the new points.
     """
     worth = None if utility is None else choice(UtilityColumn, "--utility", utility)
     chosen = options.engine_for(engine, ray_address)
@@ -132,10 +133,9 @@ def reproduce(
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
-    Finished runs in --out are used, interrupted ones go on. Bernau et al. 2019: bernau2019 (all), or bernau2019- with
-    table2, table3, fig3 to fig7, or claims. Bernau et al. 2021: bernau2021 (all), or bernau2021- with table2, table3,
-    fig1 to fig9, or claims. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
-    fig1 to fig6, or claims; its models are trained as points of a sweep, over Ray.
+    Finished runs in --out are used again, and interrupted runs are continued. NAME is a paper, or a paper with one of
+    its items: bernau2019 (table2, table3, fig3 to fig7, claims), bernau2021 (table2, table3, fig1 to fig9, claims), or
+    negoescu2023 (fig1 to fig6, claims). An example is bernau2019-fig3.
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)

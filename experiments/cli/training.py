@@ -1,4 +1,4 @@
-"""The command that audits the claim of a private training function: `fl-audit training`."""
+"""The command `training`, which audits the claim of a private training function."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,11 @@ def training(
         bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the claim is violated.")
     ] = False,
 ) -> None:
-    """Say whether a training with Opacus is the one that it claims to be."""
+    """Say whether a training with Opacus is the one that it claims to be.
+
+    The command runs a training function of the user's own, and compares the noise, clipping and sampling that it really
+    uses with its claim.
+    """
     wishes.check()
     with at_work(f"training by {wishes.function}"):
         found = training_apart(wishes, shown.out)
@@ -35,7 +39,17 @@ def training(
 
 
 def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
-    """Add the DP-SGD steps that a training really made to a ledger of privacy costs."""
+    """Add the DP-SGD steps that a training really made to a ledger, a file that lists trainings on the same data.
+
+    Parameters
+    ----------
+    ledger
+        Path of the ledger.
+    name
+        Name of the training.
+    found
+        The result of the audit; its key `composed` has the steps.
+    """
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
         terms = StatedReleases(

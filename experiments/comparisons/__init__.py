@@ -1,1 +1,1 @@
-"""Finished runs side by side."""
+"""Comparison of finished runs side by side."""

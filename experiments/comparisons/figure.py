@@ -1,4 +1,4 @@
-"""The figure of a comparison: the guarantee, the findings and the accuracy of every run."""
+"""The figure of a comparison of runs: epsilon as claimed and as found, and accuracy."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,13 @@ _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], .
 
 
 def comparison_figure(rows: Sequence[RunRow]) -> Figure:
-    """Return a figure with one row per run: epsilon on the left, test accuracy on the right."""
+    """Return a figure with one line per run: claimed and found values of epsilon on the left, accuracy on the right.
+
+    Parameters
+    ----------
+    rows
+        The runs, from top to bottom.
+    """
     figure = new_figure(1.9 + 0.42 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
     places = list(range(len(rows)))[::-1]

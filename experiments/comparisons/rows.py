@@ -19,30 +19,36 @@ _OF_LINE = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_mu", "gd
 class RunRow:
     """The values of one run in a comparison; a value that the run does not have is None."""
 
-    run: str  # name of its directory
+    run: str  # name of the run's directory
     verdict: str  # the verdict on the guarantee
-    belief: float | None  # the guarantee: nobody becomes surer than this, but for a chance of delta
+    belief: float | None  # bound on the insider's belief, which is exceeded with probability delta at most
     epsilon: float | None  # epsilon of the guarantee as differential privacy; None without a guarantee
     delta: float | None  # delta of the guarantee as differential privacy; None without a guarantee
     noise_multiplier: float | None  # noise multiplier of the guarantee, over the sensitivity
-    adjacency: str | None  # between which neighbours
-    guarantee: Mapping[str, Any] | None  # the values of the line of the guarantee; None without a guarantee
-    # The numbers of the report's page by name, each with its interval, what is claimed, and how the two stand.
+    adjacency: str | None  # relation between neighbours, such as `replace-record`
+    guarantee: Mapping[str, Any] | None  # values of the guarantee by name, as commands print it; None without one
+    # Numbers on the first page of the report, by name: each with its interval, the claimed value and their relation.
     findings: Mapping[str, Mapping[str, Any]]
-    epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
+    epsilon_star_cut: float | None = None  # cut c of Epsilon*, which ignores error rates below c and above 1 - c
 
     def value(self, name: str) -> float | None:
-        """Return the number with the given name on the page of the run's report; None if the page does not have it."""
+        """Return a number on the first page of the run's report, or None if the page does not have it.
+
+        Parameters
+        ----------
+        name
+            Name of the number, such as "Test accuracy".
+        """
         return self.findings.get(name, {}).get("value")
 
     @property
     def attack(self) -> float | None:
-        """The largest lower bound on epsilon over all membership attacks of the run; None if there were none."""
+        """The largest lower bound on epsilon among the run's membership attacks; None if there are no attacks."""
         bounds = [self.value(name) for name in self.findings if name.startswith(ATTACK)]
         return max((bound for bound in bounds if bound is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row of a run as JSON values."""
+        """Return the values of the run as JSON values by name."""
         advantage = self.findings.get(ADVANTAGE, {})
         return asdict(self) | {
             "shown": self.value(SHOWN),
@@ -55,7 +61,16 @@ class RunRow:
 
 
 def differences(found: Sequence[RunRow]) -> list[str]:
-    """Return sentences on settings that differ between runs, so that their guarantees are not directly comparable."""
+    """Return a sentence for each of three settings that differs between the runs: delta, adjacency and Epsilon* cut.
+
+    Epsilon* is the privacy risk of a released model, and ignores error rates below the cut. If one of the settings
+    differs, guarantees or values of Epsilon* are not directly comparable. The list is empty if none differs.
+
+    Parameters
+    ----------
+    found
+        Values of the runs, one row per run.
+    """
     told = []
     deltas = sorted({row.delta for row in found if row.delta is not None})
     if len(deltas) > 1:
@@ -82,9 +97,10 @@ def differences(found: Sequence[RunRow]) -> list[str]:
 
 
 def rows(directories: Sequence[Path]) -> list[RunRow]:
-    """Return one row for each run directory.
+    """Return the values of several finished runs, one row per run directory, in the same order.
 
-    Raises `InputError` if there are fewer than two directories, one is given twice, or one has no summary.
+    Raises `InputError` if there are fewer than two directories, if a directory is given twice, or if one has no
+    summary.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Small, typical Flower apps, each without an audit (`NAME.py`) and with an audit in place (`NAME_watched.py`)."""
+"""Small, typical Flower apps without an audit (`NAME.py`); the patch `NAME.patch` adds an audit to an app."""

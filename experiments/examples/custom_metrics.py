@@ -1,4 +1,4 @@
-"""A strategy of one's own that aggregates metrics, remembers the best round, and lowers the learning rate."""
+"""A Flower app whose own strategy aggregates metrics, remembers the best round, and lowers the learning rate."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,15 @@ server_app = ServerApp()
 
 
 def spread(replies: list[RecordDict], _weighted_by_key: str) -> MetricRecord:
-    """Return the mean and the largest loss, each client counting once."""
+    """Return the mean and the largest loss over the clients; every client has the same weight in the mean.
+
+    Parameters
+    ----------
+    replies
+        Replies of the clients, each with a metric "loss".
+    _weighted_by_key
+        Not used.
+    """
     losses = [float(str(next(iter(reply.metric_records.values()))["loss"])) for reply in replies]
     return MetricRecord({"loss": sum(losses) / len(losses), "worst_loss": max(losses)})
 

@@ -1,4 +1,4 @@
-"""Shared parts of the example apps: scikit-learn's digits in shards, a small network, and storage of results."""
+"""Shared parts of the example apps: scikit-learn's digits divided among clients, a small network, and its training."""
 
 import json
 import os
@@ -33,7 +33,20 @@ class Net(nn.Module):
 
 
 def shard(context: Context, most: int = 100) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return images and labels of one client."""
+    """Return the training images and labels of a client.
+
+    Parameters
+    ----------
+    context
+        Flower context of the client, which has its partition number.
+    most
+        Largest number of images to return.
+
+    Returns
+    -------
+    tuple
+        Images with values from 0 to 1, float32 of shape (n, 64), and labels from 0 to 9, shape (n,).
+    """
     part, parts = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
     images, labels = _digits()
     chosen = np.arange(_TEST + part, len(images), parts)[:most]
@@ -41,7 +54,7 @@ def shard(context: Context, most: int = 100) -> tuple[np.ndarray[Any, Any], np.n
 
 
 def test_set() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return images and labels that no client has."""
+    """Return 300 test images, shape (300, 64), and their labels, shape (300,), which no client has."""
     images, labels = _digits()
     return images[:_TEST], labels[:_TEST]
 
@@ -51,7 +64,17 @@ def dataset(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Tenso
 
 
 def train(net: nn.Module, records: TensorDataset, rate: float) -> float:
-    """Train the network in place for one epoch, and return the loss of the last mini-batch."""
+    """Train a network in place for one epoch with SGD, and return the loss of the last mini-batch.
+
+    Parameters
+    ----------
+    net
+        The network to train.
+    records
+        Images, shape (n, 64), and labels, shape (n,).
+    rate
+        Learning rate of SGD.
+    """
     loader: DataLoader[Any] = DataLoader(records, batch_size=20, shuffle=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=rate)
     loss = torch.zeros(())
@@ -64,7 +87,7 @@ def train(net: nn.Module, records: TensorDataset, rate: float) -> float:
 
 
 def evaluate(net: nn.Module, records: TensorDataset) -> tuple[float, float]:
-    """Return loss and accuracy."""
+    """Return the mean cross-entropy loss and the accuracy (0 to 1) of a network on records."""
     images, labels = records.tensors
     with torch.no_grad():
         scores = net(images)
@@ -72,7 +95,17 @@ def evaluate(net: nn.Module, records: TensorDataset) -> tuple[float, float]:
 
 
 def seeded(message: Message, context: Context) -> None:
-    """Seed the random number generators of a client if the message contains a seed, for reproducible runs."""
+    """Seed torch's global random number generator if the server's message contains a seed.
+
+    The generator's seed also depends on the round and on the client's partition number, so that runs are reproducible.
+
+    Parameters
+    ----------
+    message
+        Message of the server, whose settings may contain a seed.
+    context
+        Flower context of the client.
+    """
     config = message.content.config_records["config"]
     if "seed" in config:
         round, part = int(str(config["server-round"])), int(context.node_config["partition-id"])
@@ -80,18 +113,24 @@ def seeded(message: Message, context: Context) -> None:
 
 
 def rate(message: Message) -> float:
-    """Return the learning rate in the server's message."""
+    """Return the learning rate that the server's message contains."""
     return float(str(message.content.config_records["config"]["lr"]))
 
 
 def train_settings(rate: float) -> ConfigRecord:
-    """Return the configuration for clients: their learning rate, and a seed if EXAMPLE_SEED is set."""
+    """Return the settings that the server sends to clients: the learning rate, and a seed if EXAMPLE_SEED is set.
+
+    Parameters
+    ----------
+    rate
+        Learning rate of the clients' SGD.
+    """
     seed = os.environ.get("EXAMPLE_SEED")
     return ConfigRecord({"lr": rate} | ({} if seed is None else {"seed": int(seed)}))
 
 
 def save(result: Result) -> None:
-    """Write the final model and all metrics into the working directory."""
+    """Write the final model to `final_model.npz` and all metrics to `metrics.json`, in the working directory."""
     np.savez("final_model.npz", **{name: array.numpy() for name, array in result.arrays.items()})
     kinds = (result.train_metrics_clientapp, result.evaluate_metrics_clientapp, result.evaluate_metrics_serverapp)
     metrics = [{str(round): dict(record) for round, record in kind.items()} for kind in kinds]

@@ -1,7 +1,8 @@
 """A SuperLink and its SuperNodes on this machine, with TLS and node authentication as in a real federation.
 
 python -m fl_audit.experiments.examples.local_superlink OUT trains the app of `experiments/examples/hospitals` in this
-federation. It leaves the server's scores of the canaries in OUT, for `fl-audit live OUT/canaries --coins OUT/coins`.
+federation. Canaries are known updates that hospitals send in secretly drawn rounds. In OUT, the server stores how
+strongly the canaries show, for the command `fl-audit live OUT/canaries --coins OUT/coins`.
 """
 
 import argparse
@@ -41,7 +42,13 @@ _COMMAND, _ROUND = 600.0, 60.0
 
 
 def _write_certificates(place: Path) -> None:
-    """Write a CA certificate `ca.pem`, and `server.pem` with `server.key` for 127.0.0.1, which the CA has signed."""
+    """Write certificates for TLS on 127.0.0.1: a CA's `ca.pem`, and `server.pem` with `server.key`, signed by the CA.
+
+    Parameters
+    ----------
+    place
+        Directory of the files.
+    """
     keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in ("loopback CA", "localhost")]
     now = datetime.now(UTC)
@@ -59,13 +66,19 @@ def _write_certificates(place: Path) -> None:
 
 
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
-    """Write a private key that only its owner may read."""
+    """Write a private key in PEM to a file that only the user may read."""
     path.touch(0o600)
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
 
 
 def write_node_key(path: Path) -> None:
-    """Write the private key of a SuperNode to a path, and its public key to the path with `.pub` appended."""
+    """Create a SuperNode's key, and write it to two files.
+
+    Parameters
+    ----------
+    path
+        File of the private key. The public key is written to the same path with `.pub` appended.
+    """
     key = ec.generate_private_key(ec.SECP384R1())
     _write_private(path, key, serialization.PrivateFormat.OpenSSH)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -73,7 +86,15 @@ def write_node_key(path: Path) -> None:
 
 
 def write_shards(place: Path, hospitals: int) -> None:
-    """Write `test.npz` and a shard of the digits for each hospital."""
+    """Divide scikit-learn's digits into test records and one shard for each hospital, and write them as NumPy archives.
+
+    Parameters
+    ----------
+    place
+        Directory of the archives, which are `test.npz`, `shard-0.npz`, `shard-1.npz`, and so on.
+    hospitals
+        Number of hospitals.
+    """
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
     pixels, labels = digits.data[order] / 16, digits.target[order]
@@ -92,17 +113,20 @@ def _free_port() -> int:
 
 @dataclass
 class Loopback:
-    """A Flower federation (SuperLink and SuperNodes) on this machine, with its files in one directory."""
+    """A Flower federation (SuperLink and SuperNodes) on this machine, with all its files in one directory."""
 
-    place: Path  # directory of all its files
-    hospitals: int = HOSPITALS  # SuperNodes
-    canaries: int = 1  # number of the first ones that send canaries
-    down: int = 0  # number of the last ones that never come
+    place: Path  # directory of all files of the federation
+    hospitals: int = HOSPITALS  # number of hospitals, each with a SuperNode
+    canaries: int = 1  # number of hospitals that send canaries: the first ones
+    down: int = 0  # number of hospitals whose SuperNodes are never started: the last ones
     port: int = field(default_factory=_free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Write certificates, keys, data, the coins of the canaries and Flower's configuration."""
+        """Write all files of the federation: the app, certificates, keys, data, coins and Flower's configuration.
+
+        The coins are a secret seed, which determines the rounds in which a canary is sent.
+        """
         self.place.mkdir(parents=True, exist_ok=True)
         shutil.copytree(APP, self.place / APP.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         _write_certificates(self.place)
@@ -119,12 +143,20 @@ class Loopback:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of every process: Flower keeps its files in the directory, and telemetry is off."""
+        """Environment variables of the federation's processes: Flower's files are in `place`, and telemetry is off."""
         own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
     def start(self, name: str, *command: str) -> None:
-        """Start a process of the federation; its log is NAME.log."""
+        """Start a process of the federation, whose output is appended to NAME.log.
+
+        Parameters
+        ----------
+        name
+            Name under which the process is known, such as "superlink".
+        command
+            Name of a program and its arguments.
+        """
         with (self.place / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [str(_BIN / command[0]), *command[1:]], env=self.environment, cwd=self.place, stdout=log,
@@ -132,7 +164,13 @@ class Loopback:
             )  # fmt: skip
 
     def start_superlink(self) -> None:
-        """Start the SuperLink, which keeps its state in a file, and wait until it listens."""
+        """Start the SuperLink, which keeps its state in a file, and wait until it listens.
+
+        Raises
+        ------
+        RuntimeError
+            If it does not listen within 60 seconds.
+        """
         self.start(
             "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), "--enable-supernode-auth",
             "--ssl-ca-certfile", "ca.pem", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key",
@@ -147,7 +185,13 @@ class Loopback:
         raise RuntimeError(f"the SuperLink does not listen: see {self.place / 'superlink.log'}")
 
     def start_node(self, one: int) -> None:
-        """Start a SuperNode."""
+        """Start the SuperNode of a hospital.
+
+        Parameters
+        ----------
+        one
+            Number of the hospital, from 0.
+        """
         own = f'partition-id={one} data="{self.place / f"shard-{one}.npz"}"'
         if one < self.canaries:
             own += f' canary={one} canary-coins="{self.place / "coins"}"'
@@ -157,7 +201,20 @@ class Loopback:
         )  # fmt: skip
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
-        """Run the command `flwr` with some arguments, and return its output."""
+        """Run the command `flwr`, and return its standard output.
+
+        Parameters
+        ----------
+        arguments
+            Arguments of the command, such as "run".
+        timeout
+            Largest duration in seconds.
+
+        Raises
+        ------
+        RuntimeError
+            If the command fails.
+        """
         command = [str(_BIN / "flwr"), *arguments]
         done = subprocess.run(
             command, env=self.environment, cwd=self.place, capture_output=True, text=True, timeout=timeout, check=False
@@ -167,7 +224,10 @@ class Loopback:
         return done.stdout
 
     def write_plain_app(self) -> str:
-        """Write a copy of the app without the canary mod, and return the name of its directory."""
+        """Write a copy of the app that sends no canaries, and return the name of its directory.
+
+        Canaries are known updates, sent in secretly drawn rounds, which show how much a training leaks.
+        """
         plain = f"plain-{APP.name}"
         shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
         client = self.place / plain / "client_app.py"
@@ -177,14 +237,14 @@ class Loopback:
         return plain
 
     def train(self, app: str = APP.name, **settings: object) -> str:
-        """Train the app until its run has ended, and return its log.
+        """Train the app in the federation, wait until its run has ended, and return the log.
 
         Parameters
         ----------
         app
-            Directory of the app.
+            Directory of the app, relative to `place`.
         settings
-            Settings of `[tool.flwr.app.config]`, with underscores.
+            Settings of the app's run configuration, with underscores instead of hyphens.
         """
         own: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
         own |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}
@@ -194,7 +254,13 @@ class Loopback:
         return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
     def kill(self, name: str) -> None:
-        """Kill a process, and its children."""
+        """Kill a process of the federation and its child processes.
+
+        Parameters
+        ----------
+        name
+            Name under which the process was started.
+        """
         process = self.running.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -202,7 +268,19 @@ class Loopback:
 
 @contextmanager
 def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0) -> Iterator[Loopback]:
-    """Yield a running federation, and end all of its processes afterwards; parameters as in `Loopback`."""
+    """Yield a running federation on this machine, and end all its processes after the block.
+
+    Parameters
+    ----------
+    place
+        Directory of all files of the federation.
+    hospitals
+        Number of hospitals, each with a SuperNode.
+    canaries
+        Number of hospitals that send canaries (known updates in secretly drawn rounds): the first ones.
+    down
+        Number of hospitals whose SuperNodes are never started: the last ones.
+    """
     made = Loopback(place.absolute(), hospitals, canaries, down)
     made.prepare()
     try:
@@ -218,9 +296,19 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
 
 
 def _compare(made: Loopback, trainings: int, rounds: int) -> None:
-    """Alternate trainings with and without canaries, `trainings` times each, and print a line for each training.
+    """Train the app with and without canaries in turn, and print a JSON object for each training.
 
-    The line says whether there were canaries, the median seconds per round, the model's accuracy, and the verdict.
+    Canaries are known updates, sent in secretly drawn rounds. An object contains the number of hospitals that send
+    them, the median seconds per round, the final accuracy, and the verdict.
+
+    Parameters
+    ----------
+    made
+        The running federation, in which the app is trained.
+    trainings
+        Number of trainings with canaries, and of those without.
+    rounds
+        Number of rounds of each training.
     """
     plain = made.write_plain_app()
     for one in range(2 * trainings):
@@ -235,7 +323,7 @@ def _compare(made: Loopback, trainings: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Train the app of the hospitals in a federation on this machine, as the command line asks."""
+    """Train the hospitals' app in a federation on this machine, with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="directory of all files")
     parser.add_argument("--rounds", type=int, default=20)

@@ -1,4 +1,4 @@
-"""An app like Flower's Opacus example: every client trains by DP-SGD, so its update is already private."""
+"""A Flower app like Flower's Opacus example: every client trains by DP-SGD, so that its update is already private."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

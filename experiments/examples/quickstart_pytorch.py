@@ -1,4 +1,4 @@
-"""An app like Flower's PyTorch quickstart: FedAvg, with clients that train and evaluate."""
+"""A Flower app like Flower's PyTorch quickstart: federated averaging, with clients that train and evaluate."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

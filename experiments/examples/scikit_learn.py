@@ -1,4 +1,4 @@
-"""An app like Flower's scikit-learn example: logistic regression, with coefficients as NumPy arrays."""
+"""A Flower app like Flower's scikit-learn example: logistic regression, with coefficients as NumPy arrays."""
 
 import warnings
 

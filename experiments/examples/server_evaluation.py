@@ -1,4 +1,4 @@
-"""An app with evaluation on the server's test set alone, and Flower's strategy wrapper for clipping and noise."""
+"""A Flower app that evaluates models on the server alone, with Flower's strategy wrapper for clipping and noise."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict

@@ -1,1 +1,1 @@
-"""Exports of finished runs to tools for tracking experiments."""
+"""Exports of finished runs to tools that track experiments, and of verdicts as badges."""

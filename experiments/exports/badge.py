@@ -1,4 +1,4 @@
-"""The verdict as a badge for a web page or a repository: a small SVG without external resources."""
+"""The verdict of a run as a badge: a small SVG image for a web page or a repository."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,13 @@ _LETTER = 6.6  # width of a letter of 11 pixels, on average
 
 
 def badge(summary: Mapping[str, Any]) -> str:
-    """Return the SVG badge with the verdict and the claimed epsilon from the summary of a run."""
+    """Return an SVG image with the verdict of a run and its claimed epsilon, if any.
+
+    Parameters
+    ----------
+    summary
+        Content of the run's `summary.json`.
+    """
     verdict = str(summary["verdict"])
     epsilon = (summary.get("guarantee") or {}).get("epsilon")
     text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)

@@ -1,4 +1,4 @@
-"""Export of runs to TensorBoard and MLflow, each of which is an optional dependency."""
+"""Export of finished runs to TensorBoard and MLflow, which are optional dependencies."""
 
 import json
 import math
@@ -22,15 +22,21 @@ from fl_audit.experiments.runs.stored_run import Run
 class Series:
     """A time series: one number for each of several rounds."""
 
-    name: str  # such as `belief/mean`
-    steps: tuple[int, ...]  # rounds, or releases from 0, the initial model
-    values: tuple[float, ...]  # finite numbers, as many
+    name: str  # name of the series, such as `belief/mean`
+    steps: tuple[int, ...]  # rounds from 1, or releases from 0 (the initial model)
+    values: tuple[float, ...]  # finite numbers, one for each step
 
 
 def series_of(run: Run) -> list[Series]:
-    """Return the time series of a run over its rounds: accuracy, Epsilon*, beliefs, noise and sensitivities.
+    """Return the time series of a run over its rounds, as means or maxima over the trials.
 
-    A belief is the posterior probability of the data set that was really used, with the prior of the run.
+    The series are accuracy, Epsilon* (a model's privacy risk), belief, noise and sensitivity. A belief is the insider's
+    posterior probability of the data set that was really used. Series that the run does not have are left out.
+
+    Parameters
+    ----------
+    run
+        A finished run, as `read_run` returns it.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
@@ -59,10 +65,15 @@ def series_of(run: Run) -> list[Series]:
 
 
 def findings_of(run: Run) -> dict[str, float]:
-    """Return all finite numbers of a run's summary and of its report's page, by name.
+    """Return all finite numbers in a run's summary and on the first page of its report, by name.
 
-    Names are like `guarantee.epsilon` for the summary, and like `page/AUC LiRA` for the page, where characters that
-    tools do not accept are replaced.
+    Examples of names are `guarantee.epsilon` from the summary and `page/AUC LiRA` from the page. Special characters,
+    which TensorBoard or MLflow do not accept, are left out of the latter.
+
+    Parameters
+    ----------
+    run
+        A finished run, as `read_run` returns it.
     """
     page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
     named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)
@@ -70,7 +81,10 @@ def findings_of(run: Run) -> dict[str, float]:
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
-    """Yield every number of a run as (name, value, round); numbers of the whole run have round 0."""
+    """Yield every exported number of a run as a tuple of name, value and round.
+
+    The round is 0 for numbers about the whole run.
+    """
     for series in series_of(run):
         for step, value in zip(series.steps, series.values, strict=True):
             yield series.name, value, step
@@ -79,7 +93,7 @@ def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
 
 
 def settings_of(run: Run) -> dict[str, str]:
-    """Return the settings of a run's configuration as text, by `section.key`; unset ones are left out."""
+    """Return the settings of a run as text, by `section.key`; settings without a value are left out."""
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)
         for section, keys in run.configuration.items()
@@ -101,14 +115,14 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, fl
 
 
 def to_tensorboard(run: Run, directory: Path) -> Path:
-    """Write time series, findings and figures of a run for TensorBoard; return the directory of the event files.
+    """Write time series, findings and figures of a run for TensorBoard, and return the directory of the written files.
 
     Parameters
     ----------
     run
-        The run.
+        A finished run, as `read_run` returns it.
     directory
-        Log directory of TensorBoard. The run gets a new directory inside it, with the run's name.
+        Log directory of TensorBoard. The files are written to a new directory inside it, which has the run's name.
 
     Raises
     ------
@@ -137,12 +151,12 @@ _PUBLIC_FILES = ("report.html", "report.pdf", "summary.json")
 
 
 def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
-    """Write settings, time series, findings, figures and report of a run to MLflow; return the id of the MLflow run.
+    """Write a run to MLflow: settings, time series, findings, figures and report; return the id of the MLflow run.
 
     Parameters
     ----------
     run
-        The run.
+        A finished run, as `read_run` returns it.
     tracking_uri
         Address of the tracking store, such as `sqlite:///mlflow.db` or the address of a server.
     experiment
@@ -151,7 +165,7 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
     Raises
     ------
     InputError
-        If the package `mlflow` is missing, or MLflow cannot be reached or raises an exception.
+        If the package `mlflow` is missing, MLflow cannot be reached, or MLflow raises an exception.
     """
     try:  # an extra, which an installation may lack
         from mlflow import MlflowClient, entities
@@ -174,7 +188,20 @@ _SECONDS_TO_ANSWER = 3.0
 
 
 def _require_answer(tracking_uri: str) -> None:
-    """Raise `InputError` if the tracking server does not accept connections; MLflow itself would retry for minutes."""
+    """Raise `InputError` if a tracking server does not accept connections.
+
+    Without this check, MLflow would retry for minutes. Stores that are not on a server, such as files, are not checked.
+
+    Parameters
+    ----------
+    tracking_uri
+        Address of a server, or of another store such as `sqlite:///mlflow.db`.
+
+    Raises
+    ------
+    InputError
+        If the server does not answer within 3 seconds, or the address is invalid.
+    """
     # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
     try:
         address = urlsplit(tracking_uri)
@@ -197,7 +224,19 @@ def _require_answer(tracking_uri: str) -> None:
 
 
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
-    """Write a run to the MLflow run `begun`; `entities` is the module `mlflow.entities`."""
+    """Write settings, numbers, verdict, figures and report of a run to an MLflow run that has begun.
+
+    Parameters
+    ----------
+    client
+        MLflow's client, through which everything is written.
+    entities
+        The imported module `mlflow.entities`.
+    begun
+        Id of the MLflow run.
+    run
+        A finished run, as `read_run` returns it.
+    """
     parameters = [entities.Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
     metrics = [entities.Metric(name, value, 0, step) for name, value, step in _numbers(run)]
     tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]

@@ -1,4 +1,7 @@
-"""Figures of commands: a guarantee as a function of noise, rounds and delta, and an estimate of Epsilon*."""
+"""Figures of commands: a guarantee as a function of noise, rounds and delta, and an estimate of Epsilon*.
+
+Epsilon* is the privacy risk of a released model.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -34,7 +37,7 @@ _POINTS = 9
 
 @dataclass(frozen=True)
 class _Axis:
-    """One column of the figure of a guarantee: the quantity on the horizontal axis, and its values."""
+    """A column of the figure of a guarantee: the quantity on the horizontal axis, and its values."""
 
     label: str
     values: Floats
@@ -53,8 +56,13 @@ _ROWS: tuple[tuple[str, Callable[[Guarantee], float]], ...] = (
 def guarantee_figure(guarantee: Guarantee) -> Figure:
     """Return a figure of how a guarantee depends on noise, rounds and delta, with one curve per accountant.
 
-    The three rows are epsilon, belief bound and advantage bound; the three columns are noise, rounds and delta. A dot
-    in every panel marks the given guarantee.
+    The figure has a grid of panels. Its rows show epsilon, belief bound and advantage bound, and its columns vary
+    noise, rounds and delta. A dot in every panel marks the given guarantee.
+
+    Parameters
+    ----------
+    guarantee
+        A guarantee of Gaussian noise.
     """
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -108,7 +116,17 @@ def _axes(guarantee: Guarantee) -> tuple[_Axis, ...]:
 
 
 def _curve(axis: _Axis, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
-    """Yield (value, guarantee) for those values of an axis for which the accountant gives a guarantee."""
+    """Yield pairs of a value on a figure's horizontal axis and the guarantee at this value, by one accountant.
+
+    Values for which the accountant cannot compute a guarantee are left out.
+
+    Parameters
+    ----------
+    axis
+        Values of the varied quantity (noise, rounds or delta), and the function that returns the guarantee at a value.
+    accountant
+        The accountant whose curve is drawn.
+    """
     for x in map(float, axis.values):
         with suppress(InputError):
             yield x, axis.guarantee(accountant, x)
@@ -120,12 +138,15 @@ _SHOWN = 4000
 
 
 def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
-    """Return the figure of an Epsilon* estimate: loss distributions, the attack's ROC, and epsilon by threshold.
+    """Return the figure of an estimate of Epsilon*, the privacy risk of a model.
+
+    Its three panels show distributions of scores, the ROC curve of the attack that compares scores with a threshold,
+    and epsilon by threshold. A score is larger for a smaller loss.
 
     Parameters
     ----------
     found
-        The estimate of Epsilon*.
+        The estimate, with its method, threshold attacks and fitted distributions.
     members
         Losses on training records, shape (m,).
     population
@@ -203,7 +224,15 @@ def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> N
 
 
 def _thresholds(found: StarEstimate) -> Floats:
-    """Return equally spaced thresholds from the lowest to the highest extreme quantile of the fitted distributions."""
+    """Return 1500 equally spaced thresholds that cover both fitted distributions, shape (1500,).
+
+    Their ends are extreme quantiles, beyond which a distribution has a probability of at most 1e-9.
+
+    Parameters
+    ----------
+    found
+        An estimate of Epsilon* with fitted distributions.
+    """
     assert found.distributions is not None
     tail = float(np.log(min(1e-9, max(found.delta, 1e-12))))
     low = min(-distribution.mirrored().upper_quantile(tail) for distribution in found.distributions)

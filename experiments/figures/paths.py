@@ -1,4 +1,4 @@
-"""Paths to which commands may write a figure."""
+"""Files to which commands write figures."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,22 +13,22 @@ _FORMATS = (".png", ".pdf", ".svg")
 
 
 def require_figure_path(path: Path) -> None:
-    """Raise `InputError` unless the path has the extension of a figure, and its directory exists."""
+    """Raise `InputError` if a path does not end in .png, .pdf or .svg, or if its directory does not exist."""
     require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
     require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
 
 
 def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> None:
-    """Write a figure to a file atomically.
+    """Write a figure atomically to a file.
 
     Parameters
     ----------
     figure
-        The figure.
-    dpi
-        Dots per inch.
+        Matplotlib figure to write.
     path
-        A .png, .pdf or .svg file.
+        Path of the file, which ends in .png, .pdf or .svg.
+    dpi
+        Dots per inch; "figure" takes the figure's own resolution.
     """
     require_figure_path(path)
     with atomic_file(path) as file:

@@ -1,4 +1,4 @@
-"""Checks and choices for attackers' queries: units, number of queries, the guessed attribute, its prior."""
+"""Checks of the configured attacks, and the additional queries to the models that these attacks need."""
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from fl_audit.server.results import FinalQueries
 
 
 def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
-    """Return the configuration with the guessed attribute filled in, after checking that the attacks are possible.
+    """Check that the configured attacks are possible, and return the configuration with the attribute to guess.
 
-    Raises `InputError` if an attack on records is named but the targets are not records, the attribute does not exist,
-    or records of this kind cannot be varied for repeated queries.
+    The attribute is the table column whose value an attack guesses. If no attack guesses an attribute, the
+    configuration is returned unchanged.
+
+    Raises `InputError` if an attack that concerns single records is configured for users or clients, if the attribute
+    does not exist, or if records of this data set cannot be varied for repeated queries.
 
     Parameters
     ----------
@@ -29,7 +32,7 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
     source
         The data set of the run.
     split
-        Records in D, records outside D, and test records.
+        The data set split into the training set D, records outside D, and test records.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
@@ -49,7 +52,12 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
 
 
 def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
-    """Return the prior probability of each candidate of the reconstruction audit; empty if all are equal.
+    """Return the prior probability of each candidate in a reconstruction audit.
+
+    Such an audit asks the adversary which one of several candidates was in the training data. The setting
+    `candidate-weights` gives the probabilities. Without this setting, candidates that are the values of an attribute
+    get their frequencies among records that no trial uses for training. Otherwise the returned tuple is empty, which
+    means that all candidates are equally likely.
 
     Raises `InputError` if the number of weights differs from the number of values of the attribute.
 
@@ -60,8 +68,7 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
     source
         The data set of the run.
     split
-        Records in D, outside D and for the test. Without weights, the prior of an attribute's values is their frequency
-        among records that are in no trial.
+        The data set split into the training set D, records outside D, and test records.
     """
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
@@ -74,22 +81,22 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
 
 
 def _of_nobody(split: Split) -> Records:
-    """Return records that are in no model's training set."""
+    """Return the records outside D, or the test records if there are no records outside D."""
     return split.test if split.outside is None else split.outside
 
 
 def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalQueries:
-    """Return the additional records on which the final models are evaluated for attacks.
+    """Return the additional queries to the final models that the configured attacks need.
 
-    These are augmented copies of the targets, for membership inference, and copies of the targets with each candidate
-    value of an attribute, for attribute inference.
+    Membership attacks query varied copies of each target, the record whose membership is in question. The attack on an
+    attribute queries copies of each target with every possible value of the attribute.
 
     Parameters
     ----------
     config
-        The configuration of a resolved plan.
+        The configuration of an audit plan, with all defaults filled in.
     federation
-        The federation of this plan.
+        The federation of the same audit plan.
     """
     audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
     queries = audit.queries or 1
@@ -98,14 +105,16 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalQuerie
 
 
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> Attribute | None:
-    """Return the guessed attribute, with the frequencies of its values in the population sample; None if there is none.
+    """Return the attribute to guess with the frequencies of its values, or None if no configured attack guesses one.
+
+    The attribute is the table column whose value an attack guesses.
 
     Parameters
     ----------
     config
-        The configuration.
+        The configuration of the run, which names the attacks and the attribute.
     federation
-        The federation with its population sample.
+        The federation. The frequencies are counted in its population sample, on which no model is trained.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

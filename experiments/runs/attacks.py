@@ -1,4 +1,4 @@
-"""Membership attacks on the models of a finished run, which give a score for every trial and target."""
+"""Results of membership attacks and of attacks on attributes, for every trial and target of a finished run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,16 +35,21 @@ _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enoug
 
 
 def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of targets with a column of scores for every attack that the configuration names.
+    """Return the table of targets with further columns: the results of every configured attack.
+
+    Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
+    column of scores. If it learns from other trials and there are at least 64 trials, it adds a second column, in which
+    the scores of one half of the trials are computed from the other half alone. The attack on an attribute adds four
+    columns: the true values and three kinds of guesses.
 
     Raises `InputError` if there are too few trials for an attack.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     store
-        Store of the run's finished batches.
+        The store with the results of the run's trials.
     targets
         One row for each trial and target, sorted by trial and target.
     """
@@ -66,7 +71,11 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
 
 def _guesses(plan: AuditPlan, store: RunStore, membership: TargetMembership) -> dict[str, Integers]:
-    """Return columns of the attribute attack: true values, guesses from the prior alone, and guesses of two attacks."""
+    """Return the columns of the attack on an attribute, by name, each of shape (trials * targets,).
+
+    The columns are the true values, and the values guessed from the prior alone, from the losses, and from the
+    distribution of losses.
+    """
     federation = load_federation(plan.public)
     attribute = attribute_of(plan.config, federation)
     assert attribute is not None, "the attack is named"
@@ -84,12 +93,12 @@ def _guesses(plan: AuditPlan, store: RunStore, membership: TargetMembership) -> 
 
 
 def by_target(targets: pd.DataFrame, column: str) -> Floats:
-    """Return a column of the table of targets, shape (trials, targets).
+    """Return a column of a table of trials and targets as an array of shape (trials, targets).
 
     Parameters
     ----------
     targets
-        The table, with a row for each target and trial.
+        The table, with one row for each trial and target, sorted by trial and target.
     column
         Name of the column.
     """
@@ -126,7 +135,11 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelOu
 
 
 def _records(federation: LoadedFederation) -> tuple[Floats, Floats]:
-    """Return two matrices of flattened features with one-hot labels: of the targets, and of the population sample."""
+    """Return two matrices, of the targets and of the population sample, with one row for each record.
+
+    A row consists of the record's flattened features and its one-hot label. The population sample consists of records
+    on which no model is trained.
+    """
     both = (federation.differing, federation.population)
     flat = [one.features.flatten(1).double().cpu().numpy() for one in both]
     classes = [np.eye(federation.classes)[one.labels.cpu().numpy()] for one in both]

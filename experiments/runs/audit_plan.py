@@ -1,4 +1,4 @@
-"""The plan of a run, made from its configuration: the guarantee and the federation."""
+"""The audit plan of a run: its completed configuration, its privacy guarantee and its federation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,29 +53,36 @@ _DATA_OPTIONS = (
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """The plan of a run: resolved configuration, guarantee, and public federation."""
+    """The plan of a run: completed configuration, privacy guarantee, and the federation, which all parties know."""
 
     config: RunConfig  # the user's configuration, defaults filled in
     guarantee: Guarantee | None  # the guarantee; None where nothing is claimed
     public: Federation  # the federation that is audited
 
     def with_seed(self, seed: int) -> "AuditPlan":
-        """Return the plan with the challenger's seed filled in, 0 to 2**64 - 1."""
+        """Return a copy of the plan in which the seed of all secret draws is set.
+
+        Parameters
+        ----------
+        seed
+            Seed of the challenger, who draws the secret bits and the noise, 0 to 2**64 - 1.
+        """
         return replace(self, config=self.config.changed(run={"seed": seed}))
 
 
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
-    """Return the plan of a configuration: load the data, calibrate the noise, choose the neighbour.
+    """Return the audit plan of a configuration.
 
-    Raises `InputError` if the guarantee cannot be achieved, or the audit is not possible.
+    The function loads the data, calibrates the noise, and chooses the unit in which D and D' differ. It raises
+    `InputError` if the noise cannot achieve the guarantee, or if the settings do not fit together.
 
     Parameters
     ----------
     config
         The configuration of the run.
     pair
-        Difference of D and D', if it is known already; None searches for it, or crafts a record if the configuration
-        says so.
+        The difference between D and D' if it is known already. With None, it is searched for, or a record is crafted,
+        depending on the configuration.
     """
     if config.audit.insider:
         # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
@@ -112,7 +119,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
 
 
 def _require_own(config: RunConfig) -> None:
-    """Raise `InputError` if user-defined attacks or report sections cannot be imported, before the run starts."""
+    """Raise `InputError` if a configured attack or report section of the user's own cannot be imported."""
     for attack in config.audit.attacks or ():
         if not isinstance(attack, Attack):
             import_function(attack, "attack")
@@ -125,25 +132,27 @@ def _require_own(config: RunConfig) -> None:
 
 
 def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
-    """Return the guarantee of all rounds of a mechanism by the configured accountant; None without noise.
+    """Return the guarantee of all rounds of a mechanism together, or None if the mechanism adds no noise.
 
     Parameters
     ----------
     mechanism
-        The mechanism with its noise.
+        The mechanism with its noise multiplier.
     config
-        The configuration, which states delta, rounds and accountant.
+        The configuration, which states adjacency, delta, prior, number of rounds and accountant.
     """
     return guarantee_of_all(_claims(config, mechanism)) if mechanism.adds_noise else None
 
 
 def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
-    """Return the noise multiplier that the guarantee of a configuration needs.
+    """Return the noise multiplier (relative to the sensitivity) with which a mechanism has the configured guarantee.
+
+    If the configuration states a noise multiplier itself, it is only converted to be relative to the sensitivity.
 
     Parameters
     ----------
     config
-        The configuration, which states the claim.
+        The configuration, which states the target of the calibration, for example epsilon and delta.
     at_unit_noise
         The mechanism with noise multiplier 1.
     """
@@ -156,7 +165,10 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 
 
 def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
-    """Return the claims to account: one, or one for each group of clients with different releases."""
+    """Return the claims that accounting turns into the guarantee.
+
+    There is one claim, or one for each number of records of a client if clients train by DP-SGD.
+    """
     privacy, each = (
         config.privacy,
         mechanism.events_of_each(mechanism_of_config.rounds_of(config), mechanism_of_config.threat_model_of(config)),
@@ -171,7 +183,10 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Fill in the number of trials per batch (about a second of work per round) and of trials with kept releases."""
+    """Return the configuration with two missing numbers filled in: trials per batch, and trials with kept releases.
+
+    Trials of a batch are trained together. Kept releases are stored, so that log-odds can be computed again later.
+    """
     run, source = config.run, load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
@@ -183,7 +198,7 @@ def _sized(config: RunConfig) -> RunConfig:
 
 
 def _examples_a_round(config: RunConfig) -> float:
-    """Return the expected number of per-record gradients in a round, over all clients."""
+    """Return the expected number of per-record gradients that all clients together compute in a round."""
     training, share = (
         config.training,
         mechanism_of_config.denominator_of(config) / mechanism_of_config.clients_of(config),
@@ -244,7 +259,19 @@ def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: 
 
 
 def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], Integers]) -> int:
-    """Return the number of records outside D that replace the records of the differing unit in D'."""
+    """Return the number of records from outside D that replace the differing unit's records in D'.
+
+    Parameters
+    ----------
+    unit
+        Kind of unit in which D and D' differ.
+    number
+        Number of the user outside D who replaces a user; not used for records and clients.
+    split
+        The data set split into the training set D, records outside D, and test records.
+    shard
+        Function that returns the record indices of the differing client; called only for clients.
+    """
     match unit:
         case Unit.RECORD:
             return 1
@@ -258,7 +285,11 @@ def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], 
 
 
 def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism; if units take turns, the group of the differing unit comes first."""
+    """Return the mechanism; if groups of units take turns, the differing unit is in the first group.
+
+    The differing unit is the one in which D and D' differ. If no groups take turns, the mechanism is returned
+    unchanged.
+    """
     participation = mechanism.participation
     if participation.members(0, 1) is None:
         return mechanism
@@ -271,7 +302,12 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
 
 
 def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism with the noise that hides a record from clients that attack, if clients train privately."""
+    """Return the mechanism with the relative size of the noise that hides a record from attacking clients.
+
+    This is the joint noise of the record's client and of all clients whose noise the attackers do not know, divided by
+    the noise of the record's client. It is needed only if clients train by DP-SGD and the adversary is a client.
+    Otherwise the mechanism is returned unchanged.
+    """
     training, audit = mechanism.contribution, config.audit
     if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:
         return mechanism
@@ -286,7 +322,7 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
 
 
 def _randomizer(config: RunConfig) -> LocalRandomizer | None:
-    """Return the local randomizer of a configuration, or None if records are not randomised."""
+    """Return the configured method by which clients randomize their records; None if records are not randomized."""
     privacy = config.privacy
     if privacy.local_randomizer is None:
         return None
@@ -309,7 +345,10 @@ _ASCENT = 1.0
 
 
 def _targets(config: RunConfig) -> int:
-    """Return the number of targets whose membership is random, or of candidates; 1 for audits of a single pair."""
+    """Return the number of targets (units with random membership) or of candidates (of which one is in).
+
+    The number is 1 for audits of another kind. Raises `InputError` if there are fewer units than targets or candidates.
+    """
     if (named := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:
@@ -327,7 +366,7 @@ def _targets(config: RunConfig) -> int:
 
 
 def data_spec(data: DataSection) -> DataSpec:
-    """Return the specification of the data set that section [data] names."""
+    """Return the specification of the data set that a [data] section describes: name, directory and options."""
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
     # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
     directory = data_directory(data.data_dir)

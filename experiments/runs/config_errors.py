@@ -1,4 +1,4 @@
-"""One-line error messages about a configuration: the key, the given value, and the accepted values."""
+"""One-line error messages about a configuration, which name the key, its value, and the accepted values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -16,7 +16,7 @@ _Schema = Mapping[str, Any]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], missing: str) -> str:
-    """Return a one-line message about the first error of a validation.
+    """Return a one-line message about the first problem that pydantic found in a configuration.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     model
         Pydantic model of the whole configuration.
     missing
-        Purpose of the required section, for the message that it is missing.
+        Purpose of the required section, for the message that this section is missing.
     """
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
@@ -46,7 +46,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
 
 
 def shown(value: object) -> str:
-    """Return a value as text for an error message: in the notation of the file, shortened to fit a line."""
+    """Return a value in TOML notation for an error message, shortened to at most 60 characters."""
     match value:
         case bool():
             return str(value).lower()
@@ -83,14 +83,16 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
 
 
 def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """Return a description of the values that a JSON schema accepts; empty if there is none.
+    """Return a description of the values that a JSON schema accepts, such as "whole numbers from 1".
+
+    The text is empty if the type of the schema has no description.
 
     Parameters
     ----------
     schema
         JSON schema of one value.
     whole
-        JSON schema that contains it, with the definitions.
+        JSON schema that contains `schema` and its definitions.
     """
     return " or ".join(dict.fromkeys(_described(schema, whole)))
 
@@ -99,7 +101,7 @@ _RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own", "refused_sampling")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:
-    """Yield the configuration keys in an error's location, without list indices and pydantic's type names."""
+    """Yield the configuration keys in a validation error's location, without list indices and names of types."""
     for depth, part in enumerate(location):
         of_type = "[" in str(part) or part in ("bool", "int", "float", "str")
         if isinstance(part, str) and (depth < 2 or not of_type):
@@ -107,7 +109,15 @@ def _keys(location: Sequence[int | str]) -> Iterator[str]:
 
 
 def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
-    """Return the JSON schema of the section that the given keys lead to."""
+    """Return the JSON schema of the section that contains a setting.
+
+    Parameters
+    ----------
+    model
+        Pydantic model of the whole configuration.
+    known
+        Keys that lead to the setting, such as "audit" and "trials".
+    """
     schema: _Schema = model.model_json_schema()
     whole = schema
     for part in known[:-1]:
@@ -116,20 +126,20 @@ def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
 
 
 def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a JSON schema, or the definition that it refers to by `$ref`.
+    """Return the definition to which a JSON schema refers by `$ref`, or the schema itself if it has no `$ref`.
 
     Parameters
     ----------
     schema
         JSON schema of one value.
     whole
-        JSON schema that contains it, with the definitions.
+        JSON schema that contains `schema` and its definitions.
     """
     return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]]) if "$ref" in schema else schema
 
 
 def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
-    """Yield descriptions of the values that a JSON schema accepts."""
+    """Yield a description for each alternative of values that a JSON schema accepts."""
     schema = resolved(schema, whole)
     for choice in schema.get("anyOf", ()):
         yield from _described(choice, whole)

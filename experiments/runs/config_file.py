@@ -1,4 +1,4 @@
-"""Reading of a configuration: a TOML file, and settings that override the file."""
+"""Reading of a configuration from a TOML file, with settings that override the file."""
 
 import re
 import tomllib
@@ -18,33 +18,33 @@ _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
-    """Read and check a configuration file.
+    """Read a configuration file, check its values, and return the configuration.
 
     Raises `InputError` if the file cannot be read, or a key or value is not accepted.
 
     Parameters
     ----------
     path
-        Path of the TOML file, as for `load_values`.
+        Path of the TOML file. Relative paths in the file are relative to its directory.
     overrides
-        Settings that replace those of the file, as for `load_values`.
+        Settings of the form `section.key=value` that replace those of the file; `section.key=` removes a setting.
     data_dir
-        Data directory that replaces that of the file; None for no replacement.
+        Directory of data sets that replaces the file's setting `data.data-dir`; None keeps the setting.
     """
     return parse_config(load_values(path, overrides, data_dir))
 
 
 def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> dict[str, Any]:
-    """Read a configuration file as unvalidated values.
+    """Read a configuration file, and return its values by section and key without checking them.
 
     Parameters
     ----------
     path
-        Path of the TOML file. Relative paths in it are relative to its directory.
-    data_dir
-        Data directory that replaces that of the file; None for no replacement.
+        Path of the TOML file. Relative paths in the file are relative to its directory.
     overrides
         Settings of the form `section.key=value` that replace those of the file; `section.key=` removes a setting.
+    data_dir
+        Directory of data sets that replaces the file's setting `data.data-dir`; None keeps the setting.
 
     Raises
     ------
@@ -55,12 +55,12 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
 
 def read_toml(path: Path) -> str:
-    """Return the text of a configuration file.
+    """Return the text of a configuration file, without checking that it is TOML.
 
     Raises
     ------
     InputError
-        If the file cannot be read.
+        If the file cannot be read as UTF-8 text.
     """
     require_ordinary(f"configuration {path}", path)
     try:
@@ -75,20 +75,20 @@ def read_toml(path: Path) -> str:
 def values_of(
     text: str, named: str, place: Path, overrides: Sequence[str] = (), data_dir: str | None = None
 ) -> dict[str, Any]:
-    """Parse a configuration in TOML, and return its unvalidated values.
+    """Parse a configuration in TOML, and return its values by section and key without checking them.
 
     Parameters
     ----------
     text
-        The configuration as TOML.
+        The configuration in TOML notation.
     named
-        Name of the configuration in messages.
+        Name of the configuration in error messages.
     place
         Directory to which relative paths in the configuration are relative.
     overrides
-        Settings that replace those of the text, as for `load_values`.
+        Settings of the form `section.key=value` that replace those of the text; `section.key=` removes a setting.
     data_dir
-        Data directory that replaces that of the text; None for no replacement.
+        Directory of data sets that replaces the text's setting `data.data-dir`; None keeps the setting.
 
     Raises
     ------
@@ -127,7 +127,9 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def typed(text: str) -> Any:
-    """Parse a value as TOML does; strings need no quotes, and a number may begin with its decimal point.
+    """Return the value of a text in TOML notation; text that is no TOML value is returned as a string.
+
+    A number may also begin or end with its decimal point, which TOML does not allow.
 
     Examples
     --------
@@ -141,12 +143,20 @@ def typed(text: str) -> Any:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return an error's message without Python's advice to Python programmers."""
+    """Return the first sentence of an exception's message, or the name of its class if it has no message."""
     return str(error).splitlines()[0].partition(";")[0] if str(error) else type(error).__name__
 
 
 def _anchor_paths(section: Any, directory: Path) -> None:
-    """Make the paths of a section absolute, since client processes may have another working directory."""
+    """Replace relative paths in a section's values by absolute paths.
+
+    Parameters
+    ----------
+    section
+        Values of a section by key, changed in place.
+    directory
+        Directory to which the paths are relative.
+    """
     if not isinstance(section, dict):
         return
     name = section.get("name")

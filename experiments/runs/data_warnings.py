@@ -1,4 +1,4 @@
-"""Warnings about the data of a run, the same in `init`, `check`, `run` and the report."""
+"""Warnings about the data of a run, which `init`, `check`, `run` and the report show."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,12 +22,14 @@ _CLASSES_NAMED = 5
 
 
 def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
-    """Return the warnings about the table, the sets drawn from it, the claim and the model.
+    """Return all warnings about the data of a planned run.
+
+    They concern identifiers of persons, the table itself, missing classes, too few records, and the model.
 
     Parameters
     ----------
     plan
-        The resolved plan.
+        The audit plan: completed configuration, guarantee and federation of the run.
     """
     source, split = load_source(plan.public.data), split_of(plan.public)
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
@@ -35,25 +37,27 @@ def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
 
 
 def report_lines(plan: AuditPlan) -> tuple[str, ...]:
-    """Return those warnings about the data that belong into the report, one line each.
+    """Return the texts of those warnings about the data that the report shows.
 
     Parameters
     ----------
     plan
-        The resolved plan.
+        The audit plan: completed configuration, guarantee and federation of the run.
     """
     return tuple(caution.text for caution in data_warnings_of(plan) if caution.in_report)
 
 
 def most_records(plan: AuditPlan) -> int:
-    """Return the largest number of records of a person, by user, owner, or columns that look like identifiers.
+    """Return the largest number of records that one person seems to have in the data.
 
-    It is 1 if no person seems to have several records, or if users are the units, which include all of their records.
+    Persons are recognised by the user or owner of a record, and by columns that look like identifiers. The number is 1
+    if no person seems to have several records, or if users are the units of the claim, which then include all their
+    records.
 
     Parameters
     ----------
     plan
-        The resolved plan.
+        The audit plan: completed configuration, guarantee and federation of the run.
     """
     if plan.public.mechanism.unit is Unit.USER:
         return 1
@@ -64,7 +68,19 @@ def most_records(plan: AuditPlan) -> int:
 
 
 def _of_persons(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
-    """Yield warnings about persons with several records, by user, owner, or columns that look like identifiers."""
+    """Yield warnings about identifier columns, and about persons with several records.
+
+    Persons are recognised by the user or owner of a record, and by identifier columns.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    source
+        The data set of the run.
+    split
+        The data set split into the training set D, records outside D, and test records.
+    """
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
@@ -94,7 +110,18 @@ def _numbers(one: Identifier) -> str:
 
 
 def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarning:
-    """Return the warning that the guarantee does not protect persons with several records, by an identifier column."""
+    """Return the warning that the claim does not protect all records with the same value in an identifier column.
+
+    Parameters
+    ----------
+    one
+        Column with the same value in several records, which looks like an identifier.
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    is_person
+        Whether the values of the column seem to identify persons. The warning then proposes to protect users, and
+        otherwise to leave out the column.
+    """
     unit = plan.public.mechanism.unit
     found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
     if not is_person:
@@ -107,7 +134,15 @@ def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarni
 
 
 def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarning:
-    """Return one question about all columns of integers that may be identifiers of persons or may be amounts."""
+    """Return a warning that asks the user whether columns of integers number persons or are amounts.
+
+    Parameters
+    ----------
+    columns
+        Columns of integers that may be identifiers, at least one.
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    """
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
     ]
@@ -122,7 +157,7 @@ def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarn
 
 
 def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
-    """Return the settings that make users the units of the guarantee, once the column of users is named."""
+    """Return the settings of strategy and adjacency with which users are the units of the claim."""
     relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
     sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
@@ -130,7 +165,17 @@ def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
 
 
 def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarning]:
-    """Yield a warning if users are known and have several records, but are not the units of the guarantee."""
+    """Yield a warning if a user has several records, and the claim does not protect a user's records together.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    user
+        Number of the user of each record of D, shape (records,).
+    unit
+        Unit that the claim protects.
+    """
     counts = np.unique(user, return_counts=True)[1]
     most = int(counts.max())
     if unit is Unit.USER or most == 1 or _is_one_user_a_client(plan, user, unit):
@@ -143,13 +188,30 @@ def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarni
 
 
 def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
-    """Return whether protecting clients protects users: clients are the units, and no user's records span several."""
+    """Return whether clients are the units of the claim and no user has records at several clients.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    user
+        Number of the user of each record of D, shape (records,).
+    unit
+        Unit that the claim protects.
+    """
     shards = load_federation(plan.public).shards
     return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
-    """Return the settings that make every owner a client, and clients the units of the guarantee."""
+    """Return the settings that make every owner of records a client, and clients the units of the claim.
+
+    Parameters
+    ----------
+    adjacency
+        The present adjacency. The new one relates neighbours in the same way: by replacement, or by adding and
+        removing.
+    """
     relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
     natural = Remedy("partition", PartitionScheme.NATURAL.value)
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
@@ -171,7 +233,7 @@ def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[DataWarnin
 
 
 def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
-    """Yield a warning if some classes have no training records."""
+    """Yield a warning if a class of the data set has no records in D."""
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:
         names = source.class_names or range(source.pool.classes)
@@ -184,7 +246,11 @@ def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[Da
 
 
 def _few(plan: AuditPlan) -> Iterator[DataWarning]:
-    """Yield warnings if test accuracy or other reported rates are computed from too few records."""
+    """Yield a warning for each set of records with fewer than 30 records: test set, training set, population sample.
+
+    The population sample consists of records outside D, with which an audit compares training records. The training set
+    and this sample are checked only if the audit makes such comparisons.
+    """
     federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:

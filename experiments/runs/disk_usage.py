@@ -1,4 +1,4 @@
-"""The disk space of a run, computed before the run begins."""
+"""An estimate of the disk space of a run, made before the run begins."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,20 +22,20 @@ _COLUMNS_A_ROUND = 16
 
 @dataclass(frozen=True)
 class Footprint:
-    """The disk space of a run in bytes, by content."""
+    """The estimated disk space of a run in bytes, separately for releases, final models and tables."""
 
-    releases: int  # all that clients saw of some trials
-    final_models: int  # of all trials
-    tables: int  # batch by batch, and joined
+    releases: int  # the releases of the trials whose releases are kept
+    final_models: int  # the final models of all trials; 0 if they are not kept
+    tables: int  # the tables of measured values: of each batch, and joined
 
     @property
     def total(self) -> int:
-        """Disk space in bytes of all parts of the run together."""
+        """Estimated disk space of the run in bytes."""
         return self.releases + self.final_models + self.tables
 
     @property
     def caution(self) -> str:
-        """A warning if the run writes more than a gigabyte, with the setting that saves the most; otherwise empty."""
+        """A warning if the run writes a gigabyte or more, with the setting that saves the most; otherwise empty."""
         if self.total < GIGABYTE:
             return ""
         most, way = max(
@@ -51,12 +51,23 @@ class Footprint:
 
     @property
     def memory(self) -> int:
-        """Memory in bytes for concatenating the tables of all batches: 1.2 times their size on disk, as measured."""
+        """Estimated memory in bytes for joining the result tables of all trial batches.
+
+        It is 1.2 times the estimated size of the tables on disk.
+        """
         return self.tables * 6 // 5
 
 
 def footprint(plan: AuditPlan) -> Footprint:
-    """Return an estimate of the disk space of a planned run; membership attacks take slightly more."""
+    """Return an estimate of the disk space of a planned run.
+
+    Membership attacks take slightly more space than estimated.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    """
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
@@ -72,12 +83,14 @@ def footprint(plan: AuditPlan) -> Footprint:
 
 
 def require_room(plan: AuditPlan, directory: Path) -> None:
-    """Raise `InputError` if the disk of the run directory has not enough free space for a run.
+    """Raise `InputError` if a run needs more disk space than is free at its run directory.
+
+    Runs of less than a gigabyte are always accepted.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     directory
         Run directory, which need not exist.
     """

@@ -1,6 +1,6 @@
-"""The engine that runs the app on Flower's simulation runtime and Ray; the other engine is in `local_engine`.
+"""The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
 
-Deprecated or private parts of Flower are used only in these two modules and in `cluster.backend`.
+Deprecated or private parts of Flower are used only in `engines`, `local_engine` and `cluster.backend`.
 """
 
 import io
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 
 def local_calls(run: "RunSection") -> int:
-    """Return the number of simultaneous client calls on the local engine.
+    """Return the number of simultaneous client calls in the local engine.
 
-    The default is one per `threads` cores on the CPU, and one on a GPU, where calls would wait for each other.
+    The setting `actors` gives the number. If it is 0, there is one call per `threads` usable cores on the CPU, and one
+    call on a graphics card.
 
     Parameters
     ----------
@@ -50,30 +51,29 @@ def run_on_ray(
     options: RayOptions,
     interrupted: threading.Event | None = None,
 ) -> None:
-    """Run the app on Flower's simulation runtime; client calls run in Ray actors, several of them per Ray call.
+    """Run a Flower app on Flower's simulation runtime, with client calls in Ray processes.
 
-    An interrupt (Ctrl-C) sets `interrupted`, so that the server, which runs in another thread, can stop waiting. All
-    processes of an embedded Ray end with this call.
+    An embedded Ray and all its processes end with this function.
 
     Parameters
     ----------
     server_app
-        The server's side of the app.
+        The server's app, which gets the grid and so reaches the clients.
     client_app
-        The clients' side of the app.
+        The app with which every client answers messages.
     clients
-        Number of clients.
+        Number of clients, each of which is a Flower node.
     options
-        Options of Ray, with the share of a node that one client takes.
+        Options of Ray: address of a cluster, number of processes, cores per client, device.
     interrupted
-        Event that is set on an interrupt, or None.
+        Event that is set on an interrupt (Ctrl-C), so that the ServerApp, in another thread, can stop waiting; or None.
 
     Raises
     ------
     FederationError
         If the server app raises it, or Ray cannot be started on this machine.
     InputError
-        If the cluster cannot be joined, or one of its nodes has another version of Python or Flower.
+        If the cluster cannot be joined, or a machine of the cluster has another version of Python or Flower.
     RuntimeError
         If Flower's runtime itself fails.
     """
@@ -100,7 +100,15 @@ def run_on_ray(
 
 
 def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
-    """Return the ServerApp, wrapped so that messages go to the pool, and its failure ends calls that might hang."""
+    """Return a ServerApp whose messages go to the pool of client processes, and whose failure ends all client calls.
+
+    Parameters
+    ----------
+    server_app
+        The server's app, which is called with a grid on the pool.
+    pool
+        The patched runtime, which has the pool.
+    """
     wrapped = ServerApp()
 
     @wrapped.main()
@@ -119,7 +127,15 @@ def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
 
 @contextmanager
 def _interrupt_calls(ending: list[Callable[[], None]]) -> Iterator[None]:
-    """Make an interrupt (Ctrl-C) call the functions in `ending`, each in a thread, so that waiting calls end."""
+    """Call functions on an interrupt (Ctrl-C) while the block runs, and then the previous handler of interrupts.
+
+    Nothing is changed outside the main thread, or if the process ignores interrupts.
+
+    Parameters
+    ----------
+    ending
+        Functions that end waiting calls. Each is called in a new thread.
+    """
     previous = signal.getsignal(signal.SIGINT)
     # A process that was started in the background may ignore interrupts.
     if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:

@@ -1,7 +1,7 @@
-"""The same app for Flower's own command: `flwr run . --run-config 'config="CONFIG.toml" out="DIR"'`.
+"""The ServerApp of an audit run for Flower's own command: `flwr run . --run-config 'config="CONFIG.toml" out="DIR"'`.
 
 The verdict and the path of the report are printed to the log, which `--stream` shows. After an exception, Flower lists
-the run as failed (`flwr ls`), and the process of the run exits with an error status; `flwr run` itself only submits the
+the run as failed (`flwr ls`), and the process of the run exits with an error status. `flwr run` itself only submits the
 run and streams its log.
 """
 
@@ -32,19 +32,21 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class VerdictViolatedError(RuntimeError):
-    """Raised if the verdict is violated and the run configuration says that this is a failure."""
+    """Raised if the verdict is violated and `fail-on-violation` is set in Flower's run configuration."""
 
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Carry out the run that the run configuration names, on Flower's grid.
+    """Run the audit that Flower's run configuration names, on Flower's grid.
+
+    The run configuration has the keys `config` (path of the configuration file) and `out` (path of the run directory).
 
     Raises
     ------
     InputError
-        If configuration or directory cannot be used.
+        If the configuration or the run directory cannot be used.
     FederationError
-        If the federation had to stop; finished batches are kept.
+        If the federation had to stop. The results of finished batches are kept.
     VerdictViolatedError
         If the verdict is violated and `fail-on-violation` is set.
     """
@@ -75,15 +77,15 @@ def _carry_out(grid: Grid, context: Context) -> None:
 
 
 def _wait_for_ray() -> None:
-    """Wait until Flower's simulation, in another thread, has started Ray.
+    """Wait until Flower's simulation has started Ray in another thread.
 
-    Flower's process forks to start Ray, and OpenBLAS waits for its threads at a fork. If this thread multiplies
-    matrices at that moment, for example in the search for the neighbour, the process deadlocks.
+    The wait avoids a deadlock: Flower's process forks to start Ray, and cannot fork while this thread multiplies
+    matrices.
 
     Raises
     ------
     FederationError
-        If Ray is not started in time.
+        If Ray is not started within 120 seconds.
     """
     deadline = time.monotonic() + _SECONDS_FOR_RAY
     while not ray.is_initialized():

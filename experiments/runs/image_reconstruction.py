@@ -1,4 +1,4 @@
-"""Reconstructions of a run's images by an attacker, at the run's own noise level and at others."""
+"""Reconstruction of a run's training images by an attacker, at the run's noise level and at other noise levels."""
 
 import math
 from collections.abc import Callable
@@ -35,7 +35,13 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Raise `InputError` with the reason if image reconstruction was asked for, but is not possible in the run."""
+    """Raise `InputError` with the reason if reconstructed images are configured but not possible in the run.
+
+    Parameters
+    ----------
+    plan
+        The audit plan. Without the setting `reconstruct-samples`, nothing is checked.
+    """
     pictures, public = plan.config.audit.reconstruct_samples, plan.public
     if pictures is None:
         return
@@ -64,17 +70,17 @@ def require_drawable(plan: AuditPlan) -> None:
 
 
 def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> ReconstructedImages:
-    """Return an attacker's reconstructions of the first records of D, from releases at the initial weights of trial 0.
+    """Return an attacker's reconstructions of the first training images, at several noise levels.
 
-    The attacker knows all contributions but one: all other records if records are protected, or all other clients if
-    clients are protected.
+    The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
+    trial 0, and knows all other contributions.
 
     Parameters
     ----------
     plan
-        A plan for which `require_drawable` holds.
+        An audit plan that asks for reconstructed images and passes `require_drawable`.
     on_step
-        Function that is called with 1 after every step, at most `DRAWING_STEPS` times.
+        Function that is called with 1 after every search step, at most `DRAWING_STEPS` times.
     """
     federation, audit = load_federation(plan.public), plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"
@@ -99,9 +105,10 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
 
 
 def _owners(federation: LoadedFederation) -> Integers:
-    """Return the indices of the records in each contribution, shape (contributions, records of each).
+    """Return the indices of the records of each contribution, shape (contributions, records per contribution).
 
-    With client contributions, only clients with as many records as client 0 are included.
+    A contribution is a record's gradient or a client's update. Only clients with as many records as client 0 are
+    included.
     """
     if not isinstance(federation.public.mechanism.contribution, LocalTraining):
         return np.arange(federation.training.count)[:, np.newaxis]
@@ -123,7 +130,15 @@ def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateF
 
 
 def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevel], NoiseLevel]:
-    """Return the noise levels in ascending order of noise, including the run's, and the run's level by itself."""
+    """Return the noise levels in ascending order of noise, and the run's own level, which is one of them.
+
+    Parameters
+    ----------
+    plan
+        The audit plan. Without a guarantee, the only level is that without noise.
+    chance
+        Probability of guessing the right image without seeing a release.
+    """
     guarantee = plan.guarantee
     if guarantee is None:
         own = NoiseLevel(math.inf, math.inf, 1.0)

@@ -1,4 +1,4 @@
-"""Modules that a run needs after its last round; their slow imports are made while the clients work."""
+"""Lazy imports of modules that a run needs only after its last round, made while the clients work."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The local engine: runs Flower's ServerApp and ClientApp in this process, without Flower's runtime."""
+"""The local engine, which runs Flower's ServerApp and ClientApp in this process, without Flower's runtime."""
 
 import threading
 import time
@@ -26,20 +26,23 @@ ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
 
 
 class LocalGrid(Grid):
-    """A grid that calls the ClientApp in threads of this process; a client has one message at a time.
+    """A Flower grid that calls the ClientApp in threads of this process.
+
+    A client answers one message at a time.
 
     Parameters
     ----------
     client_app
-        The app of every client.
+        The app with which every client answers messages.
     clients
         Number of clients; their node ids are 2 and up.
     time_limit
-        Largest number of seconds that one call may take.
+        Longest time that one call of a client may take, in seconds.
     actors
-        Number of calls that run at the same time, at least 1.
+        Number of threads, and so of simultaneous client calls, at least 1.
     read_ahead
-        Function that is called with the next messages of a thread, in that thread, before their calls; or None.
+        Function that a thread calls with the messages that it has taken, before the first of their client calls; or
+        None.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class LocalGrid(Grid):
         self._workers = _Workers(client_app, actors, read_ahead)
 
     def close(self) -> None:
-        """End the threads of client calls; a busy thread ends after its current call."""
+        """End all threads that call clients; a busy thread ends after its current client call."""
         self._workers.close()
 
     def set_run(self, run: Run) -> None:
@@ -65,27 +68,46 @@ class LocalGrid(Grid):
 
     @property
     def run(self) -> Run:
-        """Raise `InputError`, because the local engine has no run record."""
+        """Raise `InputError`, because the local engine has no record of its run."""
         raise InputError("the local engine keeps no run record")
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """Return a new message with the given content and destination."""
+        """Return a new message with the given content and destination.
+
+        Parameters
+        ----------
+        content
+            Records that the message carries.
+        message_type
+            Type of the message, for example "train".
+        dst_node_id
+            Id of the node that answers the message.
+        group_id
+            Group of the message, as in Flower.
+        ttl
+            Time to live in seconds, as in Flower; None for Flower's default.
+        """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of all nodes."""
+        """Return the node ids of all clients."""
         return self.nodes_in_order()
 
     def nodes_in_order(self) -> range:
-        """Return the node id of each partition, in order."""
+        """Return the node ids of all clients, in the order of their partition numbers."""
         return range(2, self._contexts.clients + 2)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send messages, wait until clients have answered all of them, and return their ids.
+        """Send messages, wait until clients have answered all of them, and return the messages' ids in order.
 
-        After a failure the remaining messages are not sent.
+        A failed call gets an error as its reply, and ends the wait. Messages that are not sent by then get no reply.
+
+        Parameters
+        ----------
+        messages
+            Messages to clients, each addressed to a node id.
         """
         waiting = {str(uuid.uuid4()): message for message in messages}
         for identity, message in waiting.items():
@@ -99,11 +121,25 @@ class LocalGrid(Grid):
         return identities
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that have arrived."""
+        """Return those replies to the given messages that exist; each reply is returned only once.
+
+        Parameters
+        ----------
+        message_ids
+            Ids of the messages, as `push_messages` returned them.
+        """
         return [self._replies.pop(identity) for identity in list(message_ids) if identity in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return their replies."""
+        """Send messages, wait until clients have answered all of them, and return the replies.
+
+        Parameters
+        ----------
+        messages
+            Messages to clients, each addressed to a node id.
+        timeout
+            Not used, because every client call has its own time limit.
+        """
         return self.pull_messages(self.push_messages(messages))
 
     def _reply(self, message: Message, outcome: Message | Exception | None) -> Message:
@@ -118,7 +154,7 @@ class LocalGrid(Grid):
 
 
 class _Contexts(dict[int, Context]):
-    """The Flower context of each node, created when the node is first called, since most of many clients never are."""
+    """The Flower context of each node, by node id; created when a node is called for the first time."""
 
     def __init__(self, clients: int) -> None:
         super().__init__()
@@ -133,7 +169,7 @@ class _Contexts(dict[int, Context]):
 
 
 class _Call(NamedTuple):
-    """A message to a client, and the deadline of its reply by the monotonic clock."""
+    """A message to a client, the client's context, and the latest time for the reply by the monotonic clock."""
 
     identity: str
     message: Message
@@ -142,7 +178,7 @@ class _Call(NamedTuple):
 
 
 class _MessageExchange:
-    """The messages of one push; threads fetch them, because waking up a thread costs more than a short call."""
+    """The messages of one call of `push_messages`, and the outcomes that the threads have recorded for them."""
 
     def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:
         self.messages = messages
@@ -154,7 +190,18 @@ class _MessageExchange:
         self._changed = threading.Condition()
 
     def next_calls(self, most: int) -> list[_Call]:
-        """Wait for messages to idle clients, and return up to `most` of them in order; empty if none are left."""
+        """Return the next messages to clients that are not busy, after waiting until there are any.
+
+        Parameters
+        ----------
+        most
+            Largest number of messages to return.
+
+        Returns
+        -------
+        list
+            Messages in order, to different clients; empty if no messages are left or the exchange has ended.
+        """
         with self._changed:
             while not self._is_over and self._waiting:
                 taken = list[_Call]()
@@ -172,10 +219,18 @@ class _MessageExchange:
             return []
 
     def settle(self, call: _Call, outcome: Message | Exception | None) -> None:
-        """Record the outcome of a call: its reply, the client's exception, or None if it has passed its deadline.
+        """Record the outcome of a client call.
 
-        A reply after the deadline counts as none. Outcomes of calls that were abandoned before are ignored, and a call
-        with an outcome is not abandoned any more.
+        A reply after the deadline counts as a missing reply. The exchange (all messages of one push) ends with its last
+        outcome, or with the first failure. An outcome is ignored if the call has one already, or if the exchange has
+        ended.
+
+        Parameters
+        ----------
+        call
+            Message, context and deadline of the client call.
+        outcome
+            The reply, the client's exception, or None if the deadline has passed.
         """
         with self._changed:
             node = call.message.metadata.dst_node_id
@@ -191,18 +246,18 @@ class _MessageExchange:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until all messages are answered, or until a call has failed or passed its deadline."""
+        """Wait until all messages are answered, or until one call has failed or passed its deadline."""
         while late := self._wait_for_next_deadline():
             self.settle(late, None)
 
     def give_up(self) -> None:
-        """Take no more messages and record no more outcomes, because the waiting caller is gone."""
+        """End the exchange of messages: threads get no more messages from it, and further outcomes are ignored."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def _wait_for_next_deadline(self) -> _Call | None:
-        """Wait until all calls have ended and return None, or return the first call that passes its deadline."""
+        """Return the first client call that passes its deadline, or None once all have ended or one has failed."""
         with self._changed:
             while not self._is_over:
                 first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)
@@ -214,7 +269,7 @@ class _MessageExchange:
 
 
 class _Workers:
-    """Daemon threads that run client calls, so that a call that takes too long can be abandoned."""
+    """Threads that run client calls, and do not keep the process alive if a call never ends."""
 
     def __init__(self, client_app: ClientApp, threads: int, read_ahead: ReadAhead | None) -> None:
         self._threads = threads
@@ -225,7 +280,13 @@ class _Workers:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def play(self, exchange: _MessageExchange) -> None:
-        """Hand the messages of an exchange to the threads, and wait until they are answered."""
+        """Hand an exchange (the messages of one push) to the threads, and wait until it has ended.
+
+        Parameters
+        ----------
+        exchange
+            The messages. The exchange ends with the last reply, or with the first failure.
+        """
         for _ in range(self._threads):
             self._exchanges.put(exchange)
         try:
@@ -234,7 +295,7 @@ class _Workers:
             exchange.give_up()  # an interrupt would leave the threads at work on it
 
     def close(self) -> None:
-        """End the threads; a busy thread ends after its current call."""
+        """End all threads that call clients; a busy thread ends after its current client call."""
         for _ in range(self._threads):
             self._exchanges.put(None)
 
@@ -247,7 +308,16 @@ class _Workers:
                     exchange.settle(call, self._outcome(call, calls if place == 0 else []))
 
     def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
-        """Call a client, and return its reply or exception; before the first of calls taken together, announce them."""
+        """Call a client, and return its reply or exception.
+
+        Parameters
+        ----------
+        call
+            Message, context and deadline of the client call.
+        taken
+            The calls that the thread has just taken, including `call`, which are announced to `read_ahead` first. Empty
+            if they have been announced already.
+        """
         try:
             if self._read_ahead is not None and taken:
                 self._read_ahead([(one.message, one.context) for one in taken])
@@ -266,24 +336,25 @@ def run_locally(
     actors: int = 1,
     read_ahead: ReadAhead | None = None,
 ) -> None:
-    """Run the app in this process, with `actors` client calls at the same time.
+    """Run a Flower app in this process, with client calls in threads.
 
-    Raises the server's `FederationError`.
+    Raises `FederationError` if the server app raises it.
 
     Parameters
     ----------
     server_app
-        The server's side of the app.
+        The server's app, which gets the grid and so reaches the clients.
     client_app
-        The clients' side of the app.
+        The app with which every client answers messages.
     clients
-        Number of clients.
+        Number of clients, each of which is a Flower node.
     time_limit
-        Largest number of seconds that one call may take.
+        Longest time that one call of a client may take, in seconds.
     actors
-        Number of calls that run at the same time, at least 1.
+        Number of threads, and so of simultaneous client calls, at least 1.
     read_ahead
-        Function that is called with the next messages of a thread before their calls, as in `LocalGrid`; or None.
+        Function that a thread calls with the messages that it has taken, before the first of their client calls; or
+        None.
     """
     settle_flower()
     context = Context(

@@ -1,4 +1,4 @@
-"""The mechanism of a configuration: participation, contributions, clipping and noise."""
+"""The mechanism of a configuration, and the numbers that determine it: rounds, clients, sampling rate, records."""
 
 from fractions import Fraction
 from math import ceil
@@ -22,18 +22,20 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 
 
 def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
-    """Return the mechanism of a configuration for a noise multiplier; without a claim it adds no noise.
+    """Return the mechanism that a configuration describes, with a given noise multiplier.
 
-    Raises `InputError` if parts of the mechanism cannot be combined.
+    If the configuration makes no claim (`private = false`), the mechanism neither clips nor adds noise. Raises
+    `InputError` if the configured parts of the mechanism cannot be combined.
 
     Parameters
     ----------
     config
-        The configuration, which states the number of clients.
+        The configuration, in which the number of clients is filled in.
     noise_multiplier
-        Noise multiplier z, at least 0.
+        Noise multiplier z relative to the sensitivity, at least 0.
     split
-        Records in and outside D; if clients train by DP-SGD, the guarantee depends on the sizes of their shards.
+        The data set split into the training set D, records outside D, and test records. If clients train by DP-SGD, the
+        numbers of their records are parts of the mechanism.
     """
     privacy, training = config.privacy, config.training
     return Mechanism(
@@ -48,7 +50,7 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
 
 
 def threat_model_of(config: RunConfig) -> ThreatModel:
-    """Return the threat model of the adversary in a configuration."""
+    """Return the configured threat model: adversary, its view of participation, and number of colluders."""
     return ThreatModel(config.audit.adversary, config.audit.participation, config.audit.colluders)
 
 
@@ -111,12 +113,12 @@ def _participation(config: RunConfig) -> Participation:
 
 
 def units_of(records: Records) -> int:
-    """Return the number of distinct users of some records."""
+    """Return the number of distinct users of records, each of which has a user."""
     return int(users_of(records).max()) + 1
 
 
 def _records_or_users(config: RunConfig) -> int:
-    """Return the number of users in D if users are the units, else the number of records."""
+    """Return the number of users in D if the claim is about users, else the number of records in D."""
     if config.privacy.adjacency.unit is not Unit.USER:
         return config.data.records
     users = config.data.users
@@ -125,7 +127,15 @@ def _records_or_users(config: RunConfig) -> int:
 
 
 def denominator_of(config: RunConfig) -> float:
-    """Return n, the expected number of records, users or clients in a round, by which sums are divided."""
+    """Return the expected number of participants in a round, by which the server divides the sum of contributions.
+
+    Participants are records or users with strategy `dp-fedsgd`, and clients with the other strategies.
+
+    Parameters
+    ----------
+    config
+        The configuration, in which the number of clients is filled in.
+    """
     match config.training.strategy:
         case "dp-fedavg" | "dp-sgd-clients":
             return float(_participation(config).mean_units(clients_of(config)))
@@ -153,10 +163,15 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
-    """Return q, the probability that a record or user takes part in a round, as an exact fraction.
+    """Return the probability that a record or user takes part in a round, as an exact fraction.
 
-    If groups take turns, it is the probability within a round of the own group. Raises `InputError` if the expected
-    batch is larger than the number of records or users.
+    If groups of records or users take turns (setting `cycle`), it is the probability in a round of the own group.
+    Raises `InputError` if `expected-batch` is larger than the number of records or users in a group.
+
+    Parameters
+    ----------
+    config
+        The configuration, whose section [training] sets the sampling rate or the expected batch.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
@@ -169,7 +184,15 @@ def sampling_rate(config: RunConfig) -> Fraction:
 
 
 def rounds_of(config: RunConfig) -> int:
-    """Return the number of rounds k; if `epochs` is set, a record or user takes part `epochs` times on average."""
+    """Return the number of rounds, which the configuration states itself or through `epochs`.
+
+    With `epochs`, a record or user takes part in at least `epochs` rounds on average.
+
+    Parameters
+    ----------
+    config
+        The configuration, whose section [training] sets rounds or epochs.
+    """
     training = config.training
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"
@@ -178,19 +201,19 @@ def rounds_of(config: RunConfig) -> int:
 
 
 def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
-    """Return the parameters of the partition as keyword arguments."""
+    """Return the parameters of the partition of records among clients, by name with underscores."""
     return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
 
 
 def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
-    """Return for every client the indices of its records in D.
+    """Return the shard of each client in D: the indices of its records, in the order of client numbers.
 
     Parameters
     ----------
     config
         The configuration, with the number of clients and the partition of the records.
     split
-        The records of D.
+        The data set split into the training set D, records outside D, and test records.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)
@@ -201,7 +224,7 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 
 
 def clients_of(config: RunConfig) -> int:
-    """Return the number of clients of a resolved configuration."""
+    """Return the number of clients of a configuration in which this number is filled in."""
     clients = config.data.clients
     assert clients is not None, "a resolved configuration names the number of clients"
     return clients

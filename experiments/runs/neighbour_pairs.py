@@ -1,4 +1,7 @@
-"""Choice of the difference between D and D': an existing record, user or client, or a crafted record."""
+"""Choice of the difference between D and D': an existing record, user or client, or a crafted record.
+
+A crafted record is a synthetic record with a large effect on the releases.
+"""
 
 from dataclasses import replace
 
@@ -18,17 +21,18 @@ from fl_audit.federation.loaded_federation import load_federation
 
 
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
-    """Return the difference of D and D'; for a crafted record, only its position in D.
+    """Return the configured difference between D and D': a record, user or client, and its replacement, if any.
 
-    A search in a large data set takes a while. Raises `InputError` if there is no such neighbour, or a crafted record
-    is requested where that is impossible.
+    The search may go through the whole data set. If the difference is to be a crafted (synthetic) record, only its
+    position in D is returned. Raises `InputError` if there is no such neighbour, or if a crafted record is not
+    possible.
 
     Parameters
     ----------
     config
-        The configuration.
+        The configuration, whose section [audit] says which difference is wanted.
     split
-        The records inside and outside D.
+        The data set split into the training set D, records outside D, and test records.
     """
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
@@ -49,16 +53,17 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
-    """Return the federation with crafted records added, if the configuration asks for them and they are missing.
+    """Return the federation with a crafted (synthetic) record as its difference between D and D', if one is configured.
 
-    Raises `InputError` if no record can be crafted for the model.
+    If no crafted record is configured, or the federation has one already, the federation is returned unchanged. Raises
+    `InputError` if no record can be crafted for the model.
 
     Parameters
     ----------
     public
-        The public federation, which already has the position of the crafted record.
+        The federation, which has the position of the crafted record in D.
     config
-        The configuration.
+        The configuration, whose section [audit] says which difference is wanted.
     """
     choice, start = config.audit.neighbour, config.model.initial
     if choice not in CRAFTED or public.pair.crafted is not None:
@@ -71,12 +76,26 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
 
 
 def looked_at(start: InitialWeights) -> range:
-    """Return the trials whose initial weights are used to craft a record; only trial 0 if all have the same weights."""
+    """Return the numbers of the trials whose initial models are used to craft a synthetic record.
+
+    Parameters
+    ----------
+    start
+        Kind of initial weights. If all trials start from the same pretrained weights, trial 0 suffices.
+    """
     return range(1 if start is InitialWeights.PRETRAINED else MODELS)
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
-    """Raise `InputError` if a record cannot be crafted with this configuration, or would have no effect."""
+    """Raise `InputError` if the configuration does not allow the crafted (synthetic) record that it asks for.
+
+    Parameters
+    ----------
+    config
+        The configuration, which asks for a crafted record.
+    records
+        The records of D, whose kind decides whether one can be crafted.
+    """
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE

@@ -1,4 +1,4 @@
-"""Generation of a commented configuration for the user's own data, as `fl-audit init` writes it."""
+"""Generation of a commented configuration for the user's own data, which `fl-audit init` writes."""
 
 import json
 import os
@@ -80,36 +80,37 @@ class ConfigRequest:
     """The options of `fl-audit init` from which a configuration is generated."""
 
     data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
-    target: str  # the target: one of the four targets of [privacy]
-    value: float  # the value that is claimed for it
-    label: str | None = None  # column to be learned, of a table
-    clients: int | None = None  # clients; None is 10, or as many as there are owners
-    rounds: int = 30  # rounds
-    delta: float | None = None  # delta of the guarantee; None is a tenth of 1 / records, or 1 / users
-    trials: int | None = None  # the number of trials; None is as often as tells whether the claim is kept
+    target: str  # target of the claim: a key of [privacy], such as `epsilon`
+    value: float  # value of the target
+    label: str | None = None  # column of a table that the model learns to predict
+    clients: int | None = None  # number of clients; None stands for 10, or for the number of owners
+    rounds: int = 30  # number of rounds
+    delta: float | None = None  # delta of the claim; None stands for 0.1 / number of records, or of users
+    trials: int | None = None  # number of trials; None stands for as many as a conclusive verdict needs
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
-    adjacency: str | None = None  # relation between neighbours; None follows from users and strategy
-    strategy: str | None = None  # training of the clients; None follows from the adjacency
-    model: str | None = None  # name of the model; None is a built-in one for the kind of records
+    adjacency: str | None = None  # relation between D and D'; None derives it from users and strategy
+    strategy: str | None = None  # strategy of the training; None derives it from the adjacency
+    model: str | None = None  # name of the model; None stands for a built-in one for the kind of records
 
 
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
-    """Return the text of a configuration whose run can begin, and lines about its data.
+    """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
-    The data are loaded, the model is built and the privacy is accounted first; an error message names all options that
-    solve the problem.
+    To be sure that a run can begin, the function loads the data, builds the model and computes the noise. If the
+    request is refused, it tries the remedies of each error in turn, so that the message can name all options that are
+    needed.
 
     Parameters
     ----------
     wishes
-        The request for a configuration.
+        The options from which the configuration is generated.
     directory
         Directory of the configuration file; paths in the configuration are relative to it.
 
     Raises
     ------
     InputError
-        If the data or the guarantee cannot be used as they are.
+        If the data or the target of the claim cannot be used as requested.
     """
     try:
         return _new_config(wishes, directory)
@@ -127,7 +128,7 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Re-raise an `InputError` of the block with settings in its text replaced by the options of `fl-audit init`."""
+    """Raise an `InputError` of the block again, and name options of `fl-audit init` instead of settings."""
     try:
         yield
     except InputError as error:
@@ -135,7 +136,14 @@ def in_options() -> Iterator[None]:
 
 
 def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
-    """Return a message with the settings that it names as remedies replaced by options of `fl-audit init`.
+    """Return a message in which settings are replaced by the options of `fl-audit init` that set them.
+
+    Parameters
+    ----------
+    text
+        Message that may propose settings of the configuration.
+    remedies
+        Settings with values that the message proposes.
 
     Examples
     --------
@@ -151,7 +159,24 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
 
 def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
-    """Return all options that are needed until no error is left, by trial; empty if an error has no remedy."""
+    """Return the additional options with which `fl-audit init` accepts a request that it has refused.
+
+    The remedies of each error are applied in turn until no error is left.
+
+    Parameters
+    ----------
+    wishes
+        The options of the refused request.
+    directory
+        Directory of the configuration file.
+    error
+        The error with which the request was refused.
+
+    Returns
+    -------
+    list
+        Options such as "--drop id"; empty if an error has no further remedy.
+    """
     needed: dict[str, Any] = {}
     for _ in range(_MOST_FIXED):
         before = dict(needed)
@@ -214,7 +239,15 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
 
 
 def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
-    """Return the number of trials, and a line that explains it if the user did not give it."""
+    """Return the number of trials of a new configuration, and a list of at most one line that explains it.
+
+    Parameters
+    ----------
+    wishes
+        The options of `fl-audit init`. Their number of trials is returned if it is given.
+    plan
+        The audit plan, from which the number is derived otherwise: 200 to 5000.
+    """
     if wishes.trials is not None:
         return wishes.trials, []
     if (needed := trials_that_tell(plan)) is None:
@@ -228,9 +261,19 @@ def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
 
 
 def data_name(data: str) -> str:
-    """Return `data.name` of the configuration: the name of a data set or loader, or "csv", "npz" or "images" for files.
+    """Return the setting `data.name` for the data that a user names.
 
-    Raises `InputError` if there is no such data set or file.
+    Raises `InputError` if there is no data set or file of this name.
+
+    Parameters
+    ----------
+    data
+        Name of a data set, `package.module:loader`, or path of a file or directory.
+
+    Returns
+    -------
+    str
+        The given name for a data set or loader; "csv", "npz" or "images" for a table, an archive or a directory.
     """
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
     path = expanded_path(data)
@@ -275,7 +318,17 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
 
 
 def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
-    """Return the name of the model: the one that the user named, or the built-in one for a table or a text."""
+    """Return the name of the requested model, or of the built-in model for tables or for texts if none is requested.
+
+    Raises `InputError` if the built-in model for texts cannot be used, because the texts have no vocabulary.
+
+    Parameters
+    ----------
+    wishes
+        The options of `fl-audit init`.
+    data
+        Settings of section [data], by key.
+    """
     if wishes.model is not None:
         return wishes.model
     if "text" not in data:
@@ -286,7 +339,16 @@ def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
 
 
 def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
-    """Return adjacency and strategy; one that is not given is derived from the other."""
+    """Return a pair of adjacency and strategy; the one that is not requested is derived from the other.
+
+    The strategy follows from the adjacency. The adjacency follows from the strategy, and from whether a column of users
+    is named. If neither is requested, the strategy is `dp-fedsgd`.
+
+    Parameters
+    ----------
+    wishes
+        The options of `fl-audit init`, which may request either.
+    """
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"

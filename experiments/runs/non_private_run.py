@@ -21,10 +21,15 @@ _PLACE = Path("public") / "without-privacy.json"
 
 
 def unprotected_config(config: RunConfig) -> RunConfig:
-    """Return the configuration of the same training without privacy, and without an insider.
+    """Return a configuration of the same training, but without privacy, without an insider, and with at most 20 trials.
 
-    Raises `InputError` if the run has no guarantee itself, or if its kind of audit trains each trial on different
-    records, as the membership audit does.
+    Raises `InputError` if the given configuration has no privacy either, or if its kind of audit trains each trial on
+    different records, as the membership audit does.
+
+    Parameters
+    ----------
+    config
+        Configuration of a run with privacy.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
     said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
@@ -38,20 +43,27 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
 
 def unprotected_place(directory: Path) -> Path:
-    """Return the directory of the same training without privacy, which is next to the directory of the run."""
+    """Return the directory in which a run's training without privacy is stored: DIR-without-privacy beside DIR.
+
+    Parameters
+    ----------
+    directory
+        Directory DIR of the run with privacy.
+    """
     place = Path(os.path.realpath(directory))
     return place.with_name(f"{place.name}-without-privacy")
 
 
 def note_unprotected(run: Path, other: Path) -> None:
-    """Store the results of the same training without privacy in the directory of a run, for its report.
+    """Store the accuracy of a run's training without privacy in the directory of the run, for the run's report.
 
-    Raises `InputError` if the other run is private, trains something else, is not finished, or has changed files.
+    Raises `InputError` if the other run has privacy, differs in data, model or training, is not finished, or was
+    edited.
 
     Parameters
     ----------
     run
-        Directory of the finished run with privacy.
+        Directory of a finished run with privacy.
     other
         Directory of a finished run with `private = false` and the same data, model and training.
     """
@@ -65,7 +77,13 @@ def note_unprotected(run: Path, other: Path) -> None:
 
 
 def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
-    """Return the stored results of the same training without privacy; None if missing or unreadable."""
+    """Return the stored accuracy of a run's training without privacy, or None if it is missing or unreadable.
+
+    Parameters
+    ----------
+    run
+        Directory of the run with privacy.
+    """
     try:
         return NonPrivateAccuracy.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):

@@ -1,7 +1,7 @@
-"""Check of the first training step before the run: settings that would overflow or underflow float32 are refused.
+"""Check before a run that its settings do not make 32-bit floating-point numbers overflow or underflow.
 
-Models, gradients and noise are 32-bit floating-point numbers. Without the check, an absurd norm or learning rate would
-cause an overflow only during training, where the error message could only say that a model is not finite.
+Models, gradients and noise are 32-bit floating-point numbers. The check makes one training step. Without it, an absurd
+clipping norm or learning rate would stop the run later, with a message that names no setting.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,17 @@ _USUAL_LOCAL_RATE = 0.1  # default of a configuration that leaves it out
 
 
 def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> None:
-    """Raise `InputError` if noise, model or gradients would overflow or underflow float32 with the given settings.
+    """Raise `InputError` if noise, models or gradients would overflow or underflow 32-bit floating-point numbers.
+
+    The function makes one step on a few records, on a model that is discarded. It also raises `InputError` if rounding
+    errors of the models would hide the noise and the contributions from an insider that sees only models.
 
     Parameters
     ----------
     config
-        The configuration, whose keys the message names.
+        The configuration, whose settings the message names.
     federation
-        The federation with its data and model. One step is made on a few records, on a model that is discarded.
+        The federation with its data and model.
     """
     public, (least, most) = federation.public, _noise_scales(federation)
     if most > 0:
@@ -72,7 +75,7 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
 
 
 def _noise_scales(federation: LoadedFederation) -> tuple[float, float]:
-    """Return the smallest and the largest standard deviation of a round's noise; both are 0 without noise."""
+    """Return the smallest and largest standard deviation of the noise in a round; both are 0 without noise."""
     mechanism = federation.public.mechanism
     if not mechanism.adds_noise:
         return 0.0, 0.0
@@ -102,7 +105,26 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
 
 
 def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float, models: Tensor) -> None:
-    """Make one server step; raise `InputError` if gradients or losses overflow before or after it, or at the end."""
+    """Make one server step, and raise `InputError` if gradients or losses overflow.
+
+    They are computed before the step, after it, and after a step that is as long as all rounds together.
+
+    Parameters
+    ----------
+    config
+        The configuration, whose settings the message names.
+    federation
+        The federation with its data and model.
+    noise
+        Standard deviation of the noise in a round.
+    models
+        The initial model, flattened, shape (1, parameters).
+
+    Raises
+    ------
+    InputError
+        If gradients or losses overflow.
+    """
     mechanism, sizes = federation.public.mechanism, federation.training.features.abs().flatten(1).amax(1)
     # If the few examples with the largest features do not overflow, none does.
     examples = federation.training.take(sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy())
@@ -140,7 +162,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 
 
 def _growth(federation: LoadedFederation) -> float:
-    """Return an upper bound of the distance that a model moves in all rounds, in lengths of the first step."""
+    """Return an upper bound of the distance that a model moves in all rounds, as a multiple of its first step."""
     optimizer = federation.public.mechanism.optimizer
     kept = optimizer.momentum if optimizer.kind is OptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)
@@ -159,7 +181,7 @@ class _SizeSetting(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """Decimal orders of magnitude by which the value exceeds the usual value, log10(value / usual)."""
+        """Orders of magnitude by which the setting exceeds its usual value: log10(value / usual), possibly infinite."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
@@ -173,14 +195,17 @@ def _too_large(said: str, levers: Sequence[_SizeSetting]) -> str:
 
 
 def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
-    """Return the settings that determine the length of a training step."""
+    """Return the settings that determine the length of a server step: learning rate, and settings of the noise."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
     rate = _SizeSetting("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
 def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
-    """Return the settings that determine the noise: clipping norm, noise multiplier, local learning rate."""
+    """Return the settings that determine the noise; an empty list if there is no claim.
+
+    They are the clipping norm, the noise multiplier and, if clients train by DP-SGD, their learning rate.
+    """
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
         return []

@@ -1,9 +1,9 @@
-"""A guard process that waits for the end of a run's process, and then kills the processes that the run left behind.
+"""A guard process, which waits for the end of another process and then kills the processes that were left behind.
 
-Ray's helper processes would live on if the process that started Ray is killed. This module is also the program of the
-guard. The guard reads from a pipe that only the guarded process holds open, so it notices its end in any case. It
-recognises processes of the run by an environment variable that they inherit. It also removes the run's temporary
-directory.
+Ray's helper processes would live on if the process that started Ray is killed. The guard reads from a pipe that only
+the guarded process holds open, and thus notices its end in any case. The processes to kill are recognised by an
+environment variable that they inherit. The guard also removes a temporary directory. This module starts guards, and is
+their program as well.
 """
 
 import os
@@ -29,14 +29,14 @@ _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is j
 
 @contextmanager
 def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
-    """End all processes started inside the block when the block ends, or when this process ends in any way.
+    """Make sure that all processes started in the block end with it, even if this process is killed.
 
-    This covers processes on this machine that inherit the environment of this process; on Linux, macOS and Windows.
+    Only processes on this machine that inherit the environment of this process are found.
 
     Parameters
     ----------
     directory
-        A temporary directory of these processes, which is removed after they have ended; or None.
+        A temporary directory that is removed after the processes have ended; None for no directory.
     """
     guard, marks = _guard(directory)
     try:
@@ -49,12 +49,14 @@ def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
 
 
 def nothing_outlives_this_process(directory: Path | None = None) -> None:
-    """End all processes that are started from now on when this process ends in any way.
+    """Make sure that all processes started from now on end with this process, even if it is killed.
+
+    Only processes on this machine that inherit the environment of this process are found.
 
     Parameters
     ----------
     directory
-        A temporary directory to remove, as for `nothing_outlives`.
+        A temporary directory that is removed after the processes have ended; None for no directory.
     """
     guard, marks = _guard(directory)
     _GUARDS.append(guard)
@@ -62,7 +64,18 @@ def nothing_outlives_this_process(directory: Path | None = None) -> None:
 
 
 def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    """Start a guard for this process; return it, and the environment variables that mark the processes to end."""
+    """Start a guard, a process which waits for the end of this process and then kills the processes that carry a mark.
+
+    Parameters
+    ----------
+    directory
+        A temporary directory that the guard removes in the end; None for no directory.
+
+    Returns
+    -------
+    tuple
+        The guard, and the environment variables that are the mark.
+    """
     mark = uuid.uuid4().hex
     command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
     if directory is not None:
@@ -74,7 +87,13 @@ def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, s
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables inside the block, and restore them afterwards."""
+    """Set environment variables while the block runs, then restore their former values.
+
+    Parameters
+    ----------
+    values
+        Values of the environment variables, by name.
+    """
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -88,7 +107,13 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes on this machine whose environment variables contain a mark."""
+    """Return the processes on this machine that carry a mark, which is an environment variable with a given value.
+
+    Parameters
+    ----------
+    mark
+        Value of the environment variable FL_AUDIT_EMBEDDED_RAY in the processes to find.
+    """
     found = []
     for process in psutil.process_iter():
         try:
@@ -101,10 +126,10 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Wait for the end of standard input, then kill all processes whose mark is given on the command line.
+    """Wait for the end of standard input, then kill all processes with the mark that the command line names.
 
-    Killing is repeated until no such process is left, for some seconds at most. Then the temporary directory is
-    removed, if the command line names one.
+    Killing is repeated until no such process is left, for 8 seconds at most. Then the temporary directory is removed,
+    if the command line names one.
     """
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0

@@ -1,4 +1,7 @@
-"""Progress displays of long tasks on standard error; they are off if the verbosity is quiet."""
+"""Displays of the progress of long tasks on standard error, which show nothing with the verbosity "quiet".
+
+Progress is counted in trial-rounds: one trial-round is one round of one trial.
+"""
 
 import threading
 import time
@@ -17,23 +20,37 @@ _SECONDS_BETWEEN_LINES_HEARD = 1.0
 """Seconds between lines for a function that replaces each line by the next, and is called at once."""
 
 _Show = Callable[[int, str], None]
-"""A function that takes the number of further finished trial-rounds, and the present activity."""
+"""A function that takes the number of newly finished trial-rounds (rounds of trials), and the present activity."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-"""A function that opens a display of some trial-rounds; the block gets a function for the number of finished ones."""
+"""A display: takes a number of trial-rounds, and gives its block a function for newly finished ones."""
 
 RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[int], None]]]]
-"""A function that opens a display over several runs; the block gets one that names the next run and shows it."""
+"""A display of several runs: gives its block a function that takes a run's name and returns one for its progress."""
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Return a context manager in place of `progress_bar` that shows nothing."""
+    """Return a context manager that takes the place of `progress_bar` and shows nothing.
+
+    Parameters
+    ----------
+    total
+        Not used.
+    """
     return nullcontext(lambda done: None)
 
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show progress and remaining time of a run on standard error: a bar on a terminal, otherwise lines."""
+    """Show the progress of a run and its remaining time: as a bar on a terminal, otherwise as lines at intervals.
+
+    The block gets a function to call with the number of newly finished trial-rounds.
+
+    Parameters
+    ----------
+    total
+        Number of trial-rounds (rounds of trials) in the run.
+    """
     with _display(total) as show:
         show(0, "starting the clients")
         yield lambda done: show(done, "playing")
@@ -41,7 +58,9 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show the progress of a task in steps; the block calls the yielded function with the number of new steps.
+    """Show the progress of a task that consists of steps: as a bar on a terminal, otherwise as lines at intervals.
+
+    The block gets a function to call with the number of newly finished steps.
 
     Parameters
     ----------
@@ -56,13 +75,28 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
-    """Return a context manager in place of `runs_progress_bar` that shows nothing."""
+    """Return a context manager that takes the place of `runs_progress_bar` and shows nothing.
+
+    Parameters
+    ----------
+    total
+        Not used.
+    """
     return nullcontext(lambda name: lambda done: None)
 
 
 @contextmanager
 def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """Show the progress of several runs with the name of the current one; the yielded function begins a run."""
+    """Show the progress of several runs, with the name of the current run.
+
+    The block gets a function, and calls it with the name of each run that begins. The function returns a second one,
+    which the run calls with the number of newly finished trial-rounds.
+
+    Parameters
+    ----------
+    total
+        Number of trial-rounds (rounds of trials) in all runs together.
+    """
     with _display(total) as show:
         show(0, "starting")
 
@@ -74,16 +108,16 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
 
 
 def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
-    """Return a progress display of one run that reports to the display of several runs.
+    """Return a progress display for one run that passes its progress on to a display of several runs.
 
-    If a run is continued, the part that was finished before is reported when the run begins.
+    If an interrupted run is continued, the trial-rounds finished before are passed on when the run begins.
 
     Parameters
     ----------
     on_round
-        Function that is called with the number of newly finished trial-rounds.
+        Function that is called with the number of newly finished trial-rounds (rounds of trials).
     planned
-        Number of trial-rounds in the run.
+        Number of trial-rounds in the whole run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -95,7 +129,13 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
 @contextmanager
 def at_work(what: str) -> Iterator[None]:
-    """Show on standard error that a task of unknown length is going on: a spinner on a terminal, otherwise lines."""
+    """Show while the block runs that a task is going on: a spinner on a terminal, otherwise lines at intervals.
+
+    Parameters
+    ----------
+    what
+        Name of the task for the display.
+    """
     verbosity.LOG.info(what)
     console = console_for(stderr=True)
     if verbosity.is_quiet():
@@ -116,7 +156,13 @@ def at_work(what: str) -> Iterator[None]:
 
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
-    """Print the result of `line` to standard error at regular intervals until the block ends."""
+    """Print a line to standard error at regular intervals while the block runs.
+
+    Parameters
+    ----------
+    line
+        Function that returns the line as it is at the moment.
+    """
     over, is_heard = threading.Event(), verbosity.is_heard()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:
@@ -158,7 +204,17 @@ def _bar(total: int, of: str) -> Iterator[_Show]:
 
 @contextmanager
 def _lines(total: int, of: str) -> Iterator[_Show]:
-    """Print the progress as a line at regular intervals, for logs and other outputs that cannot redraw a bar."""
+    """Show progress as lines at regular intervals, for outputs such as logs, in which a bar cannot be redrawn.
+
+    The block gets a function to call with the number of newly finished parts and a text about the present activity.
+
+    Parameters
+    ----------
+    total
+        Number of parts of the task.
+    of
+        Name of these parts in the plural, such as "steps".
+    """
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
 

@@ -1,6 +1,7 @@
-"""The provenance of a run, recorded in `public/provenance.json` when it begins and whenever it is continued.
+"""The provenance of a run: the commands, versions and machines with which it was made.
 
-A report that is rewritten on another machine still states the machine on which the run was made.
+It is recorded in `public/provenance.json` when the run begins and whenever it is continued. A report that is rewritten
+on another machine therefore still states the machine of the run.
 """
 
 import os
@@ -34,14 +35,14 @@ _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless numbe
 
 
 def note_session(run: RunDirectory, plan: AuditPlan) -> None:
-    """Add a session (command, commit, versions, hardware) to the provenance of a run, before its trials are played.
+    """Record the present session in the provenance of a run: command, commit, versions and hardware.
 
     Parameters
     ----------
     run
-        Directory of the run, which was begun.
+        Directory of a run that has begun.
     plan
-        Plan of this run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
@@ -65,7 +66,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:
-    """Return the provenance of a run; None if it was not recorded or cannot be read."""
+    """Return the recorded provenance of a run, or None if it is missing or unreadable."""
     try:
         return Provenance.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):
@@ -73,7 +74,7 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
 
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
-    """Return the command line without the seed; None if it is another program's, or would still reveal the seed.
+    """Return a command line as text, without the option that sets the challenger's seed.
 
     Parameters
     ----------
@@ -81,6 +82,11 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
         Arguments of the program, beginning with the name of the program.
     seed
         Seed of the challenger, which is secret.
+
+    Returns
+    -------
+    str or None
+        None if the program is not fl-audit, or if the text would still contain the seed.
 
     Examples
     --------
@@ -111,7 +117,7 @@ def _versions() -> dict[str, str]:
 
 @cache
 def commit_of_sources() -> str | None:
-    """Return the git commit of the sources, with "+" if there are uncommitted changes; None without git."""
+    """Return the git commit of the fl_audit sources, with "+" if there are uncommitted changes; None without git."""
     place = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
 
     def git(*words: str) -> str:

@@ -1,4 +1,7 @@
-"""Replay: recomputes the insider's log-odds from the stored releases alone, to prove that it had no side channel."""
+"""Replay: computes an insider's log-odds again from public files, to prove that the insider used nothing else.
+
+The log-odds are the evidence for D against D'.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,18 +28,18 @@ _DIGITS = 15
 
 @dataclass(frozen=True)
 class ReplayMatch:
-    """Comparison of the recomputed log-odds with those stored in the run."""
+    """Comparison of log-odds that were computed again from public files with those that the run has stored."""
 
-    difference: float  # the largest difference of any trial, over the larger of 1 and the run's log-odds
+    difference: float  # largest difference of a trial's final log-odds, divided by max(1, |stored log-odds|)
 
     @property
     def agrees(self) -> bool:
-        """Whether all log-odds agree up to rounding errors."""
+        """Whether recomputed and stored log-odds of all trials agree, apart from rounding errors."""
         return self.difference <= _ROUNDING
 
     @property
     def digits(self) -> int:
-        """Number of decimal digits, 0 to 15, to which the log-odds of all trials agree."""
+        """Number of decimal digits, 0 to 15, to which recomputed and stored log-odds of all trials agree."""
         return _DIGITS if self.difference == 0 else int(np.clip(-np.log10(self.difference), 0, _DIGITS))
 
     def __str__(self) -> str:
@@ -50,22 +53,33 @@ class ReplayMatch:
 
 @dataclass(frozen=True)
 class Replay:
-    """Log-odds and noise of the kept trials, recomputed from public files."""
+    """An insider's log-odds of D against D' and the noise, computed again from the stored releases of some trials."""
 
-    trials: Integers  # the kept trials
+    trials: Integers  # numbers of the trials with kept releases, shape (trials,)
     log_odds: Floats  # cumulative log-odds after each round, float64 (trials, rounds)
-    sigma: Floats  # standard deviation of the noise by the mechanism in each round, float64 (trials, rounds)
+    sigma: Floats  # standard deviation of the noise that the mechanism claims in each round, float64 (trials, rounds)
     # Standard deviation of the noise that the insider measures in each round, float64 (trials, rounds).
     measured_sigma: Floats
 
     @property
     def noise_ratio(self) -> Floats:
-        """Root mean square over the rounds of measured divided by claimed noise, shape (trials,)."""
+        """Ratio of measured to claimed noise in each trial: the root mean square over the rounds, shape (trials,)."""
         ratio: Floats = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
         return ratio
 
     def agreement(self, directory: Path) -> ReplayMatch | None:
-        """Compare with the log-odds stored in a run directory; None if the directory has no table of trials."""
+        """Return the comparison of the recomputed final log-odds with the log-odds that a run has stored.
+
+        Parameters
+        ----------
+        directory
+            Run directory with the stored log-odds.
+
+        Returns
+        -------
+        ReplayMatch or None
+            None if the directory has no table of trials.
+        """
         results = directory / "trials.parquet"
         if not results.exists():
             return None
@@ -76,9 +90,14 @@ class Replay:
 
 
 def replay(directory: Path) -> Replay:
-    """Recompute the insider's log-odds of all kept trials from `public/` alone.
+    """Compute an insider's log-odds again from the stored releases of a run, in its folder `public/`.
 
-    Raises `InputError` if the directory holds no run, or kept no releases.
+    Raises `InputError` if the directory holds no run, if no releases are stored, or if the insider has no log-odds.
+
+    Parameters
+    ----------
+    directory
+        Run directory.
     """
     public, _ = read_public(directory)
     said = f"{directory} holds a run"
@@ -96,7 +115,7 @@ def replay(directory: Path) -> Replay:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the stored tensors of a batch of trials; `InputError` if the file cannot be read."""
+    """Return the tensors in a safetensors file by name; raise `InputError` if the file cannot be read."""
     try:
         stored: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -118,14 +137,15 @@ def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Re
 
 
 def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> Iterator[ServerRound]:
-    """Yield the stored rounds of a batch of trials, see `fl_audit.federation.observed_rounds.walk`.
+    """Yield the server's rounds of some trials, from the first to the last round, from their stored releases.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its mechanism, loaded with data and model.
     stored
-        Stored tensors: `initial`, and for each round `releases` or `models` with further parts of the view.
+        Tensors of a file with releases, by name: `initial` (the initial models), and what the insider sees of the
+        rounds, whose first axis is the round.
     """
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}

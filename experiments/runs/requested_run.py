@@ -34,15 +34,17 @@ class RequestedRun:
     config: RunConfig
     directory: Path
     engine: Engine
-    ray_address: str | None = None  # of a running cluster; None starts a Ray on this machine
-    resume: bool = False
-    unprotected: RunConfig | None = None  # the same training without privacy, which is played too; None for none
+    ray_address: str | None = None  # HOST:PORT of a running Ray cluster; None starts Ray on this machine
+    resume: bool = False  # whether an interrupted run is continued
+    unprotected: RunConfig | None = None  # the same training without privacy, which is run as well; None for none
 
 
 def whole_run(
     config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool, without_privacy: bool
 ) -> RequestedRun:
-    """Check a request for a run, before any file is written and before slow imports, and return it.
+    """Return a request for a run, after checking that its directories can be used.
+
+    The function writes nothing, and avoids slow imports.
 
     Parameters
     ----------
@@ -55,14 +57,14 @@ def whole_run(
     engine
         The engine that trains the clients.
     ray_address
-        Address of a running Ray cluster, or None.
+        HOST:PORT of a running Ray cluster, or None to start Ray on this machine.
     without_privacy
-        Whether the same training is run without privacy as well.
+        Whether the same training is also run without privacy, in a directory beside the first one.
 
     Raises
     ------
     InputError
-        If a directory cannot be used, or the training has no counterpart without privacy.
+        If a directory cannot be used, or if the training cannot be run without privacy for comparison.
     """
     require_new_run_path(directory, resume)
     if not without_privacy:
@@ -75,21 +77,21 @@ def whole_run(
 
 
 def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
-    """Carry out a run and write its report; return its summary and tables, as stored.
+    """Carry out a requested run, write its report, and return the stored summary and tables.
 
     Parameters
     ----------
     asked
-        The requested run.
+        Configuration, directory and engine of the run, as `whole_run` returns them.
     on_plan
-        Function that receives the plan of the run before the first round.
+        Function that is called with the audit plan before the first round.
 
     Raises
     ------
     InputError
-        If data, model or directory cannot be used; nothing is written then.
+        If data, model or directory cannot be used. Nothing is written in this case.
     FederationError
-        If the run had to stop; finished batches are kept.
+        If the run had to stop. The results of finished batches are kept.
     """
     with ExitStack() as ray:
         with at_work("getting ready"):
@@ -113,14 +115,14 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
-    """Start Ray for a run, and import the modules that the run needs in the meantime, since both take seconds.
+    """Start Ray for a run, and import the modules that the run needs meanwhile, because both take seconds.
 
     Parameters
     ----------
     stack
-        The exit stack, which shuts Ray down when it closes.
+        The exit stack that shuts Ray down when it is closed.
     settings
-        Section [run] of the configuration, which determines the resources of Ray.
+        Section [run] of the configuration, which determines Ray's number of processes.
     """
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)

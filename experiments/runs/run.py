@@ -1,4 +1,4 @@
-"""A run from its configuration to its report."""
+"""A run from its audit plan to its report."""
 
 import errno
 import threading
@@ -61,9 +61,9 @@ _FOR_THE_END = ("pyarrow.dataset", *lazy_imports.PLACES)
 
 @dataclass(frozen=True)
 class PartyApps:
-    """The ClientApp and the parts of the server that carry out a federation."""
+    """The ClientApp and the server's strategy that carry out a federation."""
 
-    client_app: ClientApp = default_client_app  # the app of every client
+    client_app: ClientApp = default_client_app  # the ClientApp, which all clients share
     strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
 
 
@@ -84,33 +84,33 @@ def run_audit(
     parties: PartyApps = HONEST,
     with_report: bool = True,
 ) -> "ReportContents":
-    """Carry out or continue a run, write its report, and return its summary and tables, as stored.
+    """Carry out or continue a run, write its report, and return the stored summary and tables.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     directory
         Run directory; it must be new unless `resume` is true.
     resume
-        Whether to go on with an interrupted run; finished batches are not computed again.
+        Whether to continue an interrupted run, whose finished batches are not computed again.
     engine
         The engine that trains the clients.
     ray_address
-        Address of a running Ray cluster; None starts Ray on this machine.
+        HOST:PORT of a running Ray cluster; None starts Ray on this machine.
     progress
         Display of the progress of the run.
     parties
-        The apps of clients and server; studies of broken mechanisms replace them.
+        ClientApp and server strategy. Studies of faulty mechanisms replace them.
     with_report
-        Whether the report is written, in addition to the tables and the summary.
+        Whether the report is written, in addition to tables and summary.
 
     Raises
     ------
     InputError
-        If configuration or directory cannot be used; nothing is written then.
+        If the plan or the directory cannot be used. Nothing is written in this case.
     FederationError
-        If the federation had to stop; finished batches are kept.
+        If the federation had to stop. The results of finished batches are kept.
     """
     with at_work("looking at data and model"):
         require_playable(plan)
@@ -127,7 +127,17 @@ def run_audit(
 
 @contextmanager
 def _kept_if_unwritable() -> Iterator[None]:
-    """Convert the `OSError` of a full disk into a one-line `FederationError`; the run can be resumed."""
+    """Turn an `OSError` about a file that cannot be written into a one-line `FederationError`.
+
+    The message says that the run can be continued.
+
+    Raises
+    ------
+    FederationError
+        If a file cannot be written, for example because the disk is full.
+    OSError
+        If the block raises an `OSError` for another reason.
+    """
     try:
         yield
     except OSError as error:
@@ -138,10 +148,15 @@ def _kept_if_unwritable() -> Iterator[None]:
 
 
 def require_playable(plan: AuditPlan) -> None:
-    """Check data, model and settings before a run directory is created.
+    """Check that a planned run can begin with its data, model and settings.
 
     Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
-    requested, or the first step would overflow.
+    configured, or numbers would overflow in the first step.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
     """
     federation = load_federation(plan.public)
     require_evaluable(federation, plan.config.audit.epsilon_star, plan.config.audit.membership)
@@ -157,7 +172,26 @@ def _play(
     progress: Progress = no_progress,
     parties: PartyApps = HONEST,
 ) -> None:
-    """Play the unfinished batches of trials, and record the time for setup and for training."""
+    """Carry out the unfinished trial batches of a run, and record how long setup and training took.
+
+    The trials of a batch are trained together.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    run
+        Run directory, which receives the results.
+    engine
+        Name of the engine, for the record.
+    federate
+        Function that carries out a federation. It is called with the server's plan, a function that stores a finished
+        batch, a clock, and a function to call with the number of newly finished trial-rounds.
+    progress
+        Display of the progress of the run.
+    parties
+        ClientApp and server strategy with which the trials are trained.
+    """
     pending = _pending_batches(plan, run)
     if not pending:
         return
@@ -173,7 +207,15 @@ def _play(
 
 
 def _getting_ready(on_round: _OnRound) -> _OnRound:
-    """Return `on_round`, extended so that its first call starts the imports for the end of the run in a thread."""
+    """Return a function like `on_round` whose first call also starts slow imports in a thread.
+
+    The imported modules are needed only after the last round.
+
+    Parameters
+    ----------
+    on_round
+        Function that is called with the number of newly finished trial-rounds.
+    """
     begun = threading.Event()
 
     def told(trials: int) -> None:
@@ -209,14 +251,14 @@ def _federate(
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
-    """Play the unfinished batches of trials on the grid of a Flower run in progress.
+    """Carry out the unfinished trial batches (trials that are trained together) of a run on the grid of a Flower run.
 
     Parameters
     ----------
     grid
         Flower's grid.
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     run
         Run directory, which receives the results.
     """
@@ -225,9 +267,9 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
-    """Return the unfinished or damaged batches of trials.
+    """Return the batches of trials that are not finished, or whose results are damaged.
 
-    Raises `InputError` if the seed gives some target no shadow models with it, or none without it.
+    Raises `InputError` if an attack needs shadow models and a target would be in all trials or in none.
     """
     public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
@@ -241,16 +283,16 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ..
 
 
 def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: PartyApps = HONEST) -> FederationPlan:
-    """Return the server's plan for the unfinished batches of trials.
+    """Return the server's plan for the unfinished trial batches (trials that are trained together) of a run.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan of the run, with the challenger's seed.
     pending
-        The unfinished batches of trials.
+        The batches of trials that are not finished yet, in order.
     parties
-        The apps of clients and server.
+        ClientApp and server strategy with which the trials are trained.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -282,18 +324,23 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> "ReportContents":
-    """Concatenate the finished batches of trials, and write tables, summary and (if `with_report`) report of a run.
+    """Join the results of all trial batches, and write the tables, the summary and the report of a run.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     run
-        Run directory with the finished batches.
+        Run directory, in which all batches are finished.
     with_report
-        Whether the report is written.
+        Whether to write the report, in addition to tables and summary.
     pdf_with_appendix
-        Whether the PDF of the report has the appendix.
+        Whether the PDF of the report includes the appendix.
+
+    Returns
+    -------
+    ReportContents
+        The summary and the tables.
     """
     with at_work("joining the tables"):
         write_report, summarise = lazy_imports.report_files.write_report, lazy_imports.summary.summarise
@@ -321,7 +368,15 @@ def finish(
 
 
 def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
-    """Return the distinct numbers of trials after which a verdict was computed, including the current one."""
+    """Return the numbers of trials after which a verdict was computed, in ascending order and without repetitions.
+
+    Parameters
+    ----------
+    run
+        Run directory, whose summary lists the earlier numbers.
+    trials
+        The present number of trials, which is included.
+    """
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))
@@ -329,7 +384,10 @@ def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
 
 
 def _timing(run: RunDirectory) -> dict[str, Any]:
-    """Return the recorded timing of the run; unknown values if it was not recorded or cannot be read."""
+    """Return the recorded durations of the run and the name of its engine, by key.
+
+    All values are None if the file with them is missing or unreadable.
+    """
     with suppress(InputError, AttributeError):
         stored: dict[str, Any] = read_json(run.path / _TIMING)
         if stored.keys() == _UNKNOWN.keys():
@@ -340,20 +398,20 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
 ) -> "ReportContents":
-    """Rewrite the report of a finished run from its stored batches; return its summary and tables, as stored.
+    """Write the report of a finished run again from its stored results, and return the stored summary and tables.
 
-    Raises `InputError` if the directory holds no finished run, or files of it were damaged or edited, or if
-    `without_privacy` is a run of another training.
+    Raises `InputError` if the directory holds no finished run, if its files were damaged or edited, or if
+    `without_privacy` holds a run of another training.
 
     Parameters
     ----------
     directory
         Directory of the run.
     without_privacy
-        Directory of a run of the same training without privacy, whose accuracy is shown for comparison; None keeps the
-        comparison that is stored in the run, if any.
+        Directory of a run of the same training without privacy, whose accuracy the report shows for comparison. None
+        keeps the comparison that is stored in the run, if any.
     pdf_with_appendix
-        Whether the PDF holds the appendix too.
+        Whether the PDF of the report includes the appendix.
     """
     require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)

@@ -1,4 +1,4 @@
-"""Check of a run before it begins: its data, guarantee, limits of detection, time and memory."""
+"""Check of a run before it begins: data, guarantee, limits of detection, time, memory and disk space."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,44 +22,44 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 @dataclass(frozen=True)
 class DataSizes:
-    """The actual sizes of data and model; the configuration states only upper limits of some of them."""
+    """The actual sizes of data and model, for some of which the configuration states only an upper limit."""
 
-    records: int  # of the training set D
-    test_records: int
-    population_records: int  # of the population sample
-    clients: int
-    smallest_client: int  # records of D that the smallest client holds
-    largest_client: int  # records of D that the largest client holds
-    classes: int
-    features: int  # numbers of one record
-    description: str  # description of the data, in a line
-    parameters: int  # parameters of the model that are trained
-    columns: tuple[ColumnReadResult, ...]  # use of each column of a table; empty where the data are no table
+    records: int  # number of records in the training set D
+    test_records: int  # number of test records
+    population_records: int  # number of records in the population sample, with which members are compared
+    clients: int  # number of clients
+    smallest_client: int  # number of records of D that the smallest client holds
+    largest_client: int  # number of records of D that the largest client holds
+    classes: int  # number of classes
+    features: int  # number of features of a record
+    description: str  # description of the data in one line
+    parameters: int  # number of trained parameters of the model
+    columns: tuple[ColumnReadResult, ...]  # use of each column of a table; empty if the data are no table
 
 
 @dataclass(frozen=True)
 class RunCheckResult:
-    """The results of checking a configuration before its run: plan, limits, time, memory and disk space."""
+    """The results of checking a planned run: data, limits of detection, time, memory and disk space."""
 
-    plan: AuditPlan  # the resolved plan, with the guarantee
-    sizes: DataSizes  # the real sizes
+    plan: AuditPlan  # the audit plan, with the guarantee
+    sizes: DataSizes  # the actual sizes of data and model
     cautions: tuple[DataWarning, ...]  # warnings about the data for the user
-    limits: PlannedDetectionLimits | None  # limits of the run; None without an insider or a claim
-    probe: Probe | None  # estimate of its time and memory; None where not requested
-    footprint: Footprint  # its disk space
-    # Number of times that the record could count unnoticed, if its contributions are as long as the clipping norm; None
-    # where no test asks about it.
+    limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
+    probe: Probe | None  # estimate of the run's time and memory; None if it was not requested
+    footprint: Footprint  # estimate of the run's disk space
+    # Number of times that the target's contribution could count without being detected, if it is as long as the
+    # clipping norm; None if it is not tested.
     signal: SignalDetectionLimit | None = None
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the verdict of the run would be conclusive, about both noise and signal."""
+        """Whether the run could reach a verdict about the noise and, if tested, about the target's contribution."""
         noise = self.limits is not None and self.limits.conclusive
         return noise and (self.signal is None or self.signal.conclusive)
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials for a conclusive verdict; None if no number suffices, or no verdict is planned."""
+        """Number of trials that a conclusive verdict needs; None if no number suffices, or if no verdict is planned."""
         needed = [] if self.limits is None else [self.limits.trials_needed]
         needed += [] if self.signal is None else [self.signal.trials_needed]
         known = [number for number in needed if number is not None]
@@ -67,23 +67,23 @@ class RunCheckResult:
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
-    """Check data, model, guarantee and resources of a run, and train for a few rounds; nothing is written.
+    """Check the data, model, guarantee and resources of a planned run without writing anything.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     with_probe
-        Whether a few rounds are trained, to estimate time and memory.
+        Whether to train a few rounds, to estimate time and memory.
     engine
-        The engine of the run, for the estimate of time and memory.
+        The engine for which time and memory are estimated.
 
     Raises
     ------
     InputError
         If data, model or settings cannot be used for the run.
     FederationError
-        If a client fails in the trained rounds.
+        If a client fails in the rounds that are trained for the estimate.
     """
     require_playable(plan)
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
@@ -115,7 +115,7 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
 
 
 def check_json(found: RunCheckResult) -> dict[str, Any]:
-    """Return a check as JSON values; values that do not apply, and infinite ones, are null."""
+    """Return the results of a check as JSON values; missing and infinite values are null."""
     plan, guarantee, limits = found.plan, found.plan.guarantee, found.limits
     return {
         "data": {

@@ -1,4 +1,4 @@
-"""The directory of a run: public files, secrets of the challenger, and results."""
+"""The directory of a run, with public files, secrets of the challenger, and results."""
 
 import hmac
 import json
@@ -33,7 +33,7 @@ _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
 
 class _Stored(BaseModel):
-    """Content of `public/configuration.json`: the resolved configuration and the public federation."""
+    """Content of `public/configuration.json`: the configuration with all defaults, and the federation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,21 +42,24 @@ class _Stored(BaseModel):
 
 
 class ChallengerSeed(BaseModel):
-    """Content of `challenger/seed.json`: the challenger's seed, digests of the records, and the key of a digest."""
+    """Content of `challenger/seed.json`: the challenger's seed, the run's identity, and digests of the records."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    seed: int = Field(ge=0, lt=2**64)  # of which bits, samples and noise are drawn, 0 to 2**64 - 1
-    run: str  # identity of this run among all others
-    data: str  # digest of the records that are trained and tested on
-    outside: str | None = None  # digest of those outside D; None in runs of versions that did not note it
-    # Key of the digest of records that are not published, 128 bits in hexadecimal digits; None in runs of versions that
-    # did not tell one.
+    seed: int = Field(ge=0, lt=2**64)  # determines secret bits, sampling and noise, 0 to 2**64 - 1
+    run: str  # random identity of the run
+    data: str  # SHA-256 digest of the training and test records
+    outside: str | None = None  # SHA-256 digest of the records outside D; None in runs of old versions
+    # Key with which the digest of unpublished records is made public, 128 bits in hexadecimal digits; None in runs of
+    # old versions.
     data_key: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
 
     @property
     def keyed_data(self) -> str | None:
-        """HMAC of the records' digest, so that testing guesses of records needs the key; None without a key."""
+        """Keyed digest (HMAC) of the records; None if there is no key.
+
+        Without the key, nobody can test a guess of the records against this digest.
+        """
         if self.data_key is None:
             return None
         return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()
@@ -64,9 +67,9 @@ class ChallengerSeed(BaseModel):
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths of the files and folders in a run directory."""
+    """A run directory: the paths of its files, its lock, and the run that it holds."""
 
-    path: Path  # the directory
+    path: Path  # path of the directory
 
     @property
     def summary(self) -> Path:
@@ -75,15 +78,21 @@ class RunDirectory:
 
     @property
     def is_begun(self) -> bool:
-        """Whether a run was begun here."""
+        """Whether the directory holds a run, finished or not."""
         return is_begun(self.path)
 
     def store(self, config: RunConfig) -> RunStore:
-        """Return the store of the run's finished batches of trials."""
+        """Return the store for the results of the run's trial batches.
+
+        Parameters
+        ----------
+        config
+            The configuration of the run.
+        """
         return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> ChallengerSeed:
-        """Return the challenger's secrets; `InputError` if they are missing or damaged."""
+        """Return the challenger's secrets; raise `InputError` if they are missing or damaged."""
         place = self.path / _SEED
         stored = read_json(place)
         try:
@@ -94,21 +103,21 @@ class RunDirectory:
 
     @contextmanager
     def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
-        """Lock the directory, begin or continue the run in it, and yield the plan with the seed filled in.
+        """Lock the directory, begin or continue a run in it, and yield the plan with the challenger's seed.
 
         Parameters
         ----------
         plan
-            The plan; a missing seed is read from the continued run, or drawn at random for a new one.
+            The audit plan. If it has no seed, the seed is drawn at random, or is that of the continued run.
         resume
-            Whether to continue the run that was begun here, possibly with more trials.
+            Whether to continue the run in the directory, possibly with more trials.
 
         Raises
         ------
         InputError
-            If the directory is not empty and `resume` is false, holds a run of another configuration, or is locked by
-            another process; nothing is written then. If the block raises an `InputError` before a batch is finished, a
-            new run is removed.
+            If the directory is not empty and `resume` is false, if it holds a run of another configuration, or if
+            another process has locked it. Nothing is written in these cases. If the block raises an `InputError` before
+            a batch of a new run is finished, the directory is removed.
         """
         require_new_run_path(self.path, resume)
         if resume:
@@ -142,7 +151,15 @@ class RunDirectory:
                 raise
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
-        """Return the plan to continue the run in the directory, with the federation with which it was begun."""
+        """Return the plan with which to continue the run in the directory, and store its public part there.
+
+        The federation is the one with which the run was begun. Raises `InputError` if the plan belongs to another run.
+
+        Parameters
+        ----------
+        plan
+            The audit plan of the user's present configuration.
+        """
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
         config = plan.with_seed(self.secret().seed).config
@@ -177,7 +194,7 @@ class RunDirectory:
         return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
 
     def _require_places(self) -> None:
-        """Raise `InputError` if a directory is in the place of a file of the run, or a file in that of a directory."""
+        """Raise `InputError` if a directory has the name of one of the run's files, or the other way round."""
         for path in (self.path / name for name in _FILES):
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
         for path in (self.path / name for name in _DIRECTORIES):
@@ -185,7 +202,15 @@ class RunDirectory:
             require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration is finished; `InputError` if the directory holds another run."""
+        """Return whether the run of a configuration is finished in this directory; False if the directory holds no run.
+
+        Raises `InputError` if the directory holds the run of another configuration.
+
+        Parameters
+        ----------
+        config
+            Configuration of the run in question.
+        """
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
@@ -201,9 +226,10 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run directory inside the block; the lock is released in any case when the process ends.
+        """Lock the run directory while the block runs, and remove partial files that an interrupted process left.
 
-        Raises `InputError` if another process holds the lock.
+        The lock is also released when the process ends in any other way. Raises `InputError` if another process holds
+        the lock.
         """
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
@@ -212,14 +238,14 @@ class RunDirectory:
 
 @contextmanager
 def held(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a file lock inside the block.
+    """Hold a file lock while the block runs.
 
     Parameters
     ----------
     path
-        Path of the lock file.
+        Path of the lock file, which is created if it is missing.
     otherwise
-        Error message if another process holds the lock.
+        Error message for the case that another process holds the lock.
 
     Raises
     ------
@@ -234,18 +260,23 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
-    """Return the public part of a plan as JSON values: configuration (without the seed) and federation."""
+    """Return the public part of a plan as JSON values: the configuration without the seed, and the federation."""
     configuration, federation = plan.config.as_public_dict(), json.loads(plan.public.to_json())
     return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
 
 
 def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
-    """Read the public federation and the configuration of a run, with defaults but without the seed.
+    """Return the federation of a run and its configuration, which includes defaults but not the seed.
+
+    Parameters
+    ----------
+    path
+        The run directory.
 
     Raises
     ------
     InputError
-        If there is no run, its file is damaged, or it was written by an incompatible version.
+        If the directory holds no run, its file is damaged, or the run was made by an incompatible version.
     """
     place = path / CONFIGURATION
     stored = read_json(place)
@@ -264,7 +295,7 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
 
 
 def read_plan(path: Path) -> AuditPlan:
-    """Read the plan of a run from its directory; `InputError` if there is no run."""
+    """Return the audit plan of a run, with the challenger's seed; raise `InputError` if the directory holds no run."""
     public, configuration = read_public(path)
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)

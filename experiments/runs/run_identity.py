@@ -1,4 +1,7 @@
-"""Comparison of runs: the same configuration and records, regardless of file locations and number of cores."""
+"""Comparison of two descriptions of a run, to find out whether they describe the same run.
+
+Locations of files and the number of cores do not matter, but the contents of the records do.
+"""
 
 import hashlib
 import math
@@ -23,10 +26,15 @@ _NEARLY = 1e-6  # relative difference up to which two numbers that follow from o
 
 
 def data_digests(plan: AuditPlan) -> tuple[str, str]:
-    """Return two SHA-256 digests: of the training and test records, and of all records outside D.
+    """Return two SHA-256 digests: of D with the test records, and of all records outside D.
 
-    Digests depend on the content, not on file locations. Replacements of records in D', and the population sample, are
-    outside D.
+    The digests depend on the records alone and not on the locations of files. The records outside D include the
+    population sample and the records that replace others in D'.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
     """
     split = split_of(plan.public)
     return _digest(split.inside, split.test), _digest(split.outside)
@@ -43,14 +51,16 @@ def _digest(*parts: Records | None) -> str:
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return a line for each difference of two resolved configurations that affects the results.
+    """Return a line of text for each difference between two configurations that affects a run's results.
+
+    A larger number of trials is no difference, because trials can be added to a run.
 
     Parameters
     ----------
     stored
-        Stored sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+        Stored configuration: values by section and key, including defaults and without the seed.
     wanted
-        Requested sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+        Requested configuration in the same form.
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
@@ -62,17 +72,18 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 
 
 def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
-    """Return a line for each difference between a stored public federation and the one derived from its configuration.
+    """Return a line of text for each difference between a stored federation and the one that its configuration gives.
 
-    Some differences are ignored: last digits of numbers, e.g. of a calibration with another version of a library;
-    locations of files; and crafted records, since the numerical search for them is not reproducible to the last digit.
+    A federation is the description of clients, data and training that all parties know. Three kinds of differences are
+    ignored: rounding errors of numbers, locations of files, and crafted (synthetic) records, because the search for
+    them has rounding errors as well.
 
     Parameters
     ----------
     stored
-        The stored public federation as JSON values.
+        The stored federation as JSON values.
     follows
-        The public federation derived from the configuration, as JSON values.
+        The federation that the configuration gives, as JSON values.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [

@@ -18,14 +18,14 @@ def is_begun(directory: Path) -> bool:
 
 
 def nearest_existing(directory: Path) -> Path:
-    """Return the directory, or its nearest existing parent."""
+    """Return the directory as an absolute path if it exists, else the nearest of its parents that exists."""
     return next(place for place in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(place))
 
 
 def _is_free(directory: Path) -> bool:
-    """Return whether a new run can begin in a directory: it is missing, empty, or has only remains of a failed start.
+    """Return whether a directory is missing, is empty, or has only the remains of a run that failed to start.
 
-    Another process may be about to begin a run there; the lock, which is taken later, excludes that.
+    Another process may be about to begin a run there. This is excluded later by a lock.
     """
     if not os.path.lexists(directory):
         return True
@@ -42,17 +42,15 @@ def require_run(directory: Path) -> None:
 
 
 def require_new_run_path(directory: Path, resume: bool) -> None:
-    """Check that a run can begin in a directory, or be continued there.
-
-    Raises `InputError` if the directory is not empty and `resume` is false, or if it holds no run and `resume` is true.
-    It is also raised if the directory cannot be created, because a file has its name or permission is missing.
+    """Raise `InputError` if a directory cannot be used for a new run, or for the continuation of a run.
 
     Parameters
     ----------
     directory
         The run directory.
     resume
-        Whether an earlier run in this directory is to be continued.
+        Whether a run is continued. With False, the directory must be new, empty, or left by a failed start, and it must
+        be possible to create it. With True, the directory must hold a run.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"

@@ -1,7 +1,7 @@
-"""A signed statement about a finished run: an in-toto statement in a DSSE envelope, and the check of both offline.
+"""A signed statement about a finished run: an in-toto statement in a DSSE envelope, which can be checked offline.
 
-The statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and its
-result. It proves that the holder of the key signed this statement; it proves neither that the numbers are right, nor
+The statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and the
+verdict. It proves that the holder of the key signed this statement. It proves neither that the numbers are right nor
 who holds the key.
 
 Sources: the in-toto attestation framework, Statement v1 (https://github.com/in-toto/attestation), and DSSE, the dead
@@ -49,7 +49,7 @@ _PROVES = (
 
 @dataclass(frozen=True)
 class Signer:
-    """Name and role of the signer as the signer states them, which are not verified."""
+    """Name and role of the person who signs, as stated by that person and not verified."""
 
     name: str = ""
     role: str = ""
@@ -57,29 +57,37 @@ class Signer:
 
 @dataclass(frozen=True)
 class Verified:
-    """A statement with a valid signature, and the comparison of its digests with the files of the directory."""
+    """A statement with a valid signature, and the differences between its list of files and the directory."""
 
     statement: dict[str, Any]  # the in-toto statement
-    key: str  # fingerprint of the key that signed it
-    # Names of files: changed, of the statement and not here, here and not of the statement.
+    key: str  # fingerprint of the key that signed the statement
+    # Relative paths of files: changed since the signature, missing in the directory, not listed in the statement.
     edited: tuple[str, ...]
     missing: tuple[str, ...]
     added: tuple[str, ...]
-    left_out: int  # files of the challenger's folder, which is not here as a whole
+    left_out: int  # number of files in the folder `challenger` if it is missing as a whole, else 0
 
     @property
     def agrees(self) -> bool:
-        """Whether all files are unchanged; the folder `challenger` may be missing, if it was not passed on."""
+        """Whether no file of the run directory was edited, removed or added since the statement was signed.
+
+        The folder `challenger`, which contains secrets, may be missing as a whole.
+        """
         return not (self.edited or self.missing or self.added)
 
 
 def new_key(path: Path) -> None:
-    """Write a new Ed25519 private key that only its owner may read, and its public key in a file ending in `.pub`.
+    """Write a new Ed25519 private key that only the user may read, and its public key into a second file.
+
+    Parameters
+    ----------
+    path
+        File of the private key, in PEM. The public key is written to the same path with `.pub` added.
 
     Raises
     ------
     InputError
-        If one of the files exists.
+        If one of the two files exists.
     """
     public = path.with_name(f"{path.name}.pub")
     for file in (path, public):
@@ -93,18 +101,20 @@ def new_key(path: Path) -> None:
 
 
 def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bool = False) -> Verified:
-    """Write the signed statement of a finished run into its directory, replacing an earlier one.
+    """Write a signed statement about a finished run into its directory, and return the statement after checking it.
+
+    An earlier statement is replaced.
 
     Parameters
     ----------
     directory
         The run directory.
     key
-        Path of a file with an Ed25519 private key in PEM, without a password, outside of the run directory.
+        File with an Ed25519 private key in PEM, without a password. It must be outside the run directory.
     signer
         Name and role of the person who signs.
     with_new_key
-        Whether the key is created first, see `new_key`.
+        Whether to create the key first, in a new file `key`.
 
     Raises
     ------
@@ -127,20 +137,20 @@ def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bo
 
 
 def verify(directory: Path, key: Path | None = None) -> Verified:
-    """Check the signed statement of a run directory, without any network.
+    """Check the signed statement of a run directory offline, and return it with the files that were changed since.
 
     Parameters
     ----------
     directory
         The run directory.
     key
-        Path of a file with the public key that must have signed the statement; None takes the key that the statement
-        names, whose owner is not verified.
+        File with the public key that must have signed the statement. With None, the key that the statement names is
+        used, so that nothing is known about the person who signed.
 
     Raises
     ------
     InputError
-        If there is no statement, it was edited, or another key signed it.
+        If there is no statement, the statement was edited, or another key signed it.
     """
     place = directory / STATEMENT
     require(place.is_file(), f"{place} is missing: fl-audit sign writes it")
@@ -183,7 +193,7 @@ def _compared(directory: Path, statement: dict[str, Any], key: str) -> Verified:
 
 
 def fingerprint(key: "Ed25519PublicKey") -> str:
-    """Return the fingerprint (SHA-256 digest) of a public key, by which people compare keys."""
+    """Return the fingerprint of a public key, by which people compare keys: "SHA256:" and a hexadecimal digest."""
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
@@ -226,7 +236,10 @@ def _version() -> str | None:
 
 
 def _digests(directory: Path) -> dict[str, str]:
-    """Return the digests of all files of a run except the statement, by relative path; `InputError` for links."""
+    """Return the SHA-256 digests of all files in a run directory except for the statement, by relative path.
+
+    Raises `InputError` if the directory contains a symbolic link or a special file.
+    """
     files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {}
     for path in files:
@@ -240,7 +253,7 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def _authenticated(payload: bytes) -> bytes:
-    """Return the bytes to sign by DSSE: the type of the payload and the payload, each with its length."""
+    """Return the bytes that are signed according to DSSE: the payload's type and the payload, each with its length."""
     kind = _PAYLOAD_TYPE.encode()
     return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
 
@@ -283,7 +296,20 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
 
 
 def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":
-    """Return the public key in a file, or the public key of a private key in it."""
+    """Return the public key that a file contains, or the public key of the private key that it contains.
+
+    Parameters
+    ----------
+    content
+        Content of the file, in PEM.
+    path
+        Path of the file, for error messages.
+
+    Raises
+    ------
+    InputError
+        If the content is no Ed25519 key.
+    """
     try:
         found: object = load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -1,4 +1,4 @@
-"""Storage of finished batches of trials: written atomically, verified by digests, concatenated into tables."""
+"""Storage of the results of trial batches (trials that are trained together), verified by digests."""
 
 import hashlib
 import re
@@ -28,10 +28,7 @@ _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
 class _Manifest(BaseModel):
-    """Manifest of a finished batch: its trials, and the SHA-256 digest of each of its files by relative path.
-
-    `seal` is the digest of all other fields of the manifest.
-    """
+    """Content of a finished batch's `manifest.json`: its trials, and the SHA-256 digests of its files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -43,28 +40,28 @@ class _Manifest(BaseModel):
     seal: str = ""
 
     def sealed(self) -> "_Manifest":
-        """Return the manifest with its seal filled in."""
+        """Return a copy of the manifest in which `seal` is the digest of all other fields."""
         content = self.model_dump_json(exclude={"seal"}).encode()
         return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
 
     @property
     def batch(self) -> TrialBatch:
-        """The batch of trials that the manifest describes."""
+        """The trial batch that the manifest describes."""
         return TrialBatch(self.index, self.first, self.count)
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table as a Parquet file with compact lossless compression.
+    """Write a table as a Parquet file, compressed without loss.
 
-    Values of measured noise hardly repeat, so dictionary encoding would waste space. Their signs and exponents do
-    repeat, so byte-stream-split encoding, which groups the bytes of all numbers by position, compresses well.
+    Measured noise hardly repeats, so dictionary encoding would waste space. The signs and exponents of the numbers do
+    repeat. Byte-stream-split encoding, which groups the bytes of all numbers by position, therefore compresses well.
 
     Parameters
     ----------
     frame
-        The table to write.
+        Table with result columns; its index is not written.
     file
-        Path of the Parquet file.
+        Path of the Parquet file to write.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -81,39 +78,47 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
 @dataclass(frozen=True)
 class RunStore:
-    """The store of a run's batches of trials in the run directory."""
+    """Results of a run's trial batches (trials that are trained together): stored, checked, and joined to tables."""
 
     directory: Path  # the run directory
-    run: str  # identity of this run among all others; batches of another run do not belong to it
+    run: str  # random identity of the run, by which batches of other runs are recognised
     prior: float  # the insider's prior belief in D
     keep_final_models: bool = True  # whether the final models of all trials are kept
 
     @property
     def public(self) -> Path:
-        """Directory of public data, which every client of the federation may see."""
+        """Folder `public` of the run directory, which every client of the federation may see."""
         return self.directory / "public"
 
     @property
     def batches(self) -> Path:
-        """Directory of finished batches, which contain the secret bits."""
+        """Folder of the finished batches of trials. It is secret, because it contains the trials' secret bits."""
         return self.directory / "challenger" / "batches"
 
     def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
-        """Return the batches still to be computed, which cover the trials that are in no finished batch.
+        """Return the batches of trials that are still to be computed.
+
+        Together with the finished batches, they cover all trials of the run.
 
         Parameters
         ----------
         trials
             Number of trials of the run.
         per_batch
-            Number of trials in a batch.
+            Largest number of trials in a batch.
         """
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
-        """Remove files of batches that are not finished: incomplete, damaged, or of another division into batches.
+        """Remove public files of trial batches that do not count as finished.
 
-        Raises `InputError` if a directory has the name of such a file.
+        Such batches are incomplete or damaged, or overlap with finished batches. Raises `InputError` if a directory has
+        the name of such a file.
+
+        Parameters
+        ----------
+        trials
+            Number of trials of the run.
         """
         kept = {one.batch.name for one in self._manifests(trials)}
         for path in self.public.glob("*-batch-*.safetensors"):
@@ -124,7 +129,15 @@ class RunStore:
             path.unlink()
 
     def finish(self, result: BatchResult) -> None:
-        """Store a finished batch; its directory is renamed into place as the last step, and marks it as finished."""
+        """Store the results of a batch of trials, which then counts as finished.
+
+        The last step renames the batch's directory. If the process is interrupted before, the batch is not finished.
+
+        Parameters
+        ----------
+        result
+            Tables, releases, final models and outputs of the batch.
+        """
         batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
         for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
@@ -149,7 +162,20 @@ class RunStore:
         partial.rename(place)
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
-        """Return the tables of a run by name, trials in order; `InputError` if a batch is missing or damaged."""
+        """Return the joined tables of all trial batches by name, such as "trials", with rows in the order of trials.
+
+        The trials of a batch were trained together.
+
+        Parameters
+        ----------
+        trials
+            Number of trials of the run.
+
+        Raises
+        ------
+        InputError
+            If a batch is missing or damaged.
+        """
         manifests = self._manifests(trials)
         held = sum(manifest.count for manifest in manifests)
         if held != trials:
@@ -165,11 +191,28 @@ class RunStore:
         return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
 
     def outputs(self, trials: int) -> list[dict[str, Tensor]]:
-        """Return the outputs of the final models by name, one dictionary per batch, in the order of `tables`."""
+        """Return the outputs of the final models, one dictionary for each batch of trials, in the order of trials.
+
+        The outputs, such as logits and losses, are tensors by name, whose first axis is the trial.
+
+        Parameters
+        ----------
+        trials
+            Number of trials of the run.
+        """
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_Manifest]:
-        """Return the manifests of finished, non-overlapping batches within the first `trials` trials, in order."""
+        """Return the manifests of the finished trial batches, in the order of trials.
+
+        A manifest lists the trials of a batch and the digests of its files. Batches that are damaged, overlap with an
+        earlier batch, or reach beyond the number of trials are left out.
+
+        Parameters
+        ----------
+        trials
+            Number of trials of the run.
+        """
         found: list[_Manifest] = []
         for path in self._directories():
             match self._inspected(path):
@@ -182,7 +225,15 @@ class RunStore:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
 
     def _inspected(self, path: Path) -> _Manifest | str:
-        """Return the manifest of a batch if its files are unchanged, else a text that says what is wrong."""
+        """Return the manifest of a trial batch if all its files are unchanged, else a text about the first problem.
+
+        A manifest lists the trials of a batch and the digests of its files.
+
+        Parameters
+        ----------
+        path
+            Directory of the batch.
+        """
         try:
             manifest = _Manifest.model_validate_json((path / _MANIFEST).read_bytes())
         except (OSError, ValidationError):
@@ -214,14 +265,14 @@ def _remove(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Create a directory that only its owner may read, and its parents."""
+    """Create a directory, with its missing parents, that only the user may read; an existing one is left as it is."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
 
 
 def read_frame(path: Path) -> pd.DataFrame:
-    """Read a table of a run; `InputError` if it is missing or damaged."""
+    """Return the table in a Parquet file; raise `InputError` if the file is missing or damaged."""
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError, ArrowException) as error:
@@ -229,13 +280,23 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
-    """Write tensors as a safetensors file atomically; with `private`, only its owner may read it."""
+    """Write tensors, given by name, atomically as a safetensors file.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    tensors
+        The tensors to write, by name.
+    private
+        Whether only the user may read the file.
+    """
     with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
 def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write a JSON file of a run atomically, and record its digest; see `require_sealed`.
+    """Write a JSON file of a run atomically, and record its digest, by which `require_sealed` recognises later edits.
 
     Parameters
     ----------
@@ -244,7 +305,7 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
     path
         Path of the file inside the run directory.
     value
-        The JSON value to write.
+        Content of the file, as JSON values.
     """
     seals = directory / SEALS
     try:

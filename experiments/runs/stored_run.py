@@ -1,4 +1,4 @@
-"""A finished run, read from its directory: the verdict, the summary, typed tables and the figures."""
+"""A finished run, read from its directory: verdict, summary, tables and figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -18,30 +18,29 @@ from fl_audit.verdict.verdict import Verdict
 
 @dataclass(frozen=True)
 class RunFigure:
-    """A figure of a run, shown as an image in a notebook."""
+    """A figure of a run, which a notebook shows as an image."""
 
-    name: str  # such as `beliefs`
+    name: str  # name of the figure, such as `beliefs`
     path: Path  # the PNG file
 
     def _repr_png_(self) -> bytes:
-        """Return the image for a notebook."""
         return self.path.read_bytes()
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run.
+    """A finished run, with its results.
 
     Parameters
     ----------
     path
         Directory of the run.
     summary
-        The content of `summary.json`: all numbers of the report, by finding.
+        Content of `summary.json`: all numbers of the report, by section and name.
     tables
-        Tables with one row for each trial, each round of a trial, each release, and so on; see `RunTables`.
+        Tables of the results by trial, by round, by release, and so on.
     configuration
-        The resolved configuration by section, without the challenger's seed.
+        The configuration with all defaults, by section and key, without the challenger's seed.
 
     Examples
     --------
@@ -56,27 +55,39 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the guarantee."""
+        """The verdict on the guarantee: consistent, violated, inconclusive, not audited, or no guarantee."""
         return Verdict(self.summary["verdict"])
 
     @property
     def trials(self) -> pd.DataFrame:
-        """Table with one row per trial: bit, log_odds, belief in the data set that was used, won, test_accuracy."""
+        """Table with one row per trial.
+
+        Among its columns are bit (1 for D, 0 for D'), log_odds (final, of D against D'), belief (in the data set that
+        was used), won (whether the insider guessed right) and test_accuracy.
+        """
         return self.tables.trials
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """Table with one row per trial and round: sigma, local_sensitivity, log_odds after the round."""
+        """Table with one row per trial and round.
+
+        Its columns are sigma (standard deviation of the noise), local_sensitivity (length of the difference between D
+        and D'), and log_odds (of D against D', after the round).
+        """
         return self.tables.rounds
 
     @property
     def releases(self) -> pd.DataFrame:
-        """Table with one row per trial and release (0 is the initial model): test_accuracy, epsilon_star."""
+        """Table with one row per trial and release, where release 0 is the initial model.
+
+        Its columns are test_accuracy and epsilon_star (an estimate of Epsilon*, the privacy risk of the released
+        model).
+        """
         return self.tables.releases
 
     @property
     def figures(self) -> dict[str, RunFigure]:
-        """The figures of the report by name; empty if none were drawn."""
+        """The figures of the report by name; empty if the run has none."""
         paths = sorted((self.path / "figures").glob("*.png"))
         return {path.stem: RunFigure(path.stem, path) for path in paths}
 
@@ -86,7 +97,6 @@ class Run:
         return self.path / "report.html"
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the main results as HTML for a notebook."""
         title = f"{capital(str(self.verdict))}: {self.path.name}"
         return html_table(_rows(self.summary), title, [self.summary["scope"]])
 
@@ -96,7 +106,14 @@ class Run:
 
 
 def read_run(path: str | Path) -> Run:
-    """Read a finished run from its directory; nothing is computed again, and `challenger/` is not read.
+    """Return a finished run, read from its directory.
+
+    Nothing is computed again, and the secrets in `challenger/` are not read.
+
+    Parameters
+    ----------
+    path
+        The run directory.
 
     Raises
     ------
@@ -124,7 +141,7 @@ def _tables(directory: Path) -> RunTables:
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the main results of a run as pairs of name and text."""
+    """Return the main results in a run's summary as pairs of a name and a text."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
     told = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
     if (trials := insider.get("trials")) is not None:

@@ -1,4 +1,4 @@
-"""The contents of a run's report, computed from its plan and tables."""
+"""The contents of a run's report, computed from the run's plan and tables."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,20 +40,20 @@ def summarise(
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     tables
-        The tables of results.
+        The tables of the run's results.
     timing
-        The duration in seconds, and the engine.
+        Durations in seconds by name, and the name of the engine.
     provenance
-        Recorded provenance of the run; None if none was recorded.
+        Recorded commands, versions and machines of the run; None if they were not recorded.
     unprotected
-        Results of the same training without privacy; None if there are none.
+        Accuracy of the run's training when it is repeated without privacy; None if it was not repeated.
     drawn
-        Reconstructed images of the run's records; None if there are none.
+        Images that an attacker reconstructed from the run; None if there are none.
     looks
-        Numbers of trials after which the verdict was computed, the last one included; empty for a single verdict at the
-        end.
+        Ascending numbers of trials after which a verdict was computed, including the present one. Empty stands for a
+        single verdict at the end.
     """
     audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
     labels, start, crafted = federation.test_records.labels, plan.config.model.initial, None
@@ -91,7 +91,10 @@ def summarise(
 
 
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
-    """Return the largest group sizes for group privacy, including records per value of an identifier-like column."""
+    """Return the largest numbers of records per client and per user, and of users per client, in D.
+
+    If users are not known, the records per user are counted by a column that looks like an identifier of persons.
+    """
     found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)

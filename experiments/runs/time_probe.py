@@ -1,4 +1,4 @@
-"""Estimate of a run's time and memory, from a few rounds of its first batches of trials, which are discarded."""
+"""Estimate of a run's time and memory from a few rounds of its first trials, whose results are discarded."""
 
 import time
 from contextlib import suppress
@@ -45,24 +45,32 @@ _SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
 
 @dataclass(frozen=True)
 class Probe:
-    """Measurements of a few rounds, and the estimates of time and memory for the whole run."""
+    """Measurements of a few rounds, and estimates of time and memory for the whole run."""
 
-    trials: int  # trials that were played together
-    rounds: int  # rounds of each trial that were timed
-    start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
-    round_seconds: float  # one round of all these trials
-    seconds: float  # estimate of the whole training, on the local engine
-    memory: int  # estimate of the most bytes of memory that all processes hold together, on the engine
-    processes: int  # number of processes: this one, and on Ray those of clients
-    command_seconds: float  # estimate of the whole command: its start, the training and the report, on the engine
+    trials: int  # number of trials that were trained together
+    rounds: int  # number of rounds that were timed
+    start_seconds: float  # seconds until the end of the first round, including preparations
+    round_seconds: float  # seconds of a later round of all these trials
+    seconds: float  # estimated seconds of the whole training, on the local engine
+    memory: int  # estimated peak memory of all processes together in bytes, on the chosen engine
+    processes: int  # number of processes: this one, and the client processes on Ray
+    command_seconds: float  # estimated seconds of the whole command, with start and report, on the chosen engine
 
 
 class _ProbeEndError(Exception):
-    """Raised to end the training of a probe after enough rounds."""
+    """Raised to end a probe (a training of a few rounds, which estimates time and memory) after enough rounds."""
 
 
 class _RoundCounter:
-    """Callback that counts and times finished rounds, and ends the training after enough of them."""
+    """A callback that counts and times finished rounds, and ends the training after enough of them.
+
+    Parameters
+    ----------
+    trials
+        Number of trials that are trained together.
+    rounds
+        Number of rounds of the run.
+    """
 
     def __init__(self, trials: int, rounds: int) -> None:
         self.trials, self.planned = trials, rounds
@@ -86,18 +94,17 @@ class _RoundCounter:
 
 
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
-    """Play the first batches of a plan for a few rounds in this process, write nothing, and estimate the whole run.
+    """Train the first trials of a planned run for a few rounds, and estimate time and memory of the whole run.
 
-    Where rounds of a single trial show that those of the batches take long, a few of their trials are played.
-
-    Raises `FederationError` if a client fails.
+    The training is done in this process, and nothing is written. If rounds take long, only a few of the trials in the
+    first batches are trained. Raises `FederationError` if a client fails.
 
     Parameters
     ----------
     plan
-        Plan of the run.
+        The audit plan: completed configuration, guarantee and federation of the run.
     engine
-        The engine of the run whose duration is estimated; the probe itself uses the local engine.
+        The engine for which time and memory are estimated. The training itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave, held = _first_wave(plan), psutil.Process().memory_info().rss
@@ -125,7 +132,17 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
 
 
 def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
-    """Play some batches for a few rounds, and return when each of these was over."""
+    """Train batches of trials for a few rounds on the local engine, and return the times at which rounds ended.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    wave
+        The batches of trials that are trained at the same time.
+    engine
+        The engine for which time is estimated. For Ray, client calls are made one after the other.
+    """
     settings = plan.config.run
     watch = _RoundCounter(sum(batch.count for batch in wave), plan.public.rounds)
     # Whatever seed is drawn for the run, its trials take equally long.
@@ -140,7 +157,22 @@ def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
 
 
 def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
-    """Return the batches to play: the first ones, or a few of their trials where one alone shows that all take long."""
+    """Return batches of trials whose rounds are short enough to be timed.
+
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    wave
+        The first trial batches of the run.
+    engine
+        The engine for which time is estimated.
+
+    Returns
+    -------
+    tuple
+        The given batches, or a batch of fewer trials if a single trial shows that the given ones would take too long.
+    """
     together = sum(batch.count for batch in wave)
     if together <= _FEWEST_TRIALS:
         return wave
@@ -153,10 +185,18 @@ def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
-    """Return the estimated seconds for starting the clients and for training.
+    """Return the estimated seconds that a run needs to start the clients and to train.
 
-    `alone` is the estimated training time on the local engine. `imports` is the start-up time of this process, from
-    which the start-up of Ray and its processes is extrapolated.
+    Parameters
+    ----------
+    plan
+        The audit plan: completed configuration, guarantee and federation of the run.
+    engine
+        The engine for which time is estimated.
+    alone
+        Estimated seconds of the training on the local engine.
+    imports
+        Seconds that this process took to start, from which the time to start Ray and its processes is estimated.
     """
     settings, public = plan.config.run, plan.public
     match engine:
@@ -183,7 +223,7 @@ def _clients_of_a_round(plan: AuditPlan) -> int:
 
 
 def _client_processes(plan: AuditPlan) -> int:
-    """Return the number of client processes that an embedded Ray would start on this machine."""
+    """Return the number of client processes that an embedded Ray would start on this machine for a planned run."""
     settings = plan.config.run
     cores = max(1, usable_cores() // settings.threads)
     is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQuery.NOTHING

@@ -1,1 +1,1 @@
-"""Sweeps: many configurations of one run, executed on Ray and summarised in a plot of privacy against utility."""
+"""Sweeps: runs of many configurations, summarised in a plot of utility against privacy."""

@@ -1,4 +1,4 @@
-"""The points of a sweep: one configuration with every combination of the values of some settings."""
+"""The points of a sweep: one configuration for every combination of the values of some settings."""
 
 import itertools
 import re
@@ -28,23 +28,23 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Axis:
-    """One setting of a sweep, with the values that it takes."""
+    """An axis of a sweep: one setting and the values that it takes."""
 
-    key: str  # as `section.key`
-    values: tuple[Scalar, ...]  # at least one, all different
+    key: str  # the setting, as `section.key`
+    values: tuple[Scalar, ...]  # values of the setting, at least one, all different
 
 
 @dataclass(frozen=True)
 class Point:
-    """One configuration of a sweep."""
+    """A point of a sweep: one configuration, and the settings by which it differs from the others."""
 
-    name: str  # its directory
-    settings: Settings  # the settings that distinguish it
-    config: RunConfig  # the whole configuration
+    name: str  # name of the point, and of its run directory
+    settings: Settings  # the varied settings with their values at this point
+    config: RunConfig  # the complete configuration
 
 
 def parse_axis(text: str) -> Axis:
-    """Parse one axis of a sweep from text of the form `section.key=value,value,...`.
+    """Return the axis of a sweep that a text of the form `section.key=value,value,...` describes.
 
     Raises
     ------
@@ -72,19 +72,20 @@ def parse_axis(text: str) -> Axis:
 
 
 def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return one point for every combination of the values of the axes; a single point if there is no axis.
+    """Return a point for every combination of the axes' values; without axes, one point with the given configuration.
 
     Parameters
     ----------
     values
-        The configuration as nested values, by section and key, as in the TOML file.
+        The configuration as values by section and key, as in the TOML file.
     axes
-        Axes of the grid, each over a different key of the configuration.
+        Axes of the grid, each for a different setting.
 
     Raises
     ------
     InputError
-        If two axes have the same key, or a configuration is invalid; the message names the settings of its point.
+        If two axes have the same setting or both set a target of the claim, if an axis is the seed, or if a
+        configuration is invalid. The message names the settings of the invalid point.
     """
     keys = [axis.key for axis in axes]
     require(len(set(keys)) == len(keys), f"axes are {', '.join(keys)}: accepted are different keys")
@@ -100,19 +101,21 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def point(values: Mapping[str, Any], settings: Settings) -> Point:
-    """Return the point at which some settings of the configuration are replaced.
+    """Return a point of a sweep: the configuration in which the given settings replace the former values.
+
+    If a target of the claim is set, such as `privacy.epsilon`, other targets are removed from the configuration.
 
     Parameters
     ----------
     values
-        The configuration as nested values, by section and key, as in the TOML file.
+        The configuration as values by section and key, as in the TOML file.
     settings
-        Settings that replace values of the configuration at this point.
+        Pairs of `section.key` and the new value.
 
     Raises
     ------
     InputError
-        If the configuration is invalid; the message names the settings of the point.
+        If the resulting configuration is invalid. The message names the settings of the point.
     """
     changed = deepcopy(dict(values))
     for key, value in settings:
@@ -133,21 +136,28 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
 
 
 def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return the baseline points: the same configuration without privacy, for every combination of the axes' values.
+    """Return a point without privacy for every combination of the axes' values, for comparison with private points.
+
+    The configurations of these points have no claim, no clipping, no noise, no randomized records and no insider.
 
     Parameters
     ----------
     values
-        Values of the configuration, as for `grid`.
+        The configuration as values by section and key, as in the TOML file.
     axes
-        Axes over different keys, as for `grid`. The returned points have no clipping, no randomised records, no noise,
-        no guarantee and no insider.
+        Axes of the grid, each for a different setting.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 
 
 def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the configuration as a baseline: without clipping, randomised records, noise or insider."""
+    """Return a copy of a configuration's values without claim, clipping, noise, randomized records and insider.
+
+    Parameters
+    ----------
+    values
+        The configuration as values by section and key, as in the TOML file.
+    """
     changed = deepcopy(dict(values))
     dropped = {*GUARANTEE_ONLY, *RANDOMIZER_KEYS}
     privacy = {key: value for key, value in changed.get("privacy", {}).items() if key not in dropped}
@@ -157,14 +167,15 @@ def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(settings: Settings) -> str:
-    """Return settings as one line of text, such as `privacy.epsilon = 3, privacy.clipping-norm = 1`."""
+    """Return settings as text, such as "privacy.epsilon = 3, audit.trials = 9"; "as configured" for no settings."""
     return ", ".join(f"{key} = {_text(value)}" for key, value in settings) or "as configured"
 
 
 def _name(settings: Settings) -> str:
-    """Return a readable directory name for settings, without special characters.
+    """Return a directory name for a point, which shows its settings and differs for different settings.
 
-    Different settings have different names.
+    Only letters, digits and =._+- are kept. A name that is changed or shortened gets a digest of the settings at its
+    end.
     """
     shown = "_".join(f"{key.partition('.')[2]}={_text(value)}" for key, value in settings) or "as-configured"
     plain = re.sub(r"[^A-Za-z0-9=._+-]", "-", shown)
@@ -178,7 +189,7 @@ def _text(value: Scalar) -> str:
 
 
 def require_distinct(points: Iterable[Point]) -> None:
-    """Raise `InputError` if two points have the same name."""
+    """Raise `InputError` if two points of a sweep have the same name, and so the same settings."""
     names = [one.name for one in points]
     twice = next((name for name in names if names.count(name) > 1), None)
     require(twice is None, f"two points of the sweep are {twice}: accepted are different settings")

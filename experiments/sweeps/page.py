@@ -1,4 +1,4 @@
-"""HTML page on a sweep: the plot of privacy against utility, the varied settings, and a table of all points."""
+"""HTML page about a sweep: a plot of utility against privacy, and a table of all points."""
 
 from html import escape
 from typing import Any
@@ -42,7 +42,11 @@ _STEP = (
 
 
 def chance_text(sweep: Sweep) -> str:
-    """Return a sentence on the mean Epsilon* of untrained models, which cannot leak; empty if it was not computed."""
+    """Return a sentence on the mean Epsilon* of untrained models, which shows what chance alone reaches.
+
+    Epsilon* is an estimate of a released model's privacy risk. The text is empty if it was not computed for such
+    models.
+    """
     if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
         return ""
     least, most = (number_text(end, 3) for end in (known.min(), known.max()))
@@ -51,7 +55,11 @@ def chance_text(sweep: Sweep) -> str:
 
 
 def fit_text(sweep: Sweep) -> str:
-    """Return a sentence on the test of whether normal distributions fit the losses, which Epsilon* here assumes."""
+    """Return a sentence on whether the losses follow normal distributions, as the sweep's Epsilon* assumes.
+
+    Epsilon* is an estimate of a model's privacy risk. The sentence says for how many models a statistical test rejects
+    the assumption.
+    """
     by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
     tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
     if not tested:
@@ -67,9 +75,9 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     Parameters
     ----------
     sweep
-        Results of the sweep.
+        Tables, measure of utility and plot of the sweep.
     title
-        Heading of the page.
+        Heading of the page and title of the plot.
     """
     points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
     caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
@@ -93,7 +101,13 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
 
 def _best_text(best: "pd.DataFrame") -> str:
-    """Return the first and last point of the frontier in words, with utility and claimed epsilon."""
+    """Return a text about both ends of the frontier of utility against privacy: settings, utility and claimed epsilon.
+
+    Parameters
+    ----------
+    best
+        Rows of the points on the frontier, by ascending utility.
+    """
     if best.empty:
         return "none of them is on a frontier."
     ends = []
@@ -104,7 +118,10 @@ def _best_text(best: "pd.DataFrame") -> str:
 
 
 def claims_text(sweep: Sweep) -> list[str]:
-    """Return a sentence on the terms of the claims for each kind of claim in the sweep; none without a claim."""
+    """Return a sentence for each kind of claim in a sweep: delta, accountant, adjacency and unit.
+
+    The list is empty if no point has a claim.
+    """
     names = ["delta", "accountant", "adjacency", "unit"]
     terms = sweep.points[[*names, "gdp_regret"]].dropna(subset=["adjacency"])
     found = []
@@ -120,12 +137,15 @@ def claims_text(sweep: Sweep) -> list[str]:
 
 
 def claimed_text(value: Any) -> str:
-    """Return a claimed epsilon or mu as text; "none" without a claim, or in a run of a version that had no mu."""
+    """Return a claimed epsilon, or a claimed mu of Gaussian DP, as text; "none" if the value is missing."""
     return number_text(value) if pd.notna(value) else "none"
 
 
 def points_html(sweep: Sweep) -> str:
-    """Return the HTML table of the points, sorted by claimed epsilon or Epsilon*, with those on the frontier marked."""
+    """Return the HTML table of a sweep's points, which marks the points on the frontier of utility against privacy.
+
+    The points are sorted by claimed epsilon if it varies, else by Epsilon* (the privacy risk of the released models).
+    """
     columns = [
         "Setting",
         "Claimed epsilon",

@@ -1,9 +1,9 @@
-"""Plot of privacy against utility for a sweep: points with error bars, and their convex frontier.
+"""Plot of utility against privacy for a sweep: points with error bars, and their convex frontier.
 
-If the claimed epsilon varies, it is on the horizontal axis, and models without a guarantee are a horizontal line.
-Otherwise the plot is arranged as in figures 1 and 2 of Negoescu et al. 2023: Epsilon* on the horizontal axis, utility
-on the vertical axis, and marginal distributions of the models with and without a guarantee at the top and on the right,
-as kernel densities, or as single lines for few models.
+If the claimed epsilon varies, it is on the horizontal axis, and the best model without privacy is a horizontal line.
+Otherwise Epsilon* (the privacy risk of the released models) is on the horizontal axis, as in figures 1 and 2 of
+Negoescu et al. 2023. The margins at the top and on the right then show the distributions of Epsilon* and utility over
+the models, with and without privacy.
 """
 
 from typing import Any, NamedTuple
@@ -34,10 +34,10 @@ _MOST_LABELS = 12
 
 
 class _Group(NamedTuple):
-    """Points that are drawn in the same colour and with the same marker."""
+    """A group of points that are drawn with the same colour and marker."""
 
-    label: str
-    rows: Flags
+    label: str  # text in the legend
+    rows: Flags  # whether each row of the table of points belongs to the group, shape (points,)
     colour: str
     marker: str
 
@@ -45,21 +45,21 @@ class _Group(NamedTuple):
 def landscape_figure(
     points: pd.DataFrame, models: pd.DataFrame, utility: UtilityColumn, title: str, by_guarantee: bool = True
 ) -> Figure:
-    """Return the plot of utility against privacy for all points; against Epsilon*, it has marginal densities.
+    """Return the plot of utility against privacy for the points of a sweep.
 
     Parameters
     ----------
     points
         One row for each point, as `points_table` returns it.
     models
-        One row for each trained model, as `models_table` returns it; the marginal densities are computed from these
-        rows.
+        One row for each trained model, as `models_table` returns it, for the distributions in the margins.
     utility
         The measure of utility on the vertical axis.
     title
-        Title of the figure.
+        Title above the figure.
     by_guarantee
-        Whether the horizontal axis shows the claimed epsilon if that varies; otherwise it shows Epsilon*.
+        Whether the horizontal axis shows the claimed epsilon, if it varies. Otherwise the axis shows Epsilon* (the
+        privacy risk of the released models), and the margins show distributions.
     """
     if by_guarantee and guarantee_varies(points):
         return _guarantee_figure(points, utility, title)
@@ -95,9 +95,16 @@ def landscape_figure(
 
 
 def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) -> Figure:
-    """Return the plot of utility against the claimed epsilon.
+    """Return the plot of utility against claimed epsilon; a horizontal line shows the best point without privacy.
 
-    A horizontal line shows the best point without a guarantee.
+    Parameters
+    ----------
+    points
+        One row for each point, as `points_table` returns it.
+    utility
+        The measure of utility on the vertical axis.
+    title
+        Title above the figure.
     """
     figure = new_figure(4.6)
     axes = figure.add_subplot()
@@ -123,9 +130,9 @@ def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) 
 
 
 def _groups_of(points: pd.DataFrame) -> list[_Group]:
-    """Return the groups of points: baselines, then one group for each epsilon, or one for all private points.
+    """Return groups of points with the same look: those without privacy, and those of each claimed epsilon.
 
-    All private points are one group if they claim many different epsilons.
+    If private points claim more than six different epsilons, they are one group.
     """
     private = points["private"].to_numpy(dtype=bool)
     groups = [_Group(NO_GUARANTEE, ~private, "#b35806", "X")] if (~private).any() else []
@@ -154,7 +161,22 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
-    """Draw the marginal densities of private and non-private models; few or equal models are drawn as single lines."""
+    """Draw the distributions of a column over private and over non-private models into a margin of the plot.
+
+    The distributions are drawn as kernel densities, or as a line for each model if there are fewer than 20 models or
+    fewer than 3 different values.
+
+    Parameters
+    ----------
+    axes
+        Matplotlib axes of the margin.
+    models
+        One row for each trained model.
+    column
+        Name of the column whose distribution is drawn.
+    upright
+        Whether the values are on the vertical axis.
+    """
     private = models["private"].to_numpy(dtype=bool)
     for rows, label, colour, line, hatch in (
         (~private, "density, no privacy", "#b35806", "--", "////"),
@@ -181,14 +203,42 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
 
 
 def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: bool, private: bool) -> None:
-    """Draw each model as a short line on the margin, private models in a separate row."""
+    """Draw each model as a short line in a margin of the plot; private models have a row of their own.
+
+    Parameters
+    ----------
+    axes
+        Matplotlib axes of the margin.
+    values
+        A value of each model, shape (models,).
+    colour
+        Colour of the lines.
+    label
+        Label for the legend.
+    upright
+        Whether the values are on the vertical axis.
+    private
+        Whether the models are private, which decides about their row.
+    """
     row, length = (0.05, 0.4) if private else (0.55, 0.4)
     draw, frame = (axes.hlines, axes.get_yaxis_transform()) if upright else (axes.vlines, axes.get_xaxis_transform())
     draw(values, row, row + length, color=colour, linewidth=1.2, label=label, transform=frame)
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Label points with their numbers in the table, unless there are many; points at the same place share a label."""
+    """Write the number of each point beside it, as in the table, unless there are more than 12 points.
+
+    Points at the same place share a label.
+
+    Parameters
+    ----------
+    axes
+        Matplotlib axes of the plot.
+    points
+        One row for each point, indexed by the number of the point from 0.
+    column
+        Name of the column on the horizontal axis.
+    """
     shown = points[np.isfinite(points[column])]
     if len(shown) > _MOST_LABELS:
         return

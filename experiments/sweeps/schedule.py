@@ -1,9 +1,8 @@
-"""Execution of a sweep's points, in this process or as one Ray task for each point; finished points are kept.
+"""Execution of a sweep's points, one after the other in this process, or as one Ray task per point.
 
-Ray Tune is not used. A sweep only needs one task for each point, which plain Ray offers. Experiments of Ray Tune resume
-from pickle files, which this project never loads, cannot be extended by further points, and keep result tables in a
-format of their own. Here each point is an ordinary run directory: it appears as a whole when its task has ended,
-`fl-audit report` works in it, and only a change of its configuration makes it run again.
+Ray Tune is not used, for three reasons: it continues from pickle files, which this project never loads; it cannot add
+points to a finished experiment; and its result tables have their own format. Here each point is an ordinary run
+directory, which appears when the point is finished.
 """
 
 import hashlib
@@ -38,37 +37,37 @@ from fl_audit.user_modules import PortableValue, sent_modules
 
 _POLL_SECONDS = 0.5
 
-Files = dict[str, bytes]  # a run directory: content by path inside it
+Files = dict[str, bytes]  # the files of a run directory: content by relative path
 _Plans = Mapping[str, AuditPlan]  # the plan of each point, by its name
-_Begin = Callable[[str], Callable[[int], None]]  # shows what is played now, and gives what is told of its trial-rounds
-_Told = Callable[[str], None]  # is told the name of a point
+_Begin = Callable[[str], Callable[[int], None]]  # shows a name, and returns a function for newly finished trial-rounds
+_Told = Callable[[str], None]  # is called with the name of a point
 
 
 def play_points(
     plans: _Plans, directory: Path, options: RayOptions | None, progress: RunsProgress, on_finished: _Told, secret: int
 ) -> None:
-    """Run the unfinished points, those with the most work first.
+    """Run the unfinished points of a sweep, and store each run in its own directory.
 
     Parameters
     ----------
     plans
-        The plan of each point, keyed by the name of the point.
+        The audit plan of each point, by the name of the point.
     directory
         Parent of the run directories, each of which has the name of its point.
     options
-        Resources of Ray and the share of them for each point, which limits how many points run at the same time. None
-        runs the points one after another in this process.
+        Options of Ray, which limit how many points run at the same time. None runs the points one after the other in
+        this process.
     progress
-        Progress bar for all points together.
+        Progress display of all points together.
     on_finished
-        Callback that receives the name of each point when its run is finished.
+        Function that is called with the name of each point when its run is finished.
     secret
-        Secret of the sweep, from which a separate seed is derived for each point whose configuration sets none.
+        Secret of the sweep, from which the seed of each point is derived, unless the point's configuration sets a seed.
 
     Raises
     ------
     InputError
-        If a directory holds a run of another configuration, or the Ray cluster cannot be reached.
+        If a directory holds a run of another configuration, or if the Ray cluster cannot be reached.
     FederationError
         If points failed. It is raised after all other points have ended, and its message names every failure.
     """
@@ -90,14 +89,17 @@ def play_points(
 
 
 def _pending(plans: _Plans, directory: Path) -> list[str]:
-    """Return the names of the unfinished points, those with the most work first."""
+    """Return the names of the unfinished points of a sweep, in descending order of work.
+
+    Raises `InputError` if the directory of a point exists but holds no finished run.
+    """
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
         said = f"{stray} is there and holds no finished point of this sweep"
         require(not stray.exists(), f"{said}: accepted is another --out")
 
     def work(name: str) -> float:
-        """Return the approximate work of a run, as a number of gradients; each round adds a fixed cost of 50."""
+        """Return the approximate work of a point's run: its rounds of trials times (expected records + 50)."""
         expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
         return _trial_rounds(plans[name]) * (expected + 50.0)
 
@@ -105,9 +107,19 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
 
 
 def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
-    """Return the plan with a seed for its point that cannot be derived from the seeds of other points.
+    """Return the plan with a seed derived from the sweep's secret and the point's name, unless it has a seed already.
 
-    Two runs with the same seed have the same noise, so the difference of their releases would be free of noise.
+    Points must have different seeds. With the same seed they would have the same noise, so that the difference of their
+    releases would be free of noise.
+
+    Parameters
+    ----------
+    plan
+        The audit plan of the point's run: completed configuration, guarantee and federation.
+    name
+        Name of the point.
+    secret
+        Secret number of the sweep, which the seeds do not reveal.
     """
     if plan.config.run.seed is not None:
         return plan
@@ -120,14 +132,30 @@ def _trial_rounds(plan: AuditPlan) -> int:
 
 
 def _partial_directory(directory: Path) -> Path:
-    """Return the temporary directory in which a point runs until it is finished; old contents are removed."""
+    """Return the path of the temporary directory in which a point runs, after removing the directory if it exists.
+
+    Parameters
+    ----------
+    directory
+        Directory of the point after its run.
+    """
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     return partial
 
 
 def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
-    """Run one point in a directory, with its clients in this process."""
+    """Carry out the run of one point of a sweep (one configuration) on the local engine, without a report.
+
+    Parameters
+    ----------
+    plan
+        The audit plan of the point's run: completed configuration, guarantee and federation.
+    run
+        Run directory, which must be new.
+    progress
+        Display that shows the progress of the run.
+    """
     run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
     # The next point of this process is another federation; data sets would add up.
     load_federation.cache_clear()
@@ -136,7 +164,22 @@ def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
 
 
 def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
-    """Yield a line for every point that failed."""
+    """Run a sweep's points one after the other in this process, and yield an error message for every failed point.
+
+    A point is one configuration.
+
+    Parameters
+    ----------
+    plans
+        The audit plan of each point, by the name of the point.
+    directory
+        Parent of the run directories.
+    begin
+        Function that shows a name on the progress display, and returns a function for the number of newly finished
+        trial-rounds (rounds of trials).
+    on_finished
+        Function that is called with the name of each finished point.
+    """
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
@@ -153,7 +196,24 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
 def _play_on_ray(
     plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
-    """Yield a line for every point that failed."""
+    """Run a sweep's points as Ray tasks at the same time, and yield an error message for every failed point.
+
+    A point is one configuration.
+
+    Parameters
+    ----------
+    plans
+        The audit plan of each point, by the name of the point.
+    directory
+        Parent of the run directories.
+    options
+        Options of Ray: address of a cluster, number of processes, cores per client, device.
+    begin
+        Function that shows a name on the progress display, and returns a function for the number of newly finished
+        trial-rounds (rounds of trials).
+    on_finished
+        Function that is called with the name of each finished point.
+    """
 
     # Local, as the class of the counter is, so that Ray sends it whole.
     def play(work: Any, counter: Any, call_context: list[Any]) -> Any:
@@ -194,15 +254,15 @@ def _play_on_ray(
 
 
 def has_room(options: RayOptions) -> bool:
-    """Return whether any node of the Ray cluster has enough cores for one point; a cluster may still add one."""
+    """Return whether a machine of the Ray cluster has enough cores for the run of one point of a sweep."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
 
 
 def _counter() -> Any:
-    """Start a Ray actor that counts the finished rounds of all trials over all tasks.
+    """Start a Ray actor that counts the finished trial-rounds (rounds of trials) of all points, and return its handle.
 
-    Its class is local, so that Ray serialises it by value and workers need not import this module. See `PortableValue`.
+    The actor's class is local, so that it is pickled by value, for machines without this module.
     """
 
     class Counter:
@@ -219,7 +279,18 @@ def _counter() -> Any:
 
 
 def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
-    """Return Ray object references to the data and user modules that tasks on other machines need, by data set."""
+    """Return Ray's references to what a task needs on another machine: its data set, and the user's modules.
+
+    Parameters
+    ----------
+    plans
+        The audit plans of all points.
+
+    Returns
+    -------
+    dict
+        A list of references for each data set.
+    """
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
 
@@ -230,7 +301,7 @@ def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every string value of a configuration; such a string may name a function of the user."""
+    """Yield every string among the values of a configuration, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
@@ -239,7 +310,20 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _play_alone(plan: AuditPlan, counter: Any) -> Files:
-    """Run one point in a temporary directory of this machine, and return the files of the run directory."""
+    """Carry out the run of one point of a sweep in a temporary directory, and return the files of the run directory.
+
+    Parameters
+    ----------
+    plan
+        The audit plan of the point's run: completed configuration, guarantee and federation.
+    counter
+        Handle of the Ray actor that counts finished trial-rounds (rounds of trials).
+
+    Returns
+    -------
+    dict
+        Content of each file, by its relative path.
+    """
 
     @contextmanager
     def told(pending: int) -> Iterator[Callable[[int], None]]:
@@ -265,7 +349,15 @@ def _play_alone(plan: AuditPlan, counter: Any) -> Files:
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write the files of a run directory atomically; only the owner can read those with the challenger's secrets."""
+    """Write the files of a run directory, which appears as a whole once all its files are written.
+
+    Parameters
+    ----------
+    files
+        Content of each file, by its relative path. Only the user may read the written files in `challenger/`.
+    directory
+        The run directory.
+    """
     partial = _partial_directory(directory)
     partial.mkdir(parents=True)
     for name, content in files.items():

@@ -1,4 +1,4 @@
-"""A sweep as a whole: runs its points, and writes the result tables and the plot of privacy against utility."""
+"""A sweep from its points to its result tables and its plot of utility against privacy."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -31,12 +31,12 @@ RUNS = "points"
 
 @dataclass(frozen=True)
 class Sweep:
-    """The results of a sweep: its tables and its plot."""
+    """The results of a sweep: two tables, the measure of utility, and the plot of utility against privacy."""
 
-    models: pd.DataFrame  # one row a model, see `models_table`
-    points: pd.DataFrame  # one row a point, see `points_table`
+    models: pd.DataFrame  # one row for each trained model, see `models_table`
+    points: pd.DataFrame  # one row for each point, see `points_table`
     utility: UtilityColumn  # the measure of utility
-    figure: Figure = field(repr=False)  # the landscape
+    figure: Figure = field(repr=False)  # the plot of utility against privacy
 
 
 def run_sweep(
@@ -49,34 +49,37 @@ def run_sweep(
     engine: Engine = Engine.RAY,
     by_guarantee: bool = True,
 ) -> Sweep:
-    """Run the unfinished points, and write the results of all points.
+    """Run the unfinished points of a sweep, write the results of all points, and return these results.
+
+    A point of a sweep is one configuration, whose trials serve as repetitions.
 
     Parameters
     ----------
     points
-        The points of the sweep; the trials of each point serve as repetitions.
+        The points of the sweep, all with different settings.
     directory
-        Directory of the results: a run directory for each point under `points/`, models.parquet (one row for each
-        model, rewritten after every point), points.csv and landscape.png. Finished points are not run again.
+        Directory of the results: a run directory for each point in `points/`, the tables `models.parquet` and
+        `points.csv`, and the plot `landscape.png`. Points that are finished in this directory are not run again.
     options
-        Resources of Ray; None starts a local Ray with all cores.
-    engine
-        Whether points run in parallel on Ray, or one after another in this process.
+        Options of Ray; None starts Ray on this machine with all cores. Not used with the local engine.
     utility
-        The measure of utility; None selects the area under the ROC curve if there are two classes, otherwise accuracy.
+        The measure of utility. None selects the area under the ROC curve for two classes, and accuracy otherwise.
     progress
-        Progress bar for all points together.
+        Progress display of all points together.
     title
-        Title of the plot.
+        Title above the plot.
+    engine
+        The engine: on Ray points run at the same time, on the local engine one after the other.
     by_guarantee
-        Whether utility is plotted against the claimed epsilon if that varies; otherwise against Epsilon*.
+        Whether the plot shows utility against the claimed epsilon, if it varies. Otherwise it shows utility against
+        Epsilon*, the privacy risk of the released models.
 
     Raises
     ------
     InputError
-        If there is no point, a configuration cannot be run, or a directory contains other files.
+        If there are no points, a configuration cannot be run, or the directory cannot be used.
     FederationError
-        If points failed; finished points are kept.
+        If points failed. The results of the finished points are kept.
     """
     require(len(points) > 0, "the sweep has no points: accepted is at least one")
     require_distinct(points)
@@ -101,7 +104,23 @@ def run_sweep(
 
 
 def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, AuditPlan]:
-    """Return the plan of every point; points with the same data and neighbour settings share one pair D, D'."""
+    """Return the audit plan of each point, by the name of the point.
+
+    Points with the same data and the same settings about the neighbour share one pair D and D'.
+
+    Parameters
+    ----------
+    points
+        The points of the sweep, with their configurations.
+    utility
+        The requested measure of utility; None for the default.
+
+    Raises
+    ------
+    InputError
+        If a point cannot be run, does not compute Epsilon* (a model's privacy risk), or does not have the two classes
+        that AUROC needs.
+    """
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:
@@ -124,7 +143,13 @@ def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory of a sweep for this process until the block ends, or the process, even if it is killed."""
+    """Create the directory of a sweep, and lock it while the block runs; the lock is released if the process ends.
+
+    Raises
+    ------
+    InputError
+        If the directory cannot be written, or another sweep has locked it.
+    """
     try:
         (directory / RUNS).mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
@@ -135,7 +160,13 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _secret(directory: Path) -> int:
-    """Return the 256-bit secret of a sweep, from which the seeds of all points are derived; the first call draws it."""
+    """Return the 256-bit secret of a sweep from its directory; the first call draws it and stores it there.
+
+    Raises
+    ------
+    InputError
+        If the file of the secret is damaged.
+    """
     # Points played again have the same trials, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Result tables of a sweep: one with a row for each model, and one with a row for each point."""
+"""Result tables of a sweep: one with a row for each trained model, and one with a row for each point."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,25 +25,30 @@ _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "rec
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
-    """Return a table with one row for each trained model of the finished points.
+    """Return a table with one row for each model that the finished points of a sweep have trained.
 
     Parameters
     ----------
     points
-        The points, in the order of the rows; those without a finished run are left out.
+        The points of the sweep (one configuration each), in the order of the rows. Points without a finished run are
+        left out.
     directory
-        Directory that contains the run directories of the points.
+        Parent of the points' run directories.
 
     Returns
     -------
     DataFrame
-        The columns are point; the settings under their keys (missing where a point does not set them); private; the
-        guarantee (epsilon, delta, accountant, adjacency, unit, gdp_mu, gdp_regret, noise_multiplier, rounds and
-        sampling_rate; NaN without a claim); trial; test_accuracy; test_auroc; epsilon_star (from fitted normal
-        distributions); epsilon_star_fit (p-value of the test of that fit, NaN if not tested); membership_advantage;
-        epsilon_star_cut; and epsilon_star_untrained (mean over the untrained models of the point). If points include
-        the membership audit, there are also the name, the AUC and the TPR at 1 % FPR, over all trials of the point, of
-        the model attack with the largest AUC.
+        The columns are:
+
+        * point (its name), and the settings by `section.key`, missing where a point does not set them;
+        * private, and the guarantee: epsilon, delta, accountant, adjacency, unit, gdp_mu (of Gaussian DP), gdp_regret
+          (error of this mu), noise_multiplier, rounds and sampling_rate, all of them NaN without a claim;
+        * trial, test_accuracy, test_auroc and membership_advantage;
+        * epsilon_star (from fitted normal distributions), epsilon_star_fit (p-value of the test of this fit, NaN if
+          not tested), epsilon_star_cut (error rates below it are ignored), and epsilon_star_untrained (mean over the
+          point's untrained models);
+        * for membership audits attack, attack_auc and attack_tpr_at_fpr_001: name, AUC and TPR at 1 % FPR of the attack
+          with the largest AUC, over all trials of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -75,19 +80,20 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
 
 
 def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> UtilityColumn:
-    """Return the requested measure of utility; by default AUROC if there are two classes, otherwise accuracy.
+    """Return the requested measure of utility, or a default if none is requested.
 
     Parameters
     ----------
     models
         The table of models, as `models_table` returns it.
     wanted
-        The requested measure; None selects the default.
+        The requested measure. None selects AUROC if all models have it, which needs two classes, and accuracy
+        otherwise.
 
     Raises
     ------
     InputError
-        If AUROC is requested and the models have none.
+        If AUROC is requested and not all models have it.
     """
     has_area = bool(models[UtilityColumn.AUROC.column].notna().all())
     require(wanted is not UtilityColumn.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
@@ -95,7 +101,13 @@ def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> Utilit
 
 
 def guarantee_varies(points: pd.DataFrame) -> bool:
-    """Return whether the private points claim different epsilons, so that utility can be plotted against epsilon."""
+    """Return whether all private points of a sweep claim an epsilon, and at least two claim different ones.
+
+    Parameters
+    ----------
+    points
+        One row for each point, with the columns private and epsilon.
+    """
     claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
     return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
 
@@ -103,26 +115,30 @@ def guarantee_varies(points: pd.DataFrame) -> bool:
 def points_table(
     models: pd.DataFrame, points: Sequence[Point], utility: UtilityColumn, by_guarantee: bool = True
 ) -> pd.DataFrame:
-    """Return one row for each point: mean, minimum and maximum over its models, and whether it is on the frontier.
+    """Return a table with one row for each point of a sweep: mean and range over its models, and place on the frontier.
 
     Parameters
     ----------
     models
         The table of models, as `models_table` returns it.
     points
-        The points, in the order of the rows.
+        The points of the sweep (one configuration each), in the order of the rows.
     utility
         The measure of utility for which the frontier is computed.
     by_guarantee
         Whether the frontier is that of utility against the claimed epsilon, over private points only, if epsilon
-        varies; otherwise it is that of utility against Epsilon*, over all points.
+        varies. Otherwise it is that of utility against Epsilon* (a model's privacy risk), over all points.
 
     Returns
     -------
     DataFrame
-        The columns are point; the settings in words; private; the claim (all of `GUARANTEE_NAMES`); models; mean,
-        minimum and maximum of utility, epsilon_star and membership_advantage; on_frontier (convex frontier of the
-        means); and the columns of the attack if `models` has them.
+        The columns are:
+
+        * point (its name), settings (as text), private, and models (their number);
+        * the claim: epsilon, delta and further columns in `GUARANTEE_NAMES`;
+        * the means utility, epsilon_star and membership_advantage, each with minimum (`_low`) and maximum (`_high`);
+        * attack, attack_auc and attack_tpr_at_fpr_001, if `models` has them;
+        * on_frontier: whether the point's means are on the convex frontier.
     """
     rows = []
     for one in points:

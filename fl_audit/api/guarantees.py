@@ -1,4 +1,4 @@
-"""Privacy accounting in one call: the guarantee of a noise multiplier, and the noise multiplier for a guarantee."""
+"""Functions for guarantees and evidence: `account`, `calibrate`, `lower_bound` and `epsilon_star`."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,33 +32,34 @@ def account(
     sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
     noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY,
 ) -> Guarantee:
-    """Return the guarantee of a training with Gaussian noise.
+    """Return the privacy guarantee of a training that releases sums with Gaussian noise.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise, in multiples of the quantity named by `noise_over`; positive.
+        Standard deviation of the noise, as a multiple of the quantity that `noise_over` names; positive.
     rounds
         Number of releases, at least 1.
     delta
-        Delta of (epsilon, delta)-DP, and the probability with which the bound on the insider's belief may be exceeded;
-        above 0 and below 1.
+        Delta of (epsilon, delta)-DP, above 0 and below 1. It is also the probability with which the insider's belief
+        may exceed its bound.
     adjacency
-        The relation between neighbours: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
+        The relation between neighbouring data sets, such as `add-remove-record` or `replace-client`; see `Adjacency`.
     sampling_rate
-        Probability with which a record or client takes part in a round, above 0 and at most 1.
+        Probability with which a record, user or client takes part in a round, above 0 and at most 1.
     prior
         The insider's prior belief in D, the true data set; above 0 and below 1.
     accountant
-        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`. The default is the exact one: `gdp` without
-        sampling and `pld` with sampling.
+        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`. None takes the exact one, which is `gdp`
+        without sampling and `pld` with sampling.
     sensitivities
-        `adaptive`, or `fixed` if every round has the same signal-to-noise ratio; this affects only the bound on
+        `fixed` if every round has the same signal-to-noise ratio, else `adaptive`. This affects only the bound on
         beliefs.
     noise_over
-        The quantity that the noise multiplier multiplies. `sensitivity` is twice the clipping norm where a unit is
-        replaced; `clipping-norm` is the convention of Opacus, TensorFlow Privacy and dp-accounting. The guarantee
-        states both, as `noise_multiplier` and `noise_over_clipping_norm`.
+        The quantity to which the noise multiplier is relative. `sensitivity` is twice the clipping norm if a unit is
+        replaced, and the clipping norm if it is added or removed. `clipping-norm` is the convention of Opacus,
+        TensorFlow Privacy and dp-accounting. The guarantee states both multipliers, as `noise_multiplier` and
+        `noise_over_clipping_norm`.
 
     Raises
     ------
@@ -97,46 +98,51 @@ def calibrate(
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
     sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
-    """Find the smallest noise multiplier for a target guarantee, as `noise_multiplier` of the returned guarantee.
+    """Return the guarantee with the smallest Gaussian noise that achieves a target, such as an epsilon.
 
-    It is relative to the sensitivity, which is twice the clipping norm where a unit is replaced.
-    `noise_over_clipping_norm` of the returned guarantee is the same noise in the convention of Opacus, TensorFlow
-    Privacy and dp-accounting.
+    Exactly one of the targets `belief`, `advantage`, `epsilon`, `reconstruction` and `singling_out` is given. The
+    returned guarantee has the noise multiplier twice: `noise_multiplier` is relative to the sensitivity, and
+    `noise_over_clipping_norm` is relative to the clipping norm, as in Opacus, TensorFlow Privacy and dp-accounting.
 
     Parameters
     ----------
     rounds
-        Number of rounds, as for `account`.
+        Number of releases, at least 1.
     delta
-        Delta of the guarantee, above 0 and below 1, as for `account`.
+        Delta of (epsilon, delta)-DP, above 0 and below 1. It is also the probability with which the insider's belief
+        may exceed its bound.
     adjacency
-        The relation between neighbours, as for `account`.
+        The relation between neighbouring data sets, such as `add-remove-record` or `replace-client`; see `Adjacency`.
     belief
-        Largest posterior belief of the insider in D, the true data set; above the prior and below 1.
+        Target: largest posterior belief of the insider in D, the true data set; above the prior and below 1.
     advantage
-        Largest membership advantage of the insider, above 0 and below 1: the exact one, delta at epsilon 0, with every
-        accountant. With `rdp-classic` the bound `rho_alpha` stays below the target as well.
+        Target: largest membership advantage of the insider, above 0 and below 1. It is the exact advantage, which is
+        delta at epsilon 0, with every accountant. With `rdp-classic`, the bound `rho_alpha` stays below the target as
+        well.
     epsilon
-        Largest epsilon of the guarantee, positive.
+        Target: largest epsilon, positive.
     reconstruction
-        Largest probability with which an attacker who knows all other records picks the right one of `candidates`
-        equally likely records; above 1 / `candidates` and below 1.
+        Target: largest probability with which an attacker who knows all other records picks the right one of
+        `candidates` equally likely records; above 1 / `candidates` and below 1.
     candidates
-        Number of equally likely candidates for `reconstruction`, at least 2; the default is 1000.
+        Number of equally likely records for the target `reconstruction`, at least 2; None stands for 1000.
     singling_out
-        Largest probability of success in singling out: an attacker's description, which fits only the share
-        `population_share` of the population, fits the one person that it is meant to describe. Above `population_share`
-        and below 1. Exactly one of `belief`, `advantage`, `epsilon`, `reconstruction` and `singling_out` is given.
+        Target: largest probability of success in singling out, above `population_share` and below 1. An attacker
+        describes a person by a description that fits the share `population_share` of the population, and succeeds if it
+        fits this person.
     population_share
-        Share of the population that the description of `singling_out` fits, above 0 and below 1; the default is 0.001.
+        Share of the population that a description fits, for the target `singling_out`, above 0 and below 1; None stands
+        for 0.001.
     sampling_rate
-        Probability with which a unit takes part in a round, as for `account`.
+        Probability with which a record, user or client takes part in a round, above 0 and at most 1.
     prior
-        The insider's prior belief in D, as for `account`.
+        The insider's prior belief in D, the true data set; above 0 and below 1.
     accountant
-        The accountant of the guarantee, as for `account`.
+        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`. None takes the exact one, which is `gdp`
+        without sampling and `pld` with sampling.
     sensitivities
-        Whether the sensitivities of the rounds are fixed or chosen from earlier releases, as for `account`.
+        `fixed` if every round has the same signal-to-noise ratio, else `adaptive`. This affects only the bound on
+        beliefs.
 
     Raises
     ------
@@ -167,21 +173,22 @@ def lower_bound(
     confidence: float = 0.95,
     method: BoundMethod | str = BoundMethod.CLOPPER_PEARSON,
 ) -> LowerBound:
-    """Return a lower confidence bound on epsilon from the scores of any attack; a higher score indicates membership.
+    """Return a lower confidence bound on epsilon, computed from the scores of an attack.
 
     Parameters
     ----------
     member_scores
-        Scores of trainings with the unit, shape (n,), n at least 1, no NaN.
+        Scores of trainings with the unit in question, shape (n,), n at least 1, no NaN. A higher score indicates that
+        the unit was in the training data.
     nonmember_scores
-        Scores of trainings without the unit, shape (m,), m at least 1, no NaN.
+        Scores of trainings without this unit, shape (m,), m at least 1, no NaN.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1.
     confidence
         Confidence of the bound, above 0.5 and below 1.
     method
-        `clopper-pearson` makes no assumption on the scores. `BoundMethod` names the other methods with their
-        assumptions.
+        Method of the bound. `clopper-pearson` assumes nothing about the scores. `BoundMethod` lists the other methods
+        with their assumptions.
 
     Raises
     ------
@@ -208,7 +215,9 @@ def epsilon_star(
     cut: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> StarEstimate:
-    """Compute Epsilon* of one model from its losses: the privacy risk of Negoescu et al. 2023, Definition 2.
+    """Return an estimate of Epsilon*, the privacy risk of one released model, from the model's losses.
+
+    Source: Negoescu et al. 2023, Definition 2.
 
     Parameters
     ----------
@@ -217,18 +226,18 @@ def epsilon_star(
     population_losses
         Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
-        Delta of Epsilon*, at least 0 and below 1; the paper recommends a value below 1 / m.
+        Delta of Epsilon*, at least 0 and below 1. The paper recommends a value below 1 / m.
     method
-        `parametric` fits a normal distribution to each set of losses, `mixture` fits a mixture of normal distributions,
-        and `empirical` uses the empirical distribution. None selects `parametric` if a test accepts its fit, and
-        otherwise `empirical`.
+        `parametric` fits a normal distribution to each of the two sets of losses, `mixture` fits a mixture of normal
+        distributions, and `empirical` uses the empirical distributions. None selects `parametric` if a test accepts its
+        fit, and `empirical` otherwise.
     confidence
         Confidence of the bootstrap interval, above 0 and below 1.
     cut
         Cut for numerical stability, at least 0 and below 0.5: error rates below `cut` or above 1 - `cut` are ignored.
         None selects the cut of the paper: 0.001 for `empirical`, 1e-6 otherwise.
     rng
-        Random generator of the bootstrap samples; None uses seed 0, so that equal calls return equal results.
+        Random generator of the bootstrap samples. None uses seed 0, so that equal calls return equal results.
 
     Raises
     ------

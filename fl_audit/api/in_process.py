@@ -1,7 +1,7 @@
 """An audit run in the caller's process, whose global state is restored afterwards.
 
-A run changes global state of the process: environment variables for Flower and Ray, signal handlers, log levels,
-`sys.path` and the number of torch threads. All of it is restored when the run ends, also if it fails.
+A run changes environment variables for Flower and Ray, signal handlers, log levels, `sys.path` and the number of torch
+threads. All of this is restored when the run ends or fails.
 """
 
 import logging
@@ -35,32 +35,32 @@ def play_here(
     listener: verbosity.Listener | None,
     is_drawn: bool,
 ) -> None:
-    """Execute an audit run in this process.
+    """Carry out an audit run in this process.
 
     Parameters
     ----------
     config
         The configuration of the run.
     directory
-        The run directory, new unless `resume` is true.
+        The run directory, which must be new unless `resume` is true.
     engine
-        The engine that executes the clients: Ray or this process alone.
+        The engine that runs the clients: Ray, or this process alone.
     ray_address
-        Address of a running Ray cluster; None starts a local Ray.
+        HOST:PORT of a running Ray cluster; None starts Ray on this machine.
     resume
-        Whether an interrupted run in this directory is continued.
+        Whether to continue an interrupted run in the directory.
     listener
-        Callback that receives progress messages; None for no callback.
+        Function that receives progress messages; None for no messages.
     is_drawn
-        Whether progress bars are drawn on the terminal of this process, and `listener` is not called.
+        Whether progress bars are drawn on the terminal. `listener` is then not called.
 
     Raises
     ------
     InputError
-        If the configuration or the directory is invalid, or another run is in progress in this process; nothing is
+        If the configuration or the directory is invalid, or if another run is in progress in this process. Nothing is
         written in these cases.
     FederationError
-        If the run fails; finished trials are kept.
+        If the run fails. The results of finished trials are kept.
     """
     said = "another run is played in this process: accepted is one at a time, or own_process=True"
     require(_at_work.acquire(blocking=False), said)
@@ -89,7 +89,10 @@ def _play(asked: RequestedRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Raise `InputError` for a run on Ray if the caller has started Ray, because the run would shut that Ray down."""
+    """Raise `InputError` if a run is to start Ray in a process in which Ray is already started.
+
+    The run would shut down the caller's Ray in the end. On the local engine nothing is checked.
+    """
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)
@@ -97,7 +100,7 @@ def _require_no_ray(engine: Engine) -> None:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Restore the global state of the process at the end of a `with` block."""
+    """Prepare this process for a run, run the block, and then restore the process's global state."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
     handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []

@@ -2,4 +2,4 @@
 
 
 class RunError(Exception):
-    """Raised if a run fails; finished trials are kept, and `resume=True` continues the run."""
+    """Raised if a run fails; the results of finished trials are kept, and `resume=True` continues the run."""

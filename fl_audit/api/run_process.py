@@ -1,4 +1,4 @@
-"""An audit run in a separate process, by the shell command `fl-audit run`."""
+"""An audit run in a separate process, which executes the command `fl-audit run`."""
 
 import signal
 import subprocess
@@ -15,21 +15,23 @@ _LAST_LINES = 20
 
 
 def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
-    """Execute `fl-audit run` in a separate process; an interrupt ends that process and keeps the finished trials.
+    """Execute `fl-audit run` in a separate process, and wait for its end.
+
+    An interrupt (Ctrl-C) of this process also ends the separate process, which keeps the results of finished trials.
 
     Parameters
     ----------
     arguments
         Arguments of `fl-audit run`.
     listener
-        Callback that receives each progress line of the command; None for no callback.
+        Function that receives each progress line of the command; None for no function.
 
     Raises
     ------
     InputError
-        If the configuration or the directory is invalid; nothing is written then.
+        If the configuration or the directory is invalid. Nothing is written in this case.
     FederationError
-        If the run fails; finished trials are kept.
+        If the run fails. The results of finished trials are kept.
     """
     programs = entry_points(group="console_scripts", name=_COMMAND)
     require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")

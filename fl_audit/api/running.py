@@ -1,4 +1,4 @@
-"""Audits from Python and notebooks: a function that runs an audit, in this process or in a separate one."""
+"""Audits from Python and notebooks: `run_audit` runs an audit in this process or in a separate one."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 def show_lines(line: str) -> None:
-    """Show a progress line on standard error, in place of the previous line."""
+    """Show a progress line on standard error in place of the previous line, cut to 100 characters."""
     print(f"\r{line:<100.100}", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -45,39 +45,40 @@ def run_audit(
 ) -> "Run":
     """Run the audit that a configuration describes, and return its results.
 
-    An interrupt (Ctrl-C, or the stop button of a notebook) stops the run and keeps finished trials. Afterwards a Ray
-    that the run has started is shut down, and the global state of this process is restored.
+    An interrupt (Ctrl-C, or the stop button of a notebook) ends the run and keeps the results of finished trials. After
+    the run, a Ray that it has started is shut down, and the global state of this process is restored.
 
     Parameters
     ----------
     config
-        Path of a TOML file, or the same settings as nested dicts by section. Relative paths are relative to the file,
-        or to the working directory for dicts.
+        Path of a TOML file, or the same settings as nested dicts, by section and key. Relative paths are relative to
+        the file, or to the working directory for dicts.
     out
-        Run directory, which must be new unless `resume` is true; None creates one below `runs`.
+        Run directory, which must be new unless `resume` is true; None creates one in the folder `runs`.
     settings
-        Settings that replace those of the configuration, by section.
+        Settings that replace those of the configuration, by section and key.
     engine
-        `ray` for Flower's simulation on Ray, `local` for all clients in one process without Ray.
+        `ray` for Flower's simulation on Ray, or `local` for all clients in one process without Ray.
     ray_address
-        Address of a running Ray cluster, `HOST:PORT`; None starts a Ray on this machine.
+        HOST:PORT of a running Ray cluster; None starts Ray on this machine.
     resume
-        Whether the interrupted run in `out` is continued.
+        Whether to continue the interrupted run in `out`.
     data_dir
-        Directory of downloaded data sets; None uses the environment variable FL_AUDIT_DATA.
+        Directory of downloaded data sets; None uses the setting `data.data-dir`, or the environment variable
+        FL_AUDIT_DATA.
     progress
-        Callback that receives each progress message, in a thread of the run; None for no messages. By default a
-        terminal shows progress bars and a notebook shows one line.
+        Function that receives each progress message, in a thread of the run; None for no messages. By default, a
+        terminal shows progress bars, and a notebook shows one line.
     own_process
-        Whether the run takes place in a separate process, which allows several runs at the same time, or a run beside a
-        Ray of the caller.
+        Whether the run takes place in a separate process. This allows several runs at the same time, or a run beside a
+        Ray that the caller has started.
 
     Raises
     ------
     InputError
-        If the configuration or the directory is invalid; nothing is written then.
+        If the configuration or the directory is invalid. Nothing is written in this case.
     RunError
-        If the run fails.
+        If the run fails. The results of finished trials are kept.
 
     Examples
     --------
@@ -108,7 +109,13 @@ def run_audit(
 
 @contextmanager
 def _file_of(values: Settings) -> Iterator[Path]:
-    """Provide a temporary TOML file of the configuration, with absolute paths, for another process."""
+    """Write a configuration to a temporary TOML file, yield its path, and delete the file after the block.
+
+    Parameters
+    ----------
+    values
+        The configuration as values by section and key, in which paths are absolute.
+    """
     with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
         path = Path(place, "audit.toml")
         path.write_text(_written(values), encoding="utf-8")
@@ -128,7 +135,15 @@ def _written(config: Settings) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML text; strings, numbers and booleans have the same form as in JSON."""
+    """Return a value as TOML text.
+
+    Strings, numbers and booleans have the same form as in JSON.
+
+    Raises
+    ------
+    InputError
+        If the value has a type that TOML lacks.
+    """
     match value:
         case Path():
             return json.dumps(str(value))

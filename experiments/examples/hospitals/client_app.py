@@ -1,4 +1,7 @@
-"""A hospital: logistic regression on records of its own; where the node's configuration says so, it sends a canary."""
+"""The ClientApp of a hospital, which trains logistic regression on its own records.
+
+If the node's configuration says so, the hospital sends canaries: known updates in secretly drawn rounds.
+"""
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -11,7 +14,7 @@ app = ClientApp(mods=[canary_of_node(directions=11, clipping_norm=1.0)])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train the received model for 20 gradient steps on the hospital's records."""
+    """Train the received model for 20 gradient steps on the hospital's records, and return its weights as a reply."""
     weight = message.content.array_records["arrays"]["weight"].numpy().astype(np.float64)
     with np.load(str(context.node_config["data"])) as shard:
         pixels, digits = shard["pixels"], np.eye(10)[shard["digits"]]

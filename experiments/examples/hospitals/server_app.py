@@ -1,4 +1,7 @@
-"""The server of the hospitals: federated averaging, wrapped in Flower's noise, wrapped in an observer for canaries."""
+"""The ServerApp of the hospitals: federated averaging with Flower's noise, and an observer of canaries.
+
+Canaries are known updates that hospitals send in secretly drawn rounds. The observer stores how strongly they show.
+"""
 
 import json
 import time
@@ -18,7 +21,11 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train for the claimed number of rounds; the setting `added` is the ratio of added to claimed noise."""
+    """Train the federation, and store the accuracy and the time of every round.
+
+    The app's configuration gives the number of rounds, the claimed noise multiplier, and further settings. `added` is
+    the ratio of the noise that is added to the noise that is claimed.
+    """
     config = context.run_config
     rounds, hospitals, noise = int(config["rounds"]), int(config["hospitals"]), float(config["noise-multiplier"])
     out, answering = Path(str(config["out"])), int(config["answering"])

@@ -1,9 +1,9 @@
-"""Start of an embedded Ray, or connection to a cluster, with access control: an embedded Ray serves only its run.
+"""Access-controlled Ray: starts an embedded Ray for one run alone, or joins a running cluster.
 
 Ray's ports listen on all network interfaces, and anyone who can connect can run code as the user. Therefore Ray's token
 authentication is used: the token of an embedded Ray is drawn at random, and exists only in the environment variables of
-its processes. Ray's sockets and logs, which Ray makes writable for everybody, are put into a directory that only this
-user can enter.
+its processes. Ray makes its sockets and logs writable for everybody. They are therefore put into a directory that only
+this user can enter.
 """
 
 import logging
@@ -51,17 +51,17 @@ _VERSIONS = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 
 
 class MachineVersions(NamedTuple):
-    """The versions of Python and Flower on a machine."""
+    """The versions of Python and Flower that are installed on a machine."""
 
     python: str  # "3.11.7"
-    flower: str  # "no" where it has none
+    flower: str  # "1.15.0", or "no" if Flower is not installed
 
     def __str__(self) -> str:
         return f"Python {self.python} and flwr {self.flower}"
 
     @property
     def is_ours(self) -> bool:
-        """Whether the versions are compatible with this process; the micro version of Python does not matter."""
+        """Whether the versions equal those of this process, apart from Python's last number: 3.11.7 equals 3.11.9."""
         own = _own_versions()
         return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
 
@@ -71,14 +71,16 @@ def _own_versions() -> MachineVersions:
 
 
 def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, MachineVersions]:
-    """Return the versions on each machine by Ray's node id; machines that do not answer are left out.
+    """Return the versions of Python and Flower on each machine, by Ray's node id.
+
+    A machine that does not answer within 30 seconds is left out.
 
     Parameters
     ----------
     nodes
         Ray's node ids of the machines.
     is_over
-        Function that returns true as soon as the answers are no longer needed.
+        Function that is called repeatedly while answers are missing. Once it returns True, no more answers are awaited.
     """
     asked = {node: [_ask(node, *one) for one in _VERSIONS] for node in nodes}
     every = [one for answers in asked.values() for one in answers]
@@ -90,7 +92,13 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
 
 def require_alike(address: str) -> None:
-    """Raise `InputError` if a node of the joined cluster has another version of Python or Flower than this process."""
+    """Raise `InputError` if a node of the joined Ray cluster has other versions of Python or Flower than this process.
+
+    Parameters
+    ----------
+    address
+        Address of the cluster, for the error message.
+    """
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
     others = [f"node {used[node]} has {one}" for node, one in versions_of(used).items() if not one.is_ours]
@@ -130,7 +138,7 @@ _EARLY = {"RAY_preload_python_modules": "fl_audit.experiments.runs.cluster.worke
 
 @dataclass(frozen=True)
 class RayOptions:
-    """Options of the Ray on which the clients run."""
+    """Options of Ray, in which the clients run: of a running cluster, or of a Ray that is started for the run."""
 
     # Address of a running cluster; None starts a Ray on this machine for the length of the run.
     address: str | None = None
@@ -142,19 +150,19 @@ class RayOptions:
 
     @classmethod
     def of(cls, run: "RunSection", address: str | None) -> "RayOptions":
-        """Return the options in the settings of a run.
+        """Return the options of Ray that the settings of a run contain, together with the address of a cluster.
 
         Parameters
         ----------
         run
-            The settings of the run.
+            Section [run] of the configuration.
         address
-            Address of a running cluster, or None.
+            HOST:PORT of a running cluster; None if a Ray is started for the run.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 
     def backend_config(self) -> "BackendConfig":
-        """Return Flower's backend configuration."""
+        """Return the options of Ray in the form of Flower's backend configuration."""
         init: dict[str, ConfigRecordValues] = {"log_to_driver": False, "logging_level": logging.ERROR}
         # "local" keeps Ray from joining a cluster that happens to run here or that RAY_ADDRESS names.
         init["address"] = self.address or "local"
@@ -164,27 +172,31 @@ class RayOptions:
         return {"init_args": init, "client_resources": dict(self.share())}
 
     def share(self) -> dict[str, float]:
-        """Return the share of a machine that one client takes, in Ray's units."""
+        """Return the number of cores and the share of a graphics card that one client takes.
+
+        Their keys are Ray's names "num_cpus" and "num_gpus".
+        """
         gpus = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
         return {"num_cpus": self.threads, "num_gpus": gpus}
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use; all cores if the system does not tell."""
+    """Return the number of cores that this process may use; all cores if the system sets no limit."""
     process = psutil.Process()
     return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
 
 def new_token() -> dict[str, str]:
-    """Return environment variables with a random token, so that Ray admits only processes that have the same token."""
+    """Return two environment variables, by name, which make Ray admit only processes with the same random token."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def private_directory() -> Path:
     """Create a directory for Ray's sockets and logs that only this user may enter, and return its path.
 
-    Ray appends some 70 characters to the path, and the path of a socket is limited to 103 characters on some systems.
-    The system's temporary directory is therefore used only if its path is short.
+    The directory is made in the first of RAY_TMPDIR, the system's temporary directory and /tmp that is writable and
+    whose path has at most 16 characters. Ray appends some 70 characters, and some systems limit the path of a socket to
+    103.
     """
     places = (os.environ.get(_PLACE, ""), tempfile.gettempdir(), "/tmp")
     short = [place for place in places if len(place) <= _LONGEST_PLACE and os.access(place, os.W_OK)]
@@ -192,11 +204,16 @@ def private_directory() -> Path:
 
 
 def close_a_ray_to_come() -> Path | None:
-    """Set environment variables so that a Ray which this process starts later admits only its own processes.
+    """Set environment variables so that a Ray started later by this process admits only its own processes.
 
-    That Ray requires a random token, unless the user has configured its authentication. Its sockets and logs are put
-    into a private directory, which is returned. The result is None if the user names a running cluster, where nothing
-    is changed, or if this process belongs to such a Ray itself.
+    A random token is set, unless the user has configured Ray's authentication. A private directory for Ray's sockets
+    and logs is created, and its path is returned.
+
+    Returns
+    -------
+    Path or None
+        The private directory. None if RAY_ADDRESS names a running cluster, where nothing is set, or if this process
+        itself was started by such a Ray.
     """
     if "RAY_ADDRESS" in os.environ:
         return None
@@ -212,17 +229,21 @@ def close_a_ray_to_come() -> Path | None:
 
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
-    """Run the block with Ray: with an embedded Ray that ends with the block, or with the cluster at an address.
+    """Run the block with Ray: with an embedded Ray that ends with the block, or connected to a running cluster.
 
-    Flower uses a running Ray. If Flower started Ray itself, it would set a runtime environment; the workers that Ray
-    starts in advance do not have it and could not be used, which would slow down every run.
+    Flower uses the Ray that is running. If Flower had to start Ray itself, every run would begin more slowly.
+
+    Parameters
+    ----------
+    options
+        Options of Ray. Their address decides between the two cases: None starts an embedded Ray.
 
     Raises
     ------
     InputError
-        If the cluster cannot be joined, or a node of it has another Python or Flower.
+        If the cluster cannot be joined, or a node of the cluster has another version of Python or Flower.
     FederationError
-        If no Ray can be started here.
+        If Ray does not start on this machine.
     """
     if _ahead and ray.is_initialized():
         yield
@@ -253,9 +274,14 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def ray_ahead(options: RayOptions) -> Iterator[None]:
-    """Start Ray ahead of the first run in the block, while the program is still importing modules.
+    """Start Ray at the beginning of the block, so that the first run in the block does not have to wait for Ray.
 
-    Raises `FederationError` if no Ray can be started here.
+    Flower ends this Ray together with the first run. Raises `FederationError` if Ray does not start on this machine.
+
+    Parameters
+    ----------
+    options
+        Options of Ray: address of a cluster, number of processes, cores per client, device.
     """
     with ray_for(options):
         _ahead.append(options)
@@ -267,7 +293,10 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def _no_helpers() -> Iterator[None]:
-    """Make Ray start without dashboard, autoscaler and log monitor, which take seconds to start and listen on ports."""
+    """Make Ray start without dashboard, autoscaler and log monitor while the block runs.
+
+    These three programs take seconds to start, and listen on ports.
+    """
     nothing = lambda *_, **__: None  # noqa: E731
     unserved = lambda *_, **__: (None, None)  # noqa: E731
     places: tuple[tuple[Any, str, Any], ...] = (
@@ -286,7 +315,10 @@ def _no_helpers() -> Iterator[None]:
 
 
 def _read_environment_anew() -> None:
-    """Make Ray read its authentication settings from the environment again; by itself it reads them only once."""
+    """Make Ray read its authentication settings from the environment variables again.
+
+    Without this call, Ray reads them only once per process.
+    """
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
@@ -302,7 +334,7 @@ def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
 
 
 def _join(options: RayOptions) -> None:
-    """Connect to the cluster at an address, and warn if the cluster requires no token."""
+    """Connect to the running Ray cluster at `options.address`, and warn the user if it requires no token."""
     assert options.address is not None
     _read_environment_anew()
     if not _asks_for_token(options.address):
@@ -315,7 +347,10 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster requires a token; `InputError` if this process has none or a wrong one."""
+    """Return whether a Ray cluster requires a token.
+
+    Raises `InputError` if the cluster requires a token and this process has none or a wrong one.
+    """
     if _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
@@ -329,7 +364,10 @@ def _asks_for_token(address: str) -> bool:
 
 
 def _lets_in(address: str, token: str | None) -> bool:
-    """Return whether a cluster accepts a request with the given token; None sends the request without a token."""
+    """Return whether a Ray cluster accepts a request that carries the given token, or no token if it is None.
+
+    A cluster that does not answer, or answers with any other error than a refused token, counts as accepting.
+    """
     metadata = None if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.insecure_channel(address) as channel:
         try:
@@ -340,20 +378,20 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def cluster_at(address: str | None) -> str | None:
-    """Return HOST:PORT of the cluster that a user names, after checking that it answers and admits this process.
+    """Check that a Ray cluster answers and admits this process, and return its address as HOST:PORT.
 
-    The check is made before any file is written: Ray itself would retry for minutes, and a wrong token would show only
-    after the run has begun.
+    Ray itself would try to connect for minutes, and would notice a wrong token only after the run has begun.
 
     Parameters
     ----------
     address
-        HOST:PORT, "auto" for the only cluster that runs on this machine, or None, which is returned as it is.
+        HOST:PORT, or "auto" for the only cluster that runs on this machine. With None, nothing is checked, and None is
+        returned.
 
     Raises
     ------
     InputError
-        If the address has another form, no cluster answers there, or it refuses the token of this process.
+        If the address has another form, no cluster answers there, or the cluster refuses the token of this process.
     """
     if address is None:
         return None
@@ -371,7 +409,7 @@ def cluster_at(address: str | None) -> str | None:
 
 
 def _address_here() -> str:
-    """Return the address of the only cluster that runs on this machine."""
+    """Return HOST:PORT of this machine's only Ray cluster; raise `InputError` if it has none or more than one."""
     try:
         return str(canonicalize_bootstrap_address_or_die("auto"))
     except (ConnectionError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Transport of large arrays separately from their messages, because Ray would copy arrays inside a message twice more.
 
-A model that is sent to many clients is put into Ray's object store once, and transferred to each node once. Arrays that
-belong to a single client are sent with its call.
+An array that several messages share is put into Ray's object store once, and transferred to each machine once. An array
+that belongs to a single client is sent together with the call of this client.
 """
 
 import copy
@@ -26,16 +26,27 @@ TakenOut = tuple[list[Message], list[Hole], list[Array]]
 
 
 def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable[[Sequence[Any], Sequence[Any]], None]]:
-    """Return a function that removes large arrays from messages, and another one that puts their bytes back.
+    """Return two functions: the first removes large arrays from messages, the second puts the arrays' bytes back.
 
     Both are local functions, so that cloudpickle sends them by value to machines that do not have this module.
     """
 
     def take_out(messages: Sequence[Message]) -> TakenOut:
-        """Return copies of messages without large arrays; copies share the contents that the originals share.
+        """Return messages without their large arrays, and the removed arrays.
 
-        The messages and the list of empty arrays must be pickled together, so that after unpickling the list still
-        refers to the arrays inside the messages.
+        The given messages are not changed.
+
+        Parameters
+        ----------
+        messages
+            Messages whose arrays of 64 KiB and more are removed.
+
+        Returns
+        -------
+        tuple
+            The messages with empty arrays in place of the large ones; the empty arrays, each with the position of its
+            bytes in the last list; and the removed arrays. The first two must be pickled together, so that the empty
+            arrays are still parts of the messages after unpickling.
         """
         records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
         contents = dict[int, RecordDict]()
@@ -71,14 +82,14 @@ def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable
         return lights, holes, list(large.values())
 
     def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
-        """Put the bytes back into the emptied arrays.
+        """Fill empty Flower arrays with their bytes, which were sent separately.
 
         Parameters
         ----------
         holes
             The empty arrays, each with the position of its bytes in `large`.
         large
-            The bytes of the arrays, as NumPy arrays.
+            The bytes of the arrays, each as a NumPy array.
         """
         content = [values.tobytes() for values in large]
         for hole, place in holes:
@@ -91,15 +102,15 @@ take_out, put_back = large_arrays_of()
 
 
 class StoreViews:
-    """Fills arrays with zero-copy views of Ray's object store, up to a limit of bytes, and with copies beyond it.
+    """Fills empty Flower arrays with their bytes from Ray's object store: as views up to a limit, then as copies.
 
-    The driver reads most contributions only once, so copying them would be a waste. But viewed objects stay in the
-    store until the views are released; the limit keeps room in the store for further objects.
+    A view avoids a copy of an array that is read only once. But the object store keeps the array until its view is
+    released. The limit leaves room in the store for further arrays.
 
     Parameters
     ----------
     limit
-        Largest number of bytes in the store that are viewed at the same time.
+        Largest number of bytes in the store that may be viewed at the same time.
     """
 
     def __init__(self, limit: int) -> None:
@@ -107,14 +118,14 @@ class StoreViews:
         self._lock = threading.Lock()
 
     def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
-        """Put the bytes back into the emptied arrays: as views of the object store up to the limit, else as copies.
+        """Fill empty Flower arrays with their bytes: as views of Ray's object store up to the limit, then as copies.
 
         Parameters
         ----------
         holes
             The empty arrays, each with the position of its bytes in `large`.
         large
-            The bytes, as arrays in the object store.
+            The bytes of the arrays, each as a NumPy array in Ray's object store.
         """
         content = [self._taken(values) for values in large]
         for hole, place in holes:
@@ -135,7 +146,7 @@ class StoreViews:
 
 
 class SharedArray:
-    """An array that several messages share; its bytes are put into the object store when they are first needed."""
+    """An array that several messages share, and whose bytes are put into Ray's object store once."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -143,7 +154,7 @@ class SharedArray:
         self._reference: Any = None
 
     def reference(self) -> Any:
-        """Return Ray's reference to the bytes, which are put into the object store at the first call."""
+        """Return Ray's reference to the bytes of the shared array; the first call puts them into the object store."""
         with self._lock:
             if self._reference is None:
                 self._reference = ray.put(bytes_of(self.array))
@@ -151,12 +162,18 @@ class SharedArray:
 
 
 def bytes_of(array: Array) -> Any:
-    """Return the bytes of an array as a NumPy array of bytes, which Ray sends without a copy."""
+    """Return the bytes of a Flower array as a NumPy array of type uint8, without a copy."""
     return np.frombuffer(array.data, np.uint8)
 
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
-    """Return the large arrays that more than one message contains, by the `id` of their bytes."""
+    """Return the large arrays (64 KiB and more) that are sent more than once, by the Python `id` of their bytes.
+
+    Parameters
+    ----------
+    messages
+        Messages to send. An array is sent more than once if several messages share it.
+    """
     records = {id(one): one for message in messages for one in _array_records(message)}
     counts = Counter(id(one) for message in messages for one in _array_records(message))
     arrays, times = dict[int, Array](), Counter[int]()

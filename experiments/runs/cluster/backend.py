@@ -1,7 +1,8 @@
-"""Flower's simulation runtime on the client pool; only this module uses internals of the runtime.
+"""Adaptation of Flower's simulation runtime, which makes it use our pool of client processes.
 
-Flower's runtime starts Ray, registers the nodes and runs the ServerApp. Messages go directly to the client pool,
-because the runtime would search all messages for each one, and make a separate Ray call for each.
+Flower's runtime starts Ray, registers the nodes and runs the ServerApp. The messages to clients bypass the runtime,
+because it would search all messages for each one, and make a separate Ray call for each. Only this module changes
+internals of the runtime.
 """
 
 import threading
@@ -39,14 +40,14 @@ _SECONDS_TO_BUILD = 300.0
 
 
 class PoolBackend(raybackend.RayBackend):
-    """Flower's Ray backend with our client pool, to which the grid of the run sends messages directly.
+    """Flower's Ray backend with our pool of client processes, to which the server's grid sends messages directly.
 
     Parameters
     ----------
     backend_config
         Configuration as Flower's backend takes it.
     built
-        Function that is called with the pool, or with the exception that prevented it.
+        Function that is called once with the pool, or with the exception that prevented its start.
     """
 
     def __init__(self, backend_config: BackendConfig, built: Callable[[ClientPool | Exception], None]) -> None:
@@ -60,15 +61,21 @@ class PoolBackend(raybackend.RayBackend):
 
     @property
     def num_workers(self) -> int:
-        """Number of Flower's worker threads; it does not matter, because they never get a message."""
+        """Return 1, the number of Flower's worker threads, which never get a message."""
         return 1
 
     def is_worker_idle(self) -> bool:
-        """Return True; the method is required by the interface, but never called."""
+        """Return True; Flower's interface requires this method, but it is never called."""
         return True
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
-        """Build the client pool, whose processes start when they are needed."""
+        """Build the pool of client processes; each process starts when it is first needed.
+
+        Parameters
+        ----------
+        app_fn
+            Function that returns the ClientApp.
+        """
         try:
             # Workers would look for our modules in the user's directory first; see `PortableValue`.
             app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
@@ -79,23 +86,24 @@ class PoolBackend(raybackend.RayBackend):
         self._built(self.clients)
 
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
-        """Raise `AssertionError`: messages never reach this method, because they go to the pool directly."""
+        """Raise `AssertionError`, because messages go to the pool directly and must never reach this method."""
         raise AssertionError("messages go to the pool directly")
 
     def terminate(self) -> None:
-        """End all processes."""
+        """End all client processes."""
         if self.clients is not None:
             self.clients.close()
         super().terminate()
 
 
 class PatchedRuntime:
-    """Replacements for functions of Flower's runtime, which connect it with the client pool.
+    """Functions that take the place of parts of Flower's runtime, so that messages go to our pool of client processes.
 
     Parameters
     ----------
     retries
-        Number of times that a call is repeated whose process has died on a live node.
+        Number of times that a client call is repeated after its process has died, while the machine of the process
+        lives.
     """
 
     def __init__(self, retries: int = 2) -> None:
@@ -107,7 +115,13 @@ class PatchedRuntime:
         self._found: ClientPool | Exception | None = None
 
     def build(self, config: BackendConfig) -> PoolBackend:
-        """Return the backend for a configuration, in place of Flower's function that builds one."""
+        """Return a Ray backend with the pool of client processes; replaces Flower's function for backends.
+
+        Parameters
+        ----------
+        config
+            Flower's configuration of the backend.
+        """
         return PoolBackend(config, self._note)
 
     def _note(self, found: ClientPool | Exception) -> None:
@@ -115,14 +129,14 @@ class PatchedRuntime:
         self._is_built.set()
 
     def register(self, num_nodes: int, state_factory: Any) -> dict[int, int]:
-        """Register nodes as Flower does, and record them.
+        """Register nodes with Flower, remember them, and return the partition number of each node id.
 
         Parameters
         ----------
         num_nodes
-            Number of nodes to register, as in Flower.
+            Number of nodes to register.
         state_factory
-            Factory of Flower's store, as in Flower.
+            Factory of the store in which Flower keeps nodes and messages.
         """
         found = _REGISTER(num_nodes, state_factory)
         self._note_nodes(found)
@@ -133,24 +147,27 @@ class PatchedRuntime:
         self._are_known.set()
 
     def partitions(self) -> dict[int, int]:
-        """Wait until all nodes are registered, and return the partition of each."""
+        """Return the partition number of each Flower node, by node id, after waiting until all nodes are registered.
+
+        The result is empty if no nodes are registered within 300 seconds.
+        """
         self._are_known.wait(_SECONDS_TO_BUILD)
         return {node: partition for partition, node in enumerate(self._nodes or ())}
 
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
-        """Record the nodes and wait for the end of the run; replaces Flower's loop that passes on messages.
+        """Remember the nodes, then wait for the end of the run; replaces the loop in which Flower passes on messages.
 
-        No messages are in Flower's store. Flower's own command registers the nodes before it imports this module, so in
-        that case they become known only here.
+        The loop is not needed, because messages go to the pool directly. If the run was started by Flower's own
+        command, this is the first place that learns of the nodes.
 
         Parameters
         ----------
         state
-            Flower's store.
+            The store in which Flower keeps messages; not used.
         queue
-            Queue in which messages wait for a client process.
+            Flower's queue of messages to clients; not used.
         nodes_mapping
-            Partition of every node.
+            The partition number of each node id.
         f_stop
             Event that is set when the run ends.
         """
@@ -158,21 +175,21 @@ class PatchedRuntime:
         f_stop.wait()
 
     def nodes_in_order(self) -> list[int] | None:
-        """Return the node of each partition; None until all are registered."""
+        """Return the node ids in the order of their partition numbers, or None while the nodes are not registered."""
         return self._nodes
 
     @property
     def failure(self) -> FederationError | None:
-        """The error that prevented the pool from being built; None if it was built, or is not built yet."""
+        """The error that prevented the start of the pool of client processes; None if there was no error so far."""
         return FederationError(str(self._found)) if isinstance(self._found, Exception) else None
 
     def clients(self) -> ClientPool:
-        """Wait for the pool of client processes, and return it.
+        """Return the pool of client processes, after waiting until it is built.
 
         Raises
         ------
         FederationError
-            If the pool could not be built, or not in time.
+            If the pool could not be built, or was not built within 300 seconds.
         """
         self._is_built.wait(_SECONDS_TO_BUILD)
         if isinstance(self._found, ClientPool):
@@ -181,38 +198,39 @@ class PatchedRuntime:
         raise FederationError(said)
 
     def grid(self, grid: InMemoryGrid, context: Context) -> "PoolGrid":
-        """Return the grid with which a server reaches the clients in the processes of the pool.
+        """Return a grid through which a server sends messages to the pool of client processes.
 
         Parameters
         ----------
         grid
-            The grid that Flower's runtime passes to the server's app.
+            The grid that Flower's runtime passes to the ServerApp.
         context
-            The context that Flower's runtime passes to the server's app.
+            The context that Flower's runtime passes to the ServerApp.
         """
         # Kept here: what it refers to in Ray must not be let go, in another thread, while Ray is being shut down.
         self._grids.append(PoolGrid(grid, self, self._retries, context))
         return self._grids[-1]
 
     def end_calls(self) -> None:
-        """Close the pool, which ends all calls immediately."""
+        """Close the pool of client processes, which ends all client calls immediately."""
         if isinstance(self._found, ClientPool):
             self._found.close()
 
 
 class PoolGrid(DelegatingGrid):
-    """A grid whose messages go to the client pool, where calls of several clients share one call of Ray.
+    """A Flower grid that sends messages to a pool of client processes, several messages in one call of Ray.
 
     Parameters
     ----------
     grid
-        Flower's own grid.
+        Flower's own grid, which does everything else.
     pool
-        Pool of client processes.
+        The patched runtime, which has the pool of client processes.
     retries
-        Number of times that a call is repeated whose process died.
+        Number of times that a client call is repeated after its process has died, while the machine of the process
+        lives.
     context
-        Context of the server.
+        The context of the ServerApp, with the run's id and settings.
     """
 
     def __init__(self, grid: InMemoryGrid, pool: PatchedRuntime, retries: int, context: Context) -> None:
@@ -225,18 +243,18 @@ class PoolGrid(DelegatingGrid):
         self._calls: CallScheduler | None = None
 
     def nodes_in_order(self) -> list[int] | None:
-        """Return the node of each partition; None until all are registered."""
+        """Return the node ids in the order of their partition numbers, or None while the nodes are not registered."""
         return self._pool.nodes_in_order()
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Schedule messages for the clients to answer, and return the identifiers of the messages.
+        """Schedule messages to clients, and return a new message id for each message, in the same order.
 
-        Raises `FederationError` if there are no client processes.
+        Raises `FederationError` if the pool of client processes could not be started.
 
         Parameters
         ----------
         messages
-            The messages.
+            Messages to clients, each addressed to a node id.
         """
         if self._calls is None:
             self._calls = CallScheduler(self._pool.clients(), self._retries, self._contexts, self._settle)
@@ -249,28 +267,40 @@ class PoolGrid(DelegatingGrid):
         return list(sent)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that have arrived."""
+        """Return those replies to the given messages that have arrived; each reply is returned only once.
+
+        Parameters
+        ----------
+        message_ids
+            Ids of the messages, as `push_messages` returned them.
+        """
         with self._changed:
             # Of the many that are asked for few are there.
             asked = message_ids if isinstance(message_ids, set) else set(message_ids)
             return [self._replies.pop(identity) for identity in list(self._replies) if identity in asked]
 
     def wait_for_replies(self, seconds: float) -> None:
-        """Wait until there is a reply that has not been pulled, or until the time is over."""
+        """Wait until there is a reply that `pull_messages` has not returned yet, but at most for the given time.
+
+        Parameters
+        ----------
+        seconds
+            Longest time to wait, in seconds.
+        """
         with self._changed:
             is_there = self._changed.wait_for(lambda: self._replies, seconds)
         if not is_there and self._calls is not None:
             self._calls.use_all_nodes()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return the replies that arrive within the timeout.
+        """Send messages to clients, and return the replies that arrive within the timeout.
 
         Parameters
         ----------
         messages
-            Messages to send.
+            Messages to clients, each addressed to a node id.
         timeout
-            Seconds to wait for replies; None waits for all.
+            Longest time to wait for replies, in seconds; None waits until all replies have arrived.
         """
         waiting, found = set(self.push_messages(messages)), list[Message]()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -282,7 +312,13 @@ class PoolGrid(DelegatingGrid):
         return found
 
     def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
-        """Store the replies to messages, given as pairs of message id and outcome; errors become error replies."""
+        """Store the replies to messages for `pull_messages`; a failed client call becomes an error reply.
+
+        Parameters
+        ----------
+        outcomes
+            Pairs of a message id and the reply or failure of the client call.
+        """
         with self._changed:
             messages = [self._messages.pop(identity) for identity, _ in outcomes]
         replies = dict[str, Message]()
@@ -299,7 +335,7 @@ class PoolGrid(DelegatingGrid):
 
 
 class _Contexts(dict[int, Context]):
-    """The Flower context (state between calls) of each node, created when the node is first called."""
+    """The Flower context of each node, by node id; created when a node is called for the first time."""
 
     def __init__(self, pool: PatchedRuntime, server: Context) -> None:
         super().__init__()
@@ -320,21 +356,28 @@ _IN_PLACE = list[PatchedRuntime]()
 
 
 def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGrid":
-    """Return the grid for a server: a `PoolGrid` if the client pool is in use, else Flower's own grid.
+    """Return a grid that sends messages to the pool of client processes, or Flower's own grid if there is no pool.
 
     Parameters
     ----------
     grid
-        The grid that Flower's runtime passes to the server's app.
+        The grid that Flower's runtime passes to the ServerApp.
     context
-        The context that Flower's runtime passes to the server's app.
+        The context that Flower's runtime passes to the ServerApp.
     """
     return _IN_PLACE[-1].grid(grid, context) if _IN_PLACE else grid
 
 
 @contextmanager
 def pool_in_place(retries: int) -> Iterator[PatchedRuntime]:
-    """Patch Flower's runtime to use the client pool inside the block."""
+    """Make Flower's runtime use our pool of client processes while the block runs, and yield the patched runtime.
+
+    Parameters
+    ----------
+    retries
+        Number of times that a client call is repeated after its process has died, while the machine of the process
+        lives.
+    """
     replaced = tuple(getattr(module, name) for module, name in _REPLACED)
     try:
         yield put_pool_in_place(retries)
@@ -344,12 +387,13 @@ def pool_in_place(retries: int) -> Iterator[PatchedRuntime]:
 
 
 def put_pool_in_place(retries: int = 2) -> PatchedRuntime:
-    """Patch Flower's runtime to use the client pool in this process from now on.
+    """Make Flower's runtime use our pool of client processes from now on, and return the patched runtime.
 
     Parameters
     ----------
     retries
-        Number of times that a call is repeated whose process has died on a live node.
+        Number of times that a client call is repeated after its process has died, while the machine of the process
+        lives.
     """
     pool = PatchedRuntime(retries)
     _IN_PLACE.append(pool)

@@ -1,6 +1,7 @@
-"""The context of client calls: the federation, the user's modules, and the shards of the called clients.
+"""Call context: the data and code that a process needs to answer client calls, beside the messages.
 
-Federation and modules are put into Ray's object store once, and fetched by the processes that need them. A shard is
+The context consists of the federation, the user's modules, and the records of the called clients (their shards). The
+federation and the modules are put into Ray's object store once, and each process fetches them from there. A shard is
 sent with the first call of its client in a process. Only the driver's machine needs the data files and the modules.
 """
 
@@ -29,10 +30,22 @@ _TARGETS, _INSIDERS = 1, 2
 
 
 def compartment_of(message: Message, context: Context) -> int:
-    """Return the compartment of a client; only clients of the same compartment may share a process.
+    """Return the compartment of a client, 0 to 3; only clients of the same compartment may share a process.
 
-    Clients that know secret bits are separated from insiders, because objects of a finished call may survive in its
+    The separation keeps secrets from insiders (clients that attack): objects of a finished call may survive in a
     process, where a later call could find them.
+
+    Parameters
+    ----------
+    message
+        Message to the client.
+    context
+        Flower context of the client.
+
+    Returns
+    -------
+    int
+        1 for a client that knows secret bits, 2 for an insider, 3 for a client that is both, and 0 for all others.
     """
     if (text := _federation_of_message(message)) is None:
         return ORDINARY
@@ -43,18 +56,20 @@ def compartment_of(message: Message, context: Context) -> int:
 
 _SHARD = "shard"
 Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
-"""The identity of a piece of call context, and the function that packs it to be called in a process, once."""
+"""A piece of call context: its key, and a function that packs it as a function for the process to call once."""
 
 
 def parts_of(message: Message, context: Context) -> list[Piece]:
-    """Return the pieces of context that a process needs for a call, in the order of unpacking.
+    """Return the data and code that a process needs for a client call, in the order in which they are unpacked.
+
+    Each piece is a pair of its key and a function that packs it. The list is empty for messages of other apps.
 
     Parameters
     ----------
     message
-        Message of the call.
+        Message to the client.
     context
-        Context of the client that is called.
+        Flower context of the client.
     """
     if (text := _federation_of_message(message)) is None:
         return []
@@ -72,14 +87,14 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
 
 
 def weight_of(message: Message, context: Context) -> int:
-    """Return a measure of the work of a call: the number of records of the called client, at least 1.
+    """Return an estimate of the work of a client call: the number of records of the client, at least 1.
 
     Parameters
     ----------
     message
-        Message of the call.
+        Message to the client.
     context
-        Context of the client that is called.
+        Flower context of the client.
     """
     if (text := _federation_of_message(message)) is None:
         return 1
@@ -89,28 +104,32 @@ def weight_of(message: Message, context: Context) -> int:
 
 @dataclass(frozen=True)
 class PackedContext:
-    """The parts of the context of some calls that their process has not received yet."""
+    """Data and code that a process needs for some client calls and has not received yet."""
 
-    references: list[Any]  # references to functions that load shared context, in the order of their calls
-    # A pickle of functions that bring what these clients alone need, and the arrays of these functions; or nothing.
+    references: list[Any]  # Ray's references to functions that load shared pieces, in the order in which to call them
+    # A pickle of functions that load the pieces of these clients alone, and the functions' arrays; or None.
     own: tuple[bytes, list[Any]] | None
-    keys: frozenset[Hashable]  # identity of the context among other call context
+    keys: frozenset[Hashable]  # keys of all these pieces
 
 
 class CallContext:
-    """Packs the context of calls: shared parts for the object store (once), and shards to send with the calls."""
+    """Packs the data and code that processes need for client calls, beside the messages.
+
+    What many clients need is put into Ray's object store once. The records of a client are packed to be sent with its
+    call.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
     def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> PackedContext:
-        """Return the context that a process needs for calls and does not have yet.
+        """Return the packed data and code that a process needs for client calls and has not received yet.
 
         Parameters
         ----------
         calls
-            Message and context of each call.
+            The message and the Flower context of each client call.
         has
             Keys of the pieces that the process has received with earlier calls.
         """
@@ -136,7 +155,7 @@ def _is_own(key: Hashable) -> bool:
 
 
 def _federation_of_message(message: Message) -> str | None:
-    """Return the JSON text of the public federation in a message; None if the message belongs to another app."""
+    """Return the JSON text with which a message describes the federation, or None if the message is another app's."""
     config = message.content.get(MessageRecord.CONFIG) if message.has_content() else None
     return str(config[Key.FEDERATION]) if isinstance(config, ConfigRecord) and Key.FEDERATION in config else None
 
@@ -152,7 +171,16 @@ def _federation(text: str) -> LoadedFederation:
 
 @lru_cache(maxsize=4)
 def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the clients of a federation that know secret bits (holders of targets, canaries), and the insiders."""
+    """Return two sets of client numbers: clients that know secret bits, and insiders, who must not learn these bits.
+
+    Clients that know secret bits are the holders of targets and the clients with canaries. Insiders are clients that
+    attack.
+
+    Parameters
+    ----------
+    text
+        JSON text of the federation, as messages contain it.
+    """
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)
     attacks = audit_of(federation.public).knows_records(federation.public)

@@ -1,9 +1,9 @@
-"""Scheduling of client calls, several of which share a Ray call: work sharing among processes, and retries.
+"""Scheduling of client calls on processes: the distribution of waiting calls, and repetition of lost calls.
 
-An idle process takes its share of the waiting calls, measured by the records of their clients, and prefers clients
-whose shards it has already. Calls that it has not begun in time are returned to the queue, so that no process is idle
-while calls wait. Every call has its own reply, failure and retries. If a process dies, each of its calls is repeated
-alone; so the call that kills processes is found, and other calls do not fail because of it.
+One Ray call makes several client calls. An idle process takes its share of the waiting calls, measured by the clients'
+numbers of records, and prefers clients whose records it has already received. Calls that a process has not begun in
+time return to the queue, so that other processes can make them. Every call has its own reply and failure. If a process
+dies, each of its calls is repeated alone. This shows which call kills processes, and spares the other calls.
 """
 
 import threading
@@ -40,14 +40,14 @@ _DIED = "its process died, or ended itself at the time limit"
 
 @dataclass(eq=False)
 class _Call:
-    """A client call that is waiting or in progress."""
+    """A client call: a message to a client that waits for its reply."""
 
-    identity: str  # of its message
+    identity: str  # id of the message
     message: Message
-    weight: int  # about how much work it is
-    shared: Mapping[int, SharedArray]  # the arrays that it has in common with others
-    deaths: int = 0  # number of processes that died while it was made, or waited behind others in the same process
-    is_alone: bool = False  # whether it is made without others
+    weight: int  # estimated work: the client's number of records, at least 1
+    shared: Mapping[int, SharedArray]  # large arrays in several scheduled messages, by the `id` of their bytes
+    deaths: int = 0  # number of processes that died before they had finished this call
+    is_alone: bool = False  # whether the call must be the only one of its Ray call
 
     @property
     def node(self) -> int:
@@ -56,39 +56,47 @@ class _Call:
 
 @dataclass(eq=False)
 class _CallQueue:
-    """The queue of waiting calls of a compartment, and the number of threads that serve it."""
+    """The client calls that wait for a process; all clients of a queue may share a process."""
 
     calls: list[_Call] = field(default_factory=list)
     threads: int = 0
-    idle: int = 0  # of the threads, those that wait for calls
-    # Seconds of a call per weight, by the type of its message.
+    idle: int = 0  # number of these threads that wait for calls
+    # Duration of a call in seconds, divided by its weight, by the type of message.
     paces: dict[str, float] = field(default_factory=dict)
 
     def seconds_of(self, call: _Call) -> float:
-        """Return the expected duration of a call in seconds, from earlier calls of the same message type."""
+        """Return the expected duration of a client call in seconds, estimated from earlier calls of the same type."""
         pace = self.paces.get(call.message.metadata.message_type)
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record the seconds per unit of work of finished calls, for estimates of later calls."""
+        """Record how many seconds a call took per record of its client, for later estimates by `seconds_of`.
+
+        Parameters
+        ----------
+        calls
+            The calls of a Ray call, in order.
+        answers
+            The results of the first of these calls, and the time they took.
+        """
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
 
 class CallScheduler:
-    """Scheduler of client calls on the processes of a pool.
+    """Distributes client calls among the processes of a pool, and repeats calls whose process has died.
 
     Parameters
     ----------
     pool
-        Pool of client processes.
+        The pool whose processes make the calls.
     retries
-        Number of times that a call is repeated if its process died while the node is alive.
+        Number of times that a call is repeated after its process has died, while the machine of the process lives.
     contexts
-        The Flower context of each node, which is replaced after each call.
+        The Flower context of each node, by node id. Each call replaces the context of its node.
     settle
-        Function that receives outcomes as pairs of message id and outcome. It is called in a thread of the scheduler
-        and should return quickly.
+        Function that receives finished calls as pairs of message id and outcome, which is a reply or a failure. It is
+        called in a thread of the scheduler and should return quickly.
     """
 
     def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:
@@ -100,12 +108,12 @@ class CallScheduler:
         self._shared: Mapping[int, SharedArray] = {}
 
     def add(self, messages: Mapping[str, Message]) -> None:
-        """Schedule messages for the clients to answer.
+        """Schedule messages to clients; the function `settle` later receives the outcome of each message.
 
         Parameters
         ----------
         messages
-            The messages, by their ids.
+            The messages by id, each addressed to a node id.
         """
         # They are kept here, lest the last thread that has them lets them go while Ray is being shut down.
         self._shared, lines = shared_arrays(list(messages.values())), dict[int, list[_Call]]()
@@ -122,7 +130,11 @@ class CallScheduler:
         self.use_all_nodes()
 
     def use_all_nodes(self) -> None:
-        """Start as many threads as processes can take calls, including processes on nodes that have joined."""
+        """Start further threads, each of which makes client calls in one process at a time.
+
+        Each compartment (clients that may share a process) gets as many threads as it has calls, but not more than the
+        pool can run processes for it. Machines that have joined the cluster meanwhile count as well.
+        """
         with self._changed:
             for compartment, line in self._lines.items():
                 wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
@@ -131,7 +143,15 @@ class CallScheduler:
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
     def _serve(self, compartment: int, line: _CallQueue) -> None:
-        """Thread that takes calls of a compartment from the queue and makes them, until the pool is closed."""
+        """Make the waiting client calls of a compartment until the pool is closed; this is the body of a thread.
+
+        Parameters
+        ----------
+        compartment
+            Number of the compartment (clients that may share a process).
+        line
+            Queue of waiting calls of the compartment.
+        """
         while True:
             with self._changed:
                 while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
@@ -147,7 +167,15 @@ class CallScheduler:
                 return
 
     def _make_part(self, compartment: int, line: _CallQueue) -> None:
-        """Make a share of the waiting calls in an idle process, and repeat calls that are lost."""
+        """Make some of the waiting client calls of a compartment in an idle process, and put lost calls back.
+
+        Parameters
+        ----------
+        compartment
+            Number of the compartment (clients that may share a process).
+        line
+            Queue of waiting calls of the compartment.
+        """
         process = self._pool.take(compartment)
         with self._changed:
             calls = self._part(line, process)
@@ -159,14 +187,14 @@ class CallScheduler:
             line.idle += bool(calls)
 
     def _end(self, line: _CallQueue, error: Exception) -> None:
-        """Report an error for all waiting calls of a queue, because no process can make them."""
+        """Report an error as the outcome of all waiting client calls of a queue, whose thread ends because of it."""
         with self._changed:
             left, line.calls = line.calls, []
             line.threads, line.idle = line.threads - 1, line.idle - 1
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
-        """Remove the next calls for a process from the queue, and return them."""
+        """Take the next client calls for a process out of a queue, and return them."""
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)
@@ -184,9 +212,10 @@ class CallScheduler:
         return taken
 
     def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
-        """Yield the waiting calls in the order in which a process takes them: clients that it has called before first.
+        """Yield the waiting client calls of a queue in the order in which a process takes them.
 
-        Clients of other processes follow from the end of the queue, because those processes begin at the front.
+        Calls that no other process is likely to make come first: their clients were called in this process before, or
+        never. Then come the calls of the other clients, from the end of the queue.
         """
         for call in line.calls:
             if self._homes.get(call.node, process) is process:
@@ -196,7 +225,23 @@ class CallScheduler:
                 yield call
 
     def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
-        """Make calls in a process; return the lost calls and the text of `LostCallsError`, or no calls and None."""
+        """Make client calls in a process, and report the outcomes of those that have finished.
+
+        Parameters
+        ----------
+        line
+            Queue of the calls' compartment; calls that the process does not make are put back into it.
+        process
+            Process that makes the calls.
+        calls
+            Client calls to make, in order.
+
+        Returns
+        -------
+        tuple
+            If calls were lost: these calls, and the message of the error, which is empty if the process died. Otherwise
+            an empty list and None.
+        """
         left = calls
         try:
             load, has = self._load(left, process)
@@ -218,7 +263,7 @@ class CallScheduler:
         return [], None
 
     def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[ProcessCalls, frozenset[Hashable]]:
-        """Return the calls packed for sending, and the keys of the context that the process receives with them."""
+        """Return client calls packed for a process, and the keys of the data and code that are packed with them."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
             [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
@@ -229,7 +274,15 @@ class CallScheduler:
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
     def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
-        """Report the outcomes of the finished calls, and return the calls that are not finished."""
+        """Report the outcomes of finished client calls, and return the calls that are not finished.
+
+        Parameters
+        ----------
+        calls
+            Client calls that were sent to a process, in order.
+        made
+            The results of the first of these calls.
+        """
         outcomes = list[tuple[str, Outcome]]()
         for call, answer in zip(calls, made, strict=False):
             if answer.failure is None:
@@ -247,7 +300,22 @@ class CallScheduler:
             self._changed.notify_all()
 
     def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Repeat lost calls, or fail one that was lost alone too often; return whether the process died."""
+        """Put lost client calls back into the queue; return whether their process died.
+
+        A call that was lost alone is not put back if Ray failed with a message, or if more processes died than the
+        scheduler allows for a call. It counts as failed.
+
+        Parameters
+        ----------
+        line
+            Queue of the calls' compartment.
+        process
+            Process that had the calls.
+        calls
+            The calls that have no result, because of an error of Ray or because their process died.
+        words
+            Error message of Ray; empty if the process died.
+        """
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:
             if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):

@@ -1,9 +1,9 @@
-"""The Ray actor of a client process, which makes the calls of several clients in one Ray call.
+"""The client process, an actor of Ray, which makes several client calls in one Ray call.
 
-A long client call does not delay the calls after it: after a time limit, the process returns the finished results and
-the number of calls in progress, and other processes make the remaining calls. Calls in progress are the current one and
-those that were announced together with it, whose contributions may be computed already. If they are not finished after
-the same time again, all of them but the current one are left to other processes as well.
+After a time limit the process returns the results that it has and the number of calls in progress. All other calls are
+left to other processes, so that one long call does not delay them. The calls in progress are the current one and those
+that were announced to the app together with it, because the app may have computed their replies already. If they are
+not finished after a second time limit, all of them but the current one are left to other processes, too.
 """
 
 import pickle
@@ -25,7 +25,7 @@ _AHEAD = 8
 
 
 class CallReply(NamedTuple):
-    """The result of one call: a reply and the context after it, or the message of a failure."""
+    """The result of one client call: the reply and the client's new context, or the message of a failure."""
 
     reply: Any
     context: Any
@@ -33,29 +33,32 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """The results of the finished calls, in order, and how many of the next calls are in progress."""
+    """The results of those client calls in a Ray call that have finished, and the number of calls in progress."""
 
     made: list[CallReply]
     under_way: int
-    seconds: float = 0.0  # working time of the process on them
+    seconds: float = 0.0  # time since the Ray call began
 
 
 @dataclass(frozen=True)
 class ProcessCalls:
-    """Client calls to be made in a process, with the context that it needs."""
+    """Client calls packed for a process, with the data and code that the process needs for them."""
 
     messages: list[Message]  # without their large arrays
-    holes: list[Any]  # empty arrays in them, see `Hole`
-    contexts: list[Context]  # of each call's client
-    large: list[Any]  # the bytes that are missing in them, or the `SharedArray` that has them
-    # References to functions that bring what many clients need; each is called once in a process.
+    holes: list[Any]  # the empty arrays in the messages, each with the position of its bytes in `large`
+    contexts: list[Context]  # Flower context of each call's client
+    large: list[Any]  # the bytes of the empty arrays, or a `SharedArray` that has these bytes
+    # Ray's references to functions that load the call context of many clients; a process calls each of them once.
     call_context: Sequence[Any] = ()
-    # A pickle of functions that bring what these clients alone need, and the arrays of these functions; or nothing.
+    # A pickle of functions that load the call context of these clients alone, and the functions' arrays; or None.
     own: tuple[bytes, list[Any]] | None = None
 
 
 def process_class() -> Any:
-    """Return the actor class of client processes, a local class that is pickled by value (see `PortableValue`)."""
+    """Return the Ray actor class of client processes.
+
+    The class is local to this function, so that it is pickled by value, for machines without this module.
+    """
     take_out, put_back = large_arrays_of()
 
     def written(*values: Any) -> bytes:
@@ -78,7 +81,33 @@ def process_class() -> Any:
             self._worker: Any = None
 
         def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-            """Make calls; return the results of those that ended in time, and the number of calls in progress."""
+            """Make client calls, and return what has finished after a time limit.
+
+            Parameters
+            ----------
+            calls
+                A pickle of messages without large arrays, the empty arrays in them, and the clients' contexts.
+            single
+                One entry for each empty array: its bytes, or None if its bytes are the next element of `large`.
+            call_context
+                Ray's references to functions that load data and code of many clients.
+            own
+                Pickled functions that load data of these clients alone; None if there is nothing to load.
+            seconds
+                Time limit in seconds.
+            large
+                The bytes of arrays that several messages share.
+
+            Returns
+            -------
+            tuple
+                The results of finished calls, the number of calls in progress, and the seconds since the beginning.
+
+            Raises
+            ------
+            ConnectionAbortedError
+                If the process has lost its connection to Ray.
+            """
             messages, holes, contexts = pickle.loads(calls)
             try:
                 shared = iter(large)
@@ -103,7 +132,19 @@ def process_class() -> Any:
                 return self._taken()
 
         def rest(self, seconds: float | None) -> Any:
-            """Wait up to `seconds` for the calls in progress, and return results; None waits until all have ended."""
+            """Wait for the client calls in progress, and return what has finished.
+
+            Parameters
+            ----------
+            seconds
+                Longest time to wait, in seconds; None waits until all calls in progress have ended.
+
+            Returns
+            -------
+            tuple
+                The results of finished calls, the number of calls that are still in progress, and the seconds since the
+                beginning.
+            """
             with self._changed:
                 self._changed.wait_for(self._is_idle, seconds)
                 self._waiting = []
@@ -135,7 +176,7 @@ def process_class() -> Any:
                 raise ConnectionAbortedError(str(error)) from error
 
         def _serve(self) -> None:
-            """Make the waiting calls in an endless loop, in the worker thread."""
+            """Make the waiting client calls in an endless loop; this is the body of the worker thread."""
             size = 0
             while True:
                 with self._changed:

@@ -1,4 +1,4 @@
-"""Flower's runtime on Ray, which takes seconds to import and is imported while Ray starts."""
+"""Lazy import of the module `cluster.backend`, which takes seconds and is therefore done while Ray starts."""
 
 from typing import TYPE_CHECKING
 

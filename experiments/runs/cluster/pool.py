@@ -1,8 +1,8 @@
-"""The pool of client processes on Ray: their placement, and detection of lost processes and nodes.
+"""The pool of client processes on Ray, which places processes on machines and notices lost processes and machines.
 
 Flower's own pool keeps dead actors, so that every later call on them fails. Here a dead process is removed from the
-pool, and the loss of a node affects only the unfinished calls on it. The pool chooses the node of every process, so it
-always knows on which node a call runs. Clients of different compartments never share a process.
+pool, and the loss of a machine affects only the unfinished calls on it. Clients of different compartments never share a
+process, so that insiders cannot find secrets of other clients in it.
 """
 
 import os
@@ -47,12 +47,12 @@ _ENDED = "the run is being ended"
 
 
 class CallError(RuntimeError):
-    """A failed client call; the text is that of the client's exception, or names the node on which its process died."""
+    """Raised if a client call failed; the message is that of the client's exception, or says how the call was lost."""
 
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Raise a one-line `CallError` if Ray's object store, or the disk to which it spills, is full."""
+    """Replace an error of the block about a full object store or disk of Ray by a one-line `CallError`."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:
@@ -61,48 +61,48 @@ def room_is_told() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster."""
+    """A machine of the Ray cluster."""
 
-    identity: str  # ray's name of it
-    address: str  # by which a person knows it
-    slots: int  # number of simultaneous client calls
+    identity: str  # Ray's id of the machine
+    address: str  # IP address or host name
+    slots: int  # number of client calls that the machine can run at the same time
 
 
 @dataclass(eq=False)
 class ClientProcess:
-    """A Ray actor in which clients are called."""
+    """A Ray actor that runs client calls on a machine."""
 
-    handle: Any  # ray's handle of it
-    node: Node
-    compartment: int  # compartment of the clients that are called in it
-    has: set[Hashable] = field(default_factory=set)  # call context that it has received
+    handle: Any  # Ray's handle of the actor
+    node: Node  # machine on which the process runs
+    compartment: int  # compartment of the clients that may be called in the process
+    has: set[Hashable] = field(default_factory=set)  # keys of the call context that the process has received
 
 
 class LostCallsError(Exception):
-    """Raised if calls have no result: their process or its node is lost, or Ray failed with an error message."""
+    """Raised if client calls have no result: their process or machine is lost, or Ray failed with a message."""
 
     @property
     def words(self) -> str:
-        """The error message of Ray; empty if the process or its node was lost."""
+        """The error message of Ray; empty if the process of the lost calls, or its machine, is gone."""
         return str(self)
 
 
 class ClientPool:
-    """A pool of processes that run client calls; processes are started when they are needed.
+    """A pool of processes that run client calls; a process is started when it is needed.
 
     Parameters
     ----------
     app
-        The client app.
-    read_ahead
-        Function that a process calls to announce the next calls in its thread, or None; it is sent through Ray.
+        The app with which every client answers messages.
     share
-        The resources that one client takes: `num_cpus` and `num_gpus`.
+        The resources that one client takes: `num_cpus` and `num_gpus`, as numbers of cores and graphics cards.
+    read_ahead
+        Function that a process calls with the client calls that it will make next, or None.
 
     Raises
     ------
     CallError
-        If no node has room for a client.
+        If no machine has room for a client.
     """
 
     def __init__(self, app: Any, share: Mapping[str, float], read_ahead: Any = None) -> None:
@@ -125,26 +125,26 @@ class ClientPool:
 
     @property
     def capacity(self) -> int:
-        """Largest number of simultaneous calls of ordinary clients (neither insiders nor holders of secret bits)."""
+        """Largest number of simultaneous calls of ordinary clients, which neither attack nor know secret bits."""
         return sum(node.slots for node in self._nodes.values())
 
     @property
     def is_closed(self) -> bool:
-        """Whether the pool was closed, so that it starts no more calls."""
+        """Whether the pool of client processes was closed, and starts no more calls."""
         return self._closed.is_set()
 
     def take(self, compartment: int) -> ClientProcess:
-        """Return an idle process of a compartment, or start one; wait until either is possible.
+        """Return a process for client calls: an idle one, or a new one as soon as there is room for it.
 
         Parameters
         ----------
         compartment
-            Compartment of the clients that are called in the process.
+            Number of the compartment (clients that may share a process) to which the clients belong.
 
         Raises
         ------
         CallError
-            Raised once the pool is closed.
+            If the pool is closed.
         """
         with self._changed:
             while not self._closed.is_set():
@@ -158,12 +158,12 @@ class ClientPool:
         raise CallError(_ENDED)
 
     def give_back(self, process: ClientProcess) -> None:
-        """Return a process to the pool, unless it is lost.
+        """Mark a process as idle, so that `take` may return it again; a lost process is ignored.
 
         Parameters
         ----------
         process
-            The process that `take` returned.
+            A process that `take` returned.
         """
         with self._changed:
             if process in self._processes:
@@ -171,25 +171,24 @@ class ClientPool:
                 self._changed.notify_all()
 
     def call(self, process: ClientProcess, load: ProcessCalls) -> CallReplies:
-        """Make calls in a process, one after the other, and return the results of those that have finished.
+        """Make client calls in a process, one after the other, and return the results of the finished calls.
 
-        The method returns after the last call, after a failed call, or when the process has worked for
-        `SECONDS_OF_A_CALL`. In the last case some calls may still be in progress, for which `rest` waits; the remaining
-        calls are not made.
-
-        Raises
-        ------
-        CallError
-            If there is no room for the calls, or the pool was closed.
-        LostCallsError
-            If the process or its node is lost, or the calls or their results could not be unpickled.
+        The method returns after the last call, after a failed call, or after `SECONDS_OF_A_CALL` (0.1 seconds). In the
+        last case, some calls may still be in progress, for which `rest` waits. The remaining calls are not made.
 
         Parameters
         ----------
         process
-            The process that `take` returned.
+            A process that `take` returned.
         load
-            The calls with their contexts.
+            The client calls, packed with their contexts.
+
+        Raises
+        ------
+        CallError
+            If Ray's object store has no room for the calls, or the pool is closed.
+        LostCallsError
+            If the process or its machine is lost, or the calls or their results cannot be unpickled.
         """
         with room_is_told():
             large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
@@ -202,41 +201,53 @@ class ClientPool:
         return self._outcome(process, begun)
 
     def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
-        """Wait for the calls that are in progress in a process, and return their results.
+        """Wait for the client calls in progress in a process, and return their results.
 
-        If several calls are in progress, the method waits for at most `SECONDS_OF_A_CALL`; after that only the call
-        that is being made may still be in progress, and the others are not made.
-
-        Raises the same errors as `call`.
+        A single call is awaited to its end. Several calls are awaited for at most `SECONDS_OF_A_CALL` (0.1 seconds).
+        After that time only the current call may still be in progress, and the calls behind it are not made.
 
         Parameters
         ----------
         process
-            The process that works on the calls.
+            Process that makes the calls.
         under_way
-            Number of calls that are in progress.
+            Number of calls in progress, from 1.
+
+        Raises
+        ------
+        CallError
+            If Ray's object store has no room for the results, or the pool is closed.
+        LostCallsError
+            If the process or its machine is lost, or the results cannot be unpickled.
         """
         return self._outcome(process, process.handle.rest.remote(SECONDS_OF_A_CALL if under_way > 1 else None))
 
     def has_lost(self, process: ClientProcess, is_last_chance: bool) -> bool:
-        """Remove a dead process from the pool, and return whether its node is lost as well.
+        """Remove a dead process from the pool, and return whether its machine is lost as well.
 
         Parameters
         ----------
         process
-            The process that died.
+            Client process whose calls were lost.
         is_last_chance
-            Whether the answer decides about the end of the run; Ray is then given time to notice the loss of a node.
+            Whether to give Ray up to 30 seconds to notice the loss of the machine, because the run ends if only the
+            process died.
         """
         self._forget(process)
         return not self._is_alive(process.node, is_last_chance)
 
     def processes_for(self, compartment: int) -> int:
-        """Return the largest number of simultaneous processes of a compartment."""
+        """Return the largest number of processes that may run at the same time for a compartment.
+
+        Parameters
+        ----------
+        compartment
+            Number of the compartment (clients that may share a process).
+        """
         return self.capacity if compartment == ORDINARY else max(1, self.capacity // 2)
 
     def close(self) -> None:
-        """End all processes, and every call that is under way or waits."""
+        """End all client processes, and all client calls that wait or are in progress."""
         self._closed.set()
         with self._changed:
             processes, self._processes, self._idle = self._processes, [], {}
@@ -251,7 +262,7 @@ class ClientPool:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep `close` from returning while a thread makes a request to Ray.
+        """Make `close` wait until the block ends, for up to 5 seconds; the block makes requests to Ray.
 
         Raises
         ------
@@ -270,7 +281,11 @@ class ClientPool:
                 self._changed.notify_all()
 
     def _room(self, compartment: int) -> Node | None:
-        """Return the node for a new process: fewest lost processes, then fewest processes; None if no node has room."""
+        """Return the machine for a new client process of a compartment, or None if no machine has room.
+
+        Of the machines with room, the one with the fewest dead processes is chosen; among equals, the one with the
+        fewest processes of the compartment.
+        """
         own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
         if compartment == ORDINARY:
             found = [node for node in self._nodes.values() if own[node.identity] < node.slots]
@@ -288,7 +303,22 @@ class ClientPool:
         )
 
     def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
-        """Wait for the results of calls, until they arrive, their node is lost or the pool is closed."""
+        """Wait for the results of client calls in a process, and return them.
+
+        Parameters
+        ----------
+        process
+            Process that makes the calls.
+        reference
+            Ray's reference to the results.
+
+        Raises
+        ------
+        CallError
+            If the pool is closed, or Ray's object store is full.
+        LostCallsError
+            If the process or its machine is lost, or Ray failed with a message.
+        """
         try:
             while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
                 if self._closed.is_set():
@@ -309,7 +339,7 @@ class ClientPool:
             raise LostCallsError from None
 
     def _forget(self, process: ClientProcess) -> None:
-        """Kill a process and remove it from the pool; its node counts one more failure."""
+        """Kill a process, remove it from the pool, and count one more dead process for its machine."""
         with suppress(Exception):
             ray.kill(process.handle)
         with self._changed:
@@ -319,7 +349,15 @@ class ClientPool:
             self._changed.notify_all()
 
     def _is_alive(self, node: Node, is_last_chance: bool) -> bool:
-        """Return whether the node of a dead process is alive; at the last chance, give Ray time to notice its loss."""
+        """Return whether a machine is still in the cluster.
+
+        Parameters
+        ----------
+        node
+            Machine on which a process has died.
+        is_last_chance
+            Whether to wait first, up to 30 seconds, until Ray notices the loss of the machine.
+        """
         if is_last_chance and len(self._nodes) > 1:
             with self._changed:
                 gone = lambda: self._closed.is_set() or node.identity not in self._nodes  # noqa: E731
@@ -327,7 +365,7 @@ class ClientPool:
         return node.identity in self._nodes
 
     def _watch_nodes(self) -> None:
-        """Poll Ray for nodes that have joined or are lost, until the pool is closed."""
+        """Ask Ray every second which machines have joined or are lost, until the pool is closed; a thread's body."""
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             try:
                 found = self._living()
@@ -347,7 +385,7 @@ class ClientPool:
                     self._changed.notify_all()
 
     def _meet(self, node: Node) -> None:
-        """Admit a node that has joined, if its versions of Python and Flower are compatible with this process."""
+        """Let the pool use a machine that has joined, if its versions of Python and Flower match this process."""
         for found in versions_of([node.identity], self._closed.is_set).values():
             unused = "" if found.is_ours else f" and is not used: it has {found}"
             verbosity.tell(f"node {node.address} has joined{unused}")
@@ -373,13 +411,24 @@ class ClientPool:
 
 
 def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
-    """Return the number of simultaneous client calls for which the resources of a node suffice."""
+    """Return the number of client calls that a machine can run at the same time.
+
+    Parameters
+    ----------
+    resources
+        Resources of the machine, by Ray's names "CPU" and "GPU".
+    share
+        Resources that one client takes: `num_cpus` and `num_gpus`.
+    """
     needed = {"CPU": share["num_cpus"], "GPU": share.get("num_gpus", 0.0)}
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
 
 
 def _viewed_bytes() -> int:
-    """Return how many bytes this process may view in the object store: a share of the smallest store of all nodes."""
+    """Return how many bytes of Ray's object store this process may view at the same time.
+
+    It is a fifth of the smallest store of all machines.
+    """
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     stores = [row["Resources"].get("object_store_memory", 0.0) for row in rows if row["Alive"]]
     return int(_VIEWED_SHARE * min(stores, default=0.0))

@@ -1,8 +1,8 @@
-"""Imports in worker processes that Ray starts in advance, while the driver is still getting ready.
+"""Imports for the worker processes that Ray starts in advance, while the driver still prepares the run.
 
-Modules consist of some hundred thousand long-lived objects. The garbage collector would scan them again and again
-during the imports, which takes a tenth of the time, and at every later collection. It is therefore disabled during the
-imports, and the objects are then frozen (`gc.freeze`).
+Imported modules consist of some hundred thousand long-lived objects. The garbage collector would scan them repeatedly
+during the imports, and at every later collection. It is therefore disabled during the imports, and the objects are then
+excluded from collection (`gc.freeze`).
 """
 
 import gc

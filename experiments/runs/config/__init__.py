@@ -1,4 +1,4 @@
-"""The configuration of a run: a TOML file, checked in full before anything else; a module for each of its sections."""
+"""The configuration of a run: a TOML file that is checked completely before the run; one module for each section."""
 
 from fl_audit.experiments.runs.config.audit import LossPooling as LossPooling
 from fl_audit.experiments.runs.config.data import DataSection as DataSection

@@ -1,4 +1,4 @@
-"""Section [audit]: the adversary's view, the neighbour in question, and the number of trials."""
+"""Section [audit]: the kind of audit, the adversary, the difference between D and D', and the number of trials."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -51,25 +51,32 @@ _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class LossPooling(StrEnum):
-    """The place where Epsilon* is computed from members' losses: centrally (pooled), or with the owners (federated)."""
+    """Place where the losses for Epsilon* (a released model's privacy risk) are: one server, or each record's owner."""
 
     POOLED = "pooled"
     FEDERATED = "federated"
 
 
 class AuditSection(ConfigSection):
-    """The view of the insider, the neighbour in question, and the number of trials.
+    """Section [audit]: the kind of audit, the adversary, the difference between D and D', and the number of trials.
 
-    `insider = false` trains the trials without an insider: Epsilon*, membership and accuracy remain.
+    A trial is one repetition of the training, with a secret of its own.
 
-    With `kind = "membership"` many `targets` are in with probability 1/2 in each trial, every trial's model is attacked
-    by `attacks`, and all other trials are its shadow models.
+    With `kind = "identifiability"`, one unit is in question: the insider decides whether the training used D or D'.
 
-    With `kind = "reconstruction"` one of many `candidates` is in each trial, all equally likely. The insider knows all
-    other records, computes the likelihood of every candidate from the distribution of the releases, and names one. With
-    an `attribute` the candidates are versions of one record, one for each value of that column.
+    With `kind = "membership"`, each of many `targets` is in the training data with probability 1/2, anew in every
+    trial. Each trial's final model is attacked by `attacks`, for which the models of the other trials are shadow
+    models.
 
-    With `kind = "canaries"` there is no pair: one training is the audit, and its canaries show how much it leaks.
+    With `kind = "reconstruction"`, exactly one of many `candidates` is in the training data of a trial. The insider
+    knows all other records, computes the likelihood of every candidate, and names one. With an `attribute`, the
+    candidates are versions of one record, one for each value of this column.
+
+    With `kind = "canaries"`, there is a single training without a pair D and D'. Its canaries, clients that send known
+    updates in secretly drawn rounds, show how much it leaks.
+
+    `insider = false` runs the trials without an insider. Membership attacks, accuracy and Epsilon* (the privacy risk of
+    a released model) are still measured.
     """
 
     trials: Count = 200

@@ -1,4 +1,4 @@
-"""Sections [data] and [model]: the records, their owners, and the model."""
+"""Sections [data] and [model]: the records, their division among clients, and the model."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,21 +15,22 @@ MODEL_PATH = "weights"
 
 
 class DataSection(ConfigSection):
-    """The records and their owners. Settings that belong to one kind of data name it.
+    """Section [data]: the records, their owners and users, and their division among clients.
 
-    `owner` names the column of a CSV table, or the array of an archive, that says whose each record is: with the
-    partition `natural` every owner is a client. `clients`, left out, is then the number of owners, else 10.
+    `owner` names the column of a CSV table, or the array of an archive, that contains the owner of each record. With
+    `partition = "natural"`, every owner is a client, and the default of `clients` is the number of owners. With other
+    partitions the default is 10.
 
-    `user` names the column, or the array, that says which person each record is about. With an adjacency of users all
+    `user` names the column or array that contains the person of each record. If the adjacency is about users, all
     records of a user are one unit: they are drawn, clipped, sampled and exchanged together.
 
-    The format of a CSV table is detected, or given by `encoding`, `separator` and `decimal`. `drop` leaves out columns,
-    `missing` names words that stand for a missing value and leaves out the records where one is missing, and a column
-    may have up to `max-levels` words.
+    The format of a CSV table is detected, or given by `encoding`, `separator` and `decimal`. `drop` leaves out columns.
+    `missing` names words for a missing value, and leaves out the records that contain such a word. A column may have up
+    to `max-levels` different words.
 
-    `text` names a column of text, and `vocabulary` or `tokenizer` says how it becomes the ids of tokens.
+    `text` names a column of text, which `vocabulary` or `tokenizer` turns into ids of tokens.
 
-    `classes`, `generated-records` and `graph-nodes` go to loaders that take them, such as those of published data sets.
+    `classes`, `generated-records` and `graph-nodes` are passed to loaders that accept these options.
     """
 
     name: str = "digits"
@@ -127,19 +128,21 @@ class DataSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_clients(cls, values: Any) -> Any:
-        """Fill in the default number of clients before validation; a natural partition takes it from the data."""
+        """Return the values of section [data], with 10 clients if no number is given.
+
+        With a natural partition, whose clients are the owners named in the data, the values are returned unchanged.
+        """
         if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
             return values
         return values | {"clients": _CLIENTS}
 
 
 class ModelSection(ConfigSection):
-    """The model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
+    """Section [model]: a built-in model by name, or a user's own as `package.module:factory`.
 
-    `initial = "pretrained"` begins in every trial with the same weights, trained without privacy on records that serve
-    for nothing else: the worst case for an observer of the final model.
-
-    `weights` is the file with the weights of the frozen core of `vgg16`.
+    `seed` draws the initial weights, which are public. With `initial = "pretrained"`, every trial starts from the same
+    weights instead, which were trained without privacy on records that serve no other purpose. This is the worst case
+    if the adversary sees the final model. `weights` is the file with the frozen weights of the model `vgg16`.
     """
 
     name: str = "logistic"

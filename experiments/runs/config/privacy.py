@@ -1,4 +1,4 @@
-"""Section [privacy]: the claim."""
+"""Section [privacy]: the claim, which is a privacy target with adjacency, delta, noise and clipping."""
 
 from typing import Annotated, Literal, Self
 
@@ -33,7 +33,10 @@ def _noise(value: str) -> str:
 
 
 class _NoiseNames:
-    """JSON schema of a noise's name: an enum of all registered noises, evaluated whenever a schema is generated."""
+    """JSON schema of the setting `noise`: an enumeration of the names of all registered noises.
+
+    It is evaluated whenever a schema is generated, so that it includes noises that were registered meanwhile.
+    """
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -41,10 +44,12 @@ class _NoiseNames:
 
 
 class PrivacySection(ConfigSection):
-    """The claim: exactly one of the targets; `private = false` clips nothing, adds no noise, and guarantees nothing.
+    """Section [privacy]: the claim, which states exactly one privacy target, such as `epsilon` or `noise-multiplier`.
 
-    `delta` is that of Epsilon* too. A `local-randomizer` goes with every guarantee and with none: it guarantees every
-    record something by itself, by `record-epsilon`.
+    `private = false` turns off clipping and noise, and nothing is guaranteed. `delta` is the delta of the claim and of
+    Epsilon* (the privacy risk of a released model). With a `local-randomizer`, the owners of records randomize them
+    before any training, which by itself guarantees every record `record-epsilon`. It may be used with or without a
+    claim.
     """
 
     private: bool = True

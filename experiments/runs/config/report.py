@@ -1,4 +1,4 @@
-"""Section [report]: the operator's own statements in the annex for a data-protection officer."""
+"""Section [report]: statements of the operator, the party that runs the audit, for a data-protection officer."""
 
 from typing import Annotated
 
@@ -10,7 +10,10 @@ Line = Annotated[str, Field(min_length=1, max_length=400)]
 
 
 class ReportSection(ConfigSection):
-    """Declarations of the operator for the annex of the report, unchecked; what is left out is filled in by hand."""
+    """Section [report]: statements of the operator for the report's annex, which are copied without a check.
+
+    The annex has a blank to be filled in by hand for each statement that is left out.
+    """
 
     controller: Line | None = None
     """The party that decides why and how the data are processed."""

@@ -1,4 +1,4 @@
-"""Section [run]: the execution of the run."""
+"""Section [run]: the seed, batches, stored results, time limits and machines of a run."""
 
 from typing import Annotated
 
@@ -9,15 +9,19 @@ from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
 
 
 class RunSection(ConfigSection):
-    """The execution of the run. `trials-per-batch`, left out, fits the model.
+    """Section [run]: the seed, batches, stored results, time limits and machines of a run.
 
-    `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
-    the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
-    With 0 no call shares a process with others while it is made, which takes longer on Ray.
+    `seed` is the challenger's secret, which determines secret bits, sampling and noise. Without it, a seed is drawn at
+    random when the run begins.
 
-    Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
-    time: processes of an embedded Ray, threads of the local engine. 0 is one for every `threads` cores of this machine;
-    where the local engine computes on a graphics card, it is one.
+    A client call whose process died is repeated up to `client-retries` times, on a new process. With 0, Ray makes every
+    call separately, which takes longer.
+
+    Releases are kept only in audits with an insider, because nothing else is recomputed from them.
+
+    `actors` is the number of simultaneous client calls: of processes on an embedded Ray, of threads in the local
+    engine. 0 stands for one per `threads` cores of this machine, and for 1 if the local engine computes on a graphics
+    card.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None

@@ -1,4 +1,4 @@
-"""The complete configuration: its sections, and defaults that depend on other sections."""
+"""The complete configuration: all sections, and the defaults that depend on other sections."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from fl_audit.experiments.runs.config_errors import first_problem
 
 
 class RunConfig(ConfigSection):
-    """A whole configuration."""
+    """The complete configuration of a run, with one field for each section of the configuration file."""
 
     data: DataSection = Field(default_factory=DataSection)
     model: ModelSection = Field(default_factory=ModelSection)
@@ -32,7 +32,7 @@ class RunConfig(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
-        """Fill in defaults that depend on other sections, so that stored configurations contain them."""
+        """Return the values of a configuration with those defaults filled in that depend on other sections."""
         if not isinstance(values, dict):
             return values
         given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
@@ -41,12 +41,22 @@ class RunConfig(ConfigSection):
         return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
 
     def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
-        """Return a copy of the configuration with changed values in some sections, without validating them."""
+        """Return a copy of the configuration with changed values, which are not validated.
+
+        Parameters
+        ----------
+        sections
+            For each section to change, by name: the new values, by field name.
+        """
         copies = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
         return self.model_copy(update=copies)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the configuration with all defaults as JSON values, with the keys of the configuration file."""
+        """Return the configuration, including defaults, as JSON values by section and key, as in a configuration file.
+
+        Settings of the claim are left out if the configuration makes no claim. An empty [report] section is left out,
+        too.
+        """
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in GUARANTEE_ONLY}
@@ -55,7 +65,10 @@ class RunConfig(ConfigSection):
         return values
 
     def as_public_dict(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, as `as_dict` does, but without the challenger's seed."""
+        """Return the configuration as JSON values by section and key, including defaults, without the secret seed.
+
+        The seed is the challenger's, and determines secret bits, sampling and noise.
+        """
         values = self.as_dict()
         values["run"].pop("seed", None)
         return values
@@ -73,7 +86,22 @@ _ADAM_RATE = 0.01
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
-    """Return those sections to which defaults were added that depend on strategy, local randomizer or kind of audit."""
+    """Return the sections that get defaults depending on strategy, local randomizer or kind of audit.
+
+    Parameters
+    ----------
+    training
+        Values of section [training].
+    privacy
+        Values of section [privacy].
+    audit
+        Values of section [audit].
+
+    Returns
+    -------
+    dict
+        The changed sections, by name, with their given values and the defaults.
+    """
     filled: dict[str, _Table] = {}
     strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:
@@ -98,12 +126,17 @@ _MISSING = f"it names what is claimed ({', '.join(PRIVACY_TARGETS)})"
 
 
 def parse_config(values: dict[str, Any]) -> RunConfig:
-    """Validate the values of a configuration, and return the configuration.
+    """Check the values of a configuration, and return them as a `RunConfig`.
+
+    Parameters
+    ----------
+    values
+        Values by section and key, as in a configuration file.
 
     Raises
     ------
     InputError
-        If a key or value is not accepted; the first one is named, an unknown key with the nearest known one.
+        If a key or value is not accepted. The message names the first problem and the accepted keys or values.
     """
     try:
         return RunConfig.model_validate(values)

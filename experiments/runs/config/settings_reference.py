@@ -1,4 +1,4 @@
-"""Descriptions of all settings: type, default, purpose and accepted values, from the pydantic models."""
+"""Descriptions of all settings, read from the pydantic models: type, default, purpose and accepted values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -43,30 +43,30 @@ _USUAL = frozenset({
 
 @dataclass(frozen=True)
 class Setting:
-    """Description of one key of the configuration."""
+    """Description of one setting of the configuration."""
 
-    key: str  # its name, `section.key`
-    type: str  # in words
-    # The default, as JSON; None where it follows from other settings, nothing is set, or it is required.
+    key: str  # name of the setting, `section.key`
+    type: str  # type in words, such as `whole number`
+    # Default as a JSON value; None if there is no default, or if it depends on other settings.
     default: Any
-    explanation: str  # its purpose, in one line
-    accepted: str  # its accepted values, in words
-    choices: tuple[str, ...] | None  # the words among which it chooses; None where it takes others
-    required: str  # condition under which it is required, as in `where something is claimed`; empty if it never is
-    advanced: bool  # whether few runs need it
+    explanation: str  # purpose of the setting, in one line
+    accepted: str  # accepted values, in words
+    choices: tuple[str, ...] | None  # all accepted values; None if they are not a fixed list of words
+    required: str  # condition under which the setting is required, such as `always`; empty if it never is
+    advanced: bool  # whether few runs need the setting
 
     def to_json(self) -> dict[str, Any]:
-        """Return the setting as JSON values."""
         return asdict(self)
 
 
 def settings(place: str | None = None) -> tuple[Setting, ...]:
-    """Return all settings, those of a section, or one.
+    """Return the descriptions of all settings, of the settings of a section, or of the settings with a given key.
 
     Parameters
     ----------
     place
-        `section`, `section.key`, `key` (in every section that has it), or None for all.
+        `section` for its settings, `section.key` for one setting, `key` for the settings with this key in any section,
+        or None for all settings.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Section [training]: the training of the federation."""
+"""Section [training]: strategy, rounds, sampling, local training and the server's optimizer."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -40,7 +40,10 @@ def _sampling(value: str) -> str:
 
 
 class _SamplingNames:
-    """JSON schema of a sampling rule's name: an enum of all rules, evaluated whenever a schema is generated."""
+    """JSON schema of the setting `sampling`: an enumeration of the names of all registered sampling rules.
+
+    It is evaluated whenever a schema is generated, so that it includes rules that were registered meanwhile.
+    """
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -48,11 +51,14 @@ class _SamplingNames:
 
 
 class TrainingSection(ConfigSection):
-    """The training of the federation. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
+    """Section [training]: strategy, rounds, sampling, local training and the server's optimizer.
 
-    `dp-fedsgd`: clients send clipped gradients of their records. `dp-fedavg`: they train on their own records, for
-    `local-epochs` or `local-steps`, and send clipped updates. `dp-sgd-clients`: they train so by DP-SGD, with Opacus,
-    and send updates that are private already.
+    There are three strategies. With `dp-fedsgd`, clients send clipped gradients of their records. With `dp-fedavg`,
+    clients train on their own records, for `local-epochs` or `local-steps`, and send clipped updates. With
+    `dp-sgd-clients`, clients train on their own records by DP-SGD, with Opacus, and send updates that are already
+    private.
+
+    The default of `rounds` is 30. With `epochs`, the number of rounds follows from the number of passes over D.
     """
 
     strategy: Strategy = "dp-fedsgd"
@@ -95,7 +101,7 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_rounds(cls, values: Any) -> Any:
-        """Fill in the default number of rounds before validation, so that stored configurations contain it."""
+        """Return the values of section [training], with 30 rounds if neither rounds nor epochs are given."""
         is_open = isinstance(values, dict) and not {"rounds", "epochs"} & values.keys()
         return values | {"rounds": DEFAULT_ROUNDS} if is_open else values
 

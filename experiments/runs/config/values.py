@@ -1,4 +1,4 @@
-"""Shared parts of the configuration's sections: base class, value types, and texts for error messages."""
+"""Shared parts of the sections of a configuration: their base class and types of values."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
@@ -25,7 +25,7 @@ Choice = Annotated[T, Strict(False)]
 OwnName = Annotated[str, Field(pattern=".:."), AfterValidator(_own)]
 """`package.module:name` of an object of the user's own."""
 OneOr = Annotated[Annotated[T, Strict(False)] | OwnName, Field(union_mode="left_to_right")]
-"""A choice, or an object of the user's own."""
+"""A value of an enumeration, or `package.module:name` of an object of the user's own."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], Strict(False)]
@@ -33,7 +33,7 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class ConfigSection(BaseModel):
-    """A section of the file: its keys have hyphens, and no other key is accepted."""
+    """Base class of the sections of a configuration file; keys have hyphens, and unknown keys are refused."""
 
     # Strict: a quoted number or a truth value where a number is meant is refused, never converted. The line under a key
     # is its explanation, here as in `fl-audit settings`.
@@ -47,9 +47,21 @@ class ConfigSection(BaseModel):
     )
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """Return the keys among `names` that are set."""
+        """Return the keys that have a value, among the given keys and in their order.
+
+        Parameters
+        ----------
+        names
+            Keys of this section, with hyphens.
+        """
         return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 
     def named(self, names: Sequence[str]) -> str:
-        """Return keys with their values as text for an error message, such as "epsilon = 1.0 and delta = 0.1"."""
+        """Return keys with their values as text for an error message, such as "epsilon = 1.0 and delta = 0.1".
+
+        Parameters
+        ----------
+        names
+            Keys of this section, with hyphens.
+        """
         return " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in names)
