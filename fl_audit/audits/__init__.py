@@ -1,1 +1,1 @@
-"""The kinds of audit, one package for each, with the modules that they share and the page of a report."""
+"""Kinds of audit, with one package for each kind, the modules that several kinds share, and the code of the report."""

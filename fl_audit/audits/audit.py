@@ -1,7 +1,7 @@
-"""The interface of a kind of audit, which every kind implements, so that no caller has to ask which kind it is.
+"""Interfaces that every kind of audit implements: `AuditKind` for a run itself, `AuditJudging` for before and after it.
 
-`AuditKind` has the methods that clients and servers call during a run. Every client imports it, so its modules must not
-import pandas or the tests of the verdict. `AuditJudging` has the methods that are called before and after a run.
+`AuditKind` has the methods that clients and servers call during a run. Every client imports this module, so it must not
+import pandas or the statistical tests of the verdict at run time.
 """
 
 from abc import ABC, abstractmethod
@@ -29,224 +29,263 @@ WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = t
 
 
 class ReleaseQuery(StrEnum):
-    """The quantity that insiders or the observer compute from every release."""
+    """The quantity that an adversary is asked to compute from each release, which depends on the kind of audit.
+
+    It is nothing, the log-odds or scores of D against D', the log-odds of each target or candidate, or the score of
+    each canary.
+    """
 
     NOTHING = "nothing"
-    LOG_ODDS = "log-odds"  # log-odds of D against D', and what is measured of the noise
-    SCORES = "scores"  # the same where no likelihood ratio is known
-    TARGETS = "targets"  # log-odds of every target, with the coins of all others known
-    CANDIDATES = "candidates"  # log-odds of every target, with none of their coins known
-    CANARIES = "canaries"  # scores of every canary
+    LOG_ODDS = "log-odds"  # log-odds of D against D', and measurements of the noise
+    SCORES = "scores"  # scores for D against D' where no likelihood ratio is known
+    TARGETS = "targets"  # log-odds that each target is a member, given the membership of all other targets
+    CANDIDATES = "candidates"  # log-odds of each target, with the membership of no target known
+    CANARIES = "canaries"  # score of each canary
 
 
 class ClientRole(StrEnum):
-    """The role of a client in a round, which determines the records or the canary that it contributes."""
+    """The role of a client in a round, which determines what the client contributes.
 
-    OWNER = "owner"  # with the records that are in every trial
-    VICTIM = "victim"  # with the differing unit where it is in, with its stand-in elsewhere
-    OWNER_OF_TARGETS = "owner-of-targets"  # with those of its targets that are in
-    CANARY = "canary"  # with a canary and nothing else
+    It contributes its own records, the records of D or of D', those of its targets that are members, or a canary (a
+    test contribution).
+    """
+
+    OWNER = "owner"  # contributes its records, which are in every trial
+    VICTIM = "victim"  # contributes the differing unit in trials with D, and its replacement in trials with D'
+    OWNER_OF_TARGETS = "owner-of-targets"  # contributes those of its targets that are members in the trial
+    CANARY = "canary"  # contributes a canary and nothing else
 
 
 class MemberLosses(Protocol):
-    """The losses of the models of a batch of trials, and the membership of the targets in these trials."""
+    """Losses of many trained models on single records, and the membership of targets in their training sets.
+
+    A trial is one training with its own secret membership. A target is a unit whose membership is in question. Every
+    array of losses has one row for each trial and one column for each record.
+    """
 
     @property
     def membership(self) -> TargetMembership:
-        """The membership of the targets in each trial."""
+        """The secret of each trial: which targets are in the training set."""
 
     @property
     def target_of_records(self) -> "Integers":
-        """The target to which each of the differing records belongs."""
+        """Index of the target to which each column of `differing_losses` belongs, shape (differing records,)."""
 
     @property
     def common_losses(self) -> "Floats":
-        """Losses on the records that are in the training set of every trial."""
+        """Losses on the records that are in the training set of every trial, shape (trials, common records)."""
 
     @property
     def differing_losses(self) -> "Floats":
-        """Losses on the records in which D and D' differ."""
+        """Losses on the records of targets, which not every trial trains on, shape (trials, differing records)."""
 
     @property
     def replacement_losses(self) -> "Floats":
-        """Losses on the records that replace the differing unit; without columns if it is removed instead."""
+        """Losses on the records that replace, in D', the unit by which D and D' differ, shape (trials, records).
+
+        The array has no columns if the unit is removed in D' and nothing replaces it.
+        """
 
 
 LossesOf = Callable[["Examples | None"], "Floats"]
-"""A function that returns the losses (trials, records) on records; without records it returns no columns."""
+"""A function from records to losses of shape (trials, records); given None, it returns an array without columns."""
 
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A planned run that claims a guarantee."""
+    """A run that is planned but not started, with its public facts, claimed guarantee and number of trials."""
 
     public: "Federation"
-    guarantee: "Guarantee"  # the claim
-    trials: int
+    guarantee: "Guarantee"  # the claimed guarantee
+    trials: int  # number of trials
 
 
 class AuditJudging(Protocol):
-    """The part of a kind of audit that plans a run beforehand and judges its guarantee afterwards."""
+    """Interface of the part of an audit kind that plans a run beforehand and judges its guarantee afterwards."""
 
     def judge(self, run: "FinishedRun") -> "Judgement | None":
-        """Return the judgement of the guarantee by the tests of a finished run, or None if nothing could be tested.
+        """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested.
+
+        A judgement has a verdict and a lower bound on epsilon.
 
         Parameters
         ----------
         run
-            A finished run of this kind, with a guarantee.
+            A finished run of this audit kind that claims a guarantee.
         """
 
     def covers(self, facts: "RunFacts") -> str:
-        """Return a sentence on what a verdict of this audit covers and what it does not."""
+        """Return a sentence that says what a verdict of this audit covers and what it does not cover."""
 
     def not_compared(self, run: "FinishedRun") -> str:
-        """Return why nothing was compared, in a sentence that begins with a space; empty where everything was."""
+        """Return a sentence, with a leading space, on why nothing was measured in the run; empty if something was."""
         return ""
 
     def require_playable(self, public: "Federation") -> None:
-        """Raise `InputError`, which names the accepted values, if this audit does not support the federation.
+        """Raise `InputError` if this audit does not support the federation; the message names the accepted values.
 
         Parameters
         ----------
         public
-            The public facts of the federation. They are valid by themselves, and only their combination with this audit
+            The public facts of the federation, each of them already validated. Only their combination with this audit
             is checked.
         """
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedDetectionLimits | None":
-        """Return the limit of detection for missing noise in a planned run; None if no insider measures the noise.
+        """Return how large a lack of noise a planned run would detect; None if the run has no insider to measure it.
+
+        An insider is an adversary that is one of the clients.
 
         Parameters
         ----------
         planned
-            The run that is planned.
+            The planned run with its claimed guarantee.
         parameters
-            Number of parameters of the model; None if the noise cannot be measured in all of them.
+            Number of parameters of the model; None if the noise can be measured in only some of them.
         """
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalDetectionLimit | None":
-        """Return the limit of detection for a target that counts more than once; None if insiders have no exact LLR."""
+        """Return which excess weight of the target a planned run would detect; None if insiders have no exact LLR.
+
+        The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood
+        ratio, and insiders are adversaries that are clients.
+        """
 
 
 class AuditKind(ABC):
-    """Base class of the kinds of audit, with everything that differs between kinds."""
+    """Base class of the kinds of audit: it has a method or an attribute for everything that differs between kinds.
+
+    The kinds are identifiability, membership, reconstruction and canaries.
+    """
 
     sections_at: tuple[str, ...] = ()
-    """The kind's own sections of the report, each `module:name`, besides those that several kinds share."""
+    """Locations, each `module:name`, of the report sections that only this kind has."""
 
     own_settings: tuple[str, ...] = ()
-    """Settings of [audit] that other kinds refuse."""
+    """Names of the settings of [audit] that only this kind accepts."""
     scheme: MembershipScheme = MembershipScheme.BY_COINS
-    """The rule by which targets are members in a trial."""
+    """The rule that decides which targets are members in a trial."""
     counted: str | None = None
-    """The setting that holds the number of targets; None where the pair has a single one."""
+    """Name of the setting that holds the number of targets; None if there is a single target."""
     chooses_pair: bool = False
-    """Whether the differing unit is chosen, and with it a pair of training sets."""
+    """Whether a pair of training sets D and D' is chosen, which differ in one unit."""
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the defaults of this kind for settings of [audit] and [privacy] that a configuration does not set.
+        """Return this kind's default values for [audit] and for [privacy], as two dicts from settings to values.
+
+        The values apply to settings that the configuration does not set.
 
         Parameters
         ----------
         strategy
             The configured strategy.
         privacy
-            The settings of [privacy] that are known so far.
+            Values of the settings of [privacy] that are known so far, keyed by setting.
         """
         return {}, {}
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the column whose possible values are the targets; None if the targets are units.
+        """Return the name of the column whose possible values the attacker has to tell apart; None for no column.
+
+        Without a column the attacker has to tell records, users or clients apart.
 
         Parameters
         ----------
         attribute
-            The setting `attribute` of [audit].
+            Value of the setting `attribute` of [audit]: name or index of a column, or None.
         """
         return None
 
     judged_by: str
-    """Location of planning and judging of this kind, `module:class`: clients import every kind and need neither."""
+    """Location, `module:class`, of the `AuditJudging` of this kind, which clients need not import."""
 
     @property
     def judging(self) -> AuditJudging:
-        """The planning and judging of this kind; its module is imported at the first use."""
+        """A new instance of this kind's `AuditJudging` class, whose module is imported when this property is read."""
         module, _, name = self.judged_by.partition(":")
         found: AuditJudging = getattr(import_module(module), name)()
         return found
 
     @abstractmethod
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the quantity that insiders or the observer compute from every release."""
+        """Return the quantity that an adversary is asked to compute from each release of a run of this kind."""
 
     @abstractmethod
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the role of a client in a round.
+        """Return the role of a client, which determines what the client contributes to a round.
 
         Parameters
         ----------
         federation
-            The federation.
+            The federation with its data.
         client
-            Number of the client.
+            Number of the client, from 0.
         """
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the unit whose secret sampling is disclosed after a run; None if there are many targets."""
+        """Return the number of the unit whose secret sampling is disclosed after a run; None if there are several.
+
+        A unit is a record, a user or a client. Its secret sampling decides in which rounds it takes part. If there are
+        several targets, the sampling of all of them is disclosed.
+        """
 
     @abstractmethod
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield pairs of a mask of trials, (trials,), and the losses of each of these trials on its own training set.
+        """Yield pairs of a mask of trials and the losses of the selected trials on their own training sets.
 
-        There is one pair for each size of the training set, so that the losses of a pair form an array.
+        The mask has shape (trials,), and the losses have shape (selected trials, records). The trials of a pair have
+        training sets of the same size, and each trial is in exactly one pair.
 
         Parameters
         ----------
         losses
-            The losses of all trials of a batch of trials on the records that some or all of them used.
+            Losses of a batch of trials on all records that are in a training set of any trial.
         """
 
     @abstractmethod
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: TargetMembership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
-        """Return losses (trials, records) on a client's own records, with masks of the trials that trained on them.
+        """Return losses on a client's records that only some trials trained on, as pairs of losses and a trial mask.
 
-        Each mask has shape (trials,).
+        The losses have shape (trials, records). The mask has shape (trials,) and is true for the trials that trained on
+        these records.
 
         Parameters
         ----------
         federation
-            The federation.
+            The federation with its data.
         client
-            Number of the client.
+            Number of the client, from 0.
         membership
-            Membership of this client's targets.
+            The secret of each trial: which targets are in the training set.
         losses
-            Function that returns the losses on given records.
+            Function that returns the losses, shape (trials, records), on given records.
         """
 
     @abstractmethod
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Raise `InputError` before the run if there are too few records for Epsilon* or the loss threshold attack.
+        """Raise `InputError` if the federation has too few records to compute Epsilon* or to attack membership.
 
-        Two records are needed of each set whose losses are compared.
+        Epsilon* is an empirical epsilon from the losses of one model. Each set of records whose losses are compared
+        needs at least two records.
 
         Parameters
         ----------
         federation
-            The federation.
+            The federation with its data.
         epsilon_star
-            Whether Epsilon* of the federation's models is to be computed.
+            Whether the run will compute Epsilon*.
         membership
-            Whether membership attacks on the federation's models are to be evaluated.
+            Whether the run will evaluate a membership attack on the losses of the models.
         """
 
     @abstractmethod
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason why the LLRs cannot be recomputed from the public part of a run; empty if they can.
+        """Return the reason why the LLRs of a run cannot be recomputed from its public facts; empty if they can.
+
+        LLRs are log-likelihood ratios of D against D'.
 
         Parameters
         ----------
@@ -256,28 +295,31 @@ class AuditKind(ABC):
 
     @abstractmethod
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a description of the difference between the trials with D and with D'.
+        """Return a phrase that describes how trials with D differ from trials with D'.
 
         Parameters
         ----------
         public
             The public facts of the federation.
         chosen
-            The rule by which the neighbour was chosen, as named in the configuration.
+            Name of the rule by which the neighbour D' was chosen, as in the configuration.
         """
 
     def knows_records(self, public: "Federation") -> bool:
-        """Return whether the insiders know all records, so that they can compute likelihoods or raise losses."""
+        """Return whether the adversary knows all records, as needed to compute likelihoods or for gradient ascent."""
         return public.with_insider or public.ascent > 0
 
     def opens_secrets(self, public: "Federation") -> bool:
-        """Return whether the challenger's secrets are kept, and opened after the run for the tests of the verdict."""
+        """Return whether the challenger's secrets are stored, and disclosed after the run for the verdict's tests."""
         return public.with_insider and public.mechanism.adds_noise
 
     def keeps_outputs(self, public: "Federation") -> bool:
-        """Return whether the models' outputs on all targets are stored, for attacks after the run."""
+        """Return whether the outputs of the models on all targets are stored, for attacks after the run."""
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return whether insiders learn in which samples their own target takes part."""
+        """Return whether each insider learns in which rounds its own target is sampled.
+
+        Insiders are adversaries that are clients, and a target is the unit whose membership is in question.
+        """
         return False

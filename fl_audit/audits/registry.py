@@ -1,4 +1,4 @@
-"""The kinds of audit, by their names in a configuration: a new one is a folder, and a line here."""
+"""The kinds of audit, keyed by their names in a configuration; a new kind needs its own package and an entry here."""
 
 from typing import TYPE_CHECKING
 
@@ -18,21 +18,21 @@ AUDITS: dict[str, AuditKind] = {
     "reconstruction": ReconstructionAudit(),
     "canaries": CanaryAudit(),
 }
-"""The kinds of audit by name."""
+"""The kinds of audit, keyed by name."""
 
 
 def audit_named(name: str) -> AuditKind:
-    """Return a kind of audit.
+    """Return the kind of audit with the given name, such as "membership".
 
     Raises
     ------
     InputError
-        If there is no such kind.
+        If there is no kind with this name.
     """
     require(name in AUDITS, f"kind of audit is {name!r}: accepted are {', '.join(AUDITS)}")
     return AUDITS[name]
 
 
 def audit_of(public: "Federation") -> AuditKind:
-    """Return the kind of audit that a federation is set up for."""
+    """Return the kind of audit that a federation is configured for."""
     return audit_named(public.audit)

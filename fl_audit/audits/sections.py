@@ -1,4 +1,7 @@
-"""All findings in the order of the report; to add a finding, write its section and add it here."""
+"""All sections of a report in their order; a new finding needs a section, and an entry of this section here.
+
+A section measures one finding of a run, and shows it in the report.
+"""
 
 from dataclasses import replace
 from importlib import import_module
@@ -34,10 +37,10 @@ VERDICT = verdict_section(
     covers=lambda facts: audit_of(facts.federation).judging.covers(facts),
     not_compared=lambda run: audit_of(run.facts.federation).judging.not_compared(run),
 )
-"""The section of the verdict, by the tests of the audit."""
+"""The section of the verdict, which the tests of the run's kind of audit give."""
 
 SECTIONS: tuple[Section[Any], ...] = (
-    # the claim, and the verdict on it
+    # the verdict and the claim
     VERDICT, guarantee.GUARANTEE, guarantee.RECORD_GUARANTEE, NOISE,
     # the success of insiders and attackers
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
@@ -49,19 +52,19 @@ SECTIONS: tuple[Section[Any], ...] = (
     MEMBERSHIP, EPSILON_STAR, USERS, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
     # the mechanism, and the origin of the run
     guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
-    # for who has to answer for it
+    # for the data-protection officer
     OFFICER,
 )  # fmt: skip
-"""The sections in order; a section may use the findings of those before it."""
+"""The general sections in their order; a section may use the findings of earlier sections."""
 
 
 def own_section(name: str) -> Section[Any]:
-    """Return a section of the user's own, by its name `package.module:name`.
+    """Return a user's own report section, given its location `package.module:name`; it is not shown on the first page.
 
     Raises
     ------
     InputError
-        If it cannot be imported, is no section, or has a name or writes a key that a section of ours has.
+        If the location holds no section or cannot be imported, or if a section of fl_audit has the same name or key.
     """
     section = import_object(name, "section")
     what = f"section {name!r} is a {type(section).__name__}"
@@ -78,20 +81,20 @@ def _section_at(name: str) -> Section[Any]:
 
 
 def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> ReportContents:
-    """Return everything that the report of a run is drawn from: each section measures what it reports.
+    """Return all contents of the report of a run, for which each section measures its finding.
 
     Parameters
     ----------
     run
-        The finished run with its findings.
+        The finished run with its tables and facts.
     sections
-        The sections of the report. By default these are all general ones, those of the kind of audit, and those of the
-        user's own that the configuration names.
+        The sections of the report. None uses all general sections, those of the kind of audit, and the user's own
+        sections that the configuration names.
 
     Raises
     ------
     InputError
-        If a section of the user's own cannot be loaded, or cannot measure this run.
+        If a user's own section cannot be loaded, or cannot measure this run.
     """
     if sections is None:
         named = run.facts.configuration.get("audit", {}).get("sections", ())
@@ -121,13 +124,13 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
 
 
 def measured(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
-    """Return the sections that have numbers in this run, in order, each with its numbers."""
+    """Return the sections that have a finding in this run, in order, as pairs of a section and its finding."""
     found = [(section, contents.find(section.numbers)) for section in contents.sections]
     return [(section, numbers) for section, numbers in found if numbers is not None]
 
 
 def page_rows(contents: ReportContents) -> list[Row]:
-    """Return the rows of the table of the first page."""
+    """Return the rows of numbers that the table on the first page of a report shows."""
     return [row for row in _rows(contents) if row.on_page]
 
 

@@ -1,1 +1,1 @@
-"""Black-box audits of privacy claims about third-party code: trials, transcripts and tests of the claim."""
+"""Black-box audits, which test a privacy claim about third-party code by playing trials with D and with D'."""

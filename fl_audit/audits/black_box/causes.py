@@ -1,4 +1,4 @@
-"""Likely causes of a leak: why trials with D and with D' can be distinguished, with evidence from the transcript."""
+"""Find the likely cause of a leak: the reason why the recorded trials with D differ from those with D'."""
 
 import itertools
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.features import COARSE, LOW_BITS, projections
 from fl_audit.audits.black_box.transcript import Transcripts
 
-_CLEAR = 5.0  # standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing
-_REPEATED = 0.5  # correlation of the noise of two rounds from which it counts as the same
-_LINES = 4  # most lines that are shown of a scenario
+_CLEAR = 5.0  # number of standard errors beyond which a difference counts as clear; it does not affect the verdict
+_REPEATED = 0.5  # correlation of the noise of two rounds above which the noise counts as repeated
+_LINES = 4  # largest number of lines that `telling_lines` returns
 
 
 class LeakCause(NamedTuple):
-    """A likely cause why trials with D and with D' can be distinguished, and a fix."""
+    """A likely cause why trials with D and with D' can be distinguished, and a fix for it."""
 
-    words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
-    fix: str = ""  # the fix, as a sentence; empty where it follows from the scenario
+    words: str = ""  # the cause, as a sentence; empty if no known cause was found
+    fix: str = ""  # the fix, as a sentence; empty if no known cause was found
 
 
 NO_CAUSE = LeakCause()
@@ -35,16 +35,16 @@ _ONE_VECTOR = "Clip all tensors of a client together, and give each of them nois
 
 
 def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return the likely cause why trials with D and with D' can be distinguished; an empty one if none is found.
+    """Return the likely cause why trials with D and with D' can be distinguished; its texts are empty if none is found.
 
     Parameters
     ----------
     trials
-        Transcripts of the trials of one scenario.
+        Transcripts (the recorded messages) of the trials of one scenario.
     present
-        Whether D was used in each trial, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,).
     group
-        Name of the group of features that distinguishes the trials.
+        Name of the group of features that distinguishes D from D', a key of `feature_groups`.
     """
     refused = trials.refused[present].mean() - trials.refused[~present].mean()
     if abs(refused) > 0.5:
@@ -67,7 +67,11 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
 
 
 def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
-    """Return the tensors that differ between D and D', and hardly between trials of the same truth."""
+    """Return the names of the tensors that seem to be released without noise.
+
+    Such a tensor has a value whose mean differs between D and D', but which hardly varies within the trials with D and
+    within the trials with D'. `present` is true for trials with D.
+    """
     found = []
     for name, part in trials.tensors:
         steps = np.nan_to_num(trials.steps[:, :, part]).reshape(len(trials), -1)
@@ -80,7 +84,11 @@ def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that shows over several rounds: a lasting shift, repeated noise, or noise that shrinks."""
+    """Return a cause that becomes visible only in several rounds; its texts are empty if there is none.
+
+    The causes are: the same noise in two rounds, a contribution that stays for several rounds, and noise that shrinks.
+    `present` is true for trials with D.
+    """
     along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()
@@ -107,7 +115,10 @@ def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return the cause that the noise scale depends on which clients took part, if it does; otherwise an empty one."""
+    """Return a cause if the scale of the noise differs between D and D'; its texts are empty if it does not.
+
+    `present` is true for trials with D.
+    """
     parts = [trials.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
@@ -119,9 +130,9 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names one tensor if D and D' differ much more in it than in all others.
+    """Return a cause that names one tensor, if D and D' are much easier to distinguish in it than in all others.
 
-    Otherwise an empty one.
+    The texts of the cause are empty if there is no such tensor. `present` is true for trials with D.
     """
     steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
     for name, part in trials.tensors:
@@ -142,9 +153,12 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return the standardised shift between D and D' along some coordinates of the difference, and its L2 norm there.
+    """Return two numbers for the coordinates `where`: the standardised shift of the releases, and a norm.
 
-    None if the standard deviation or the norm is 0.
+    The releases `steps` are projected on the differing contribution `direction` (under D minus under D'), both (trials,
+    rounds, parameters). The shift is the absolute difference of their means under D and D', in standard deviations. The
+    norm is the root mean square over trials of the L2 norm of the differing contribution. Returns None if the standard
+    deviation or the norm is 0. `present` is true for trials with D.
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
@@ -158,21 +172,23 @@ def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: F
 
 
 def _is_clear(one: float, zero: float, count: int) -> bool:
-    """Return whether two standard deviations of normal samples of the same size differ significantly."""
+    """Return whether the standard deviations `one` and `zero`, each of `count` normal values, differ significantly."""
     return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
 def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
-    """Return one line for each of the values that differ most between D and D', in standard deviations.
+    """Return one line of text for each of the recorded values, at most four, that differ most between D and D'.
+
+    A line gives the mean and the standard deviation of the value under D and under D'.
 
     Parameters
     ----------
     trials
-        Transcripts of the trials, as for `cause_of`.
+        Transcripts (the recorded messages) of the trials of one scenario.
     present
-        Whether D was used in each trial, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,).
     group
-        Name of the group of features that distinguishes the trials; a value of the same name comes first.
+        Name of the group of features that distinguishes D from D'; a value with this name comes first.
     """
     columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
@@ -184,16 +200,21 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
 
 def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
-    """Return every released value of the model's change, named by round, tensor and position."""
+    """Return each released value of the model's change as a name and its values, shape (trials,).
+
+    The name gives the round, the tensor and the position in it.
+    """
     names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
     places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
     return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]
 
 
 def _distance(values: Floats, present: Flags) -> float:
-    """Return the difference of the means under D and D' in standard deviations.
+    """Return the absolute difference of the means of a recorded value under D and D', in standard deviations.
 
-    It is infinite if the value is present mostly under only one of the two.
+    `values` has one value for each trial, and `present` is true for trials with D. The result is infinite if the value
+    is finite far more often under one of D and D' than under the other. It is 0 if the value is never finite under one
+    of them.
     """
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()

@@ -1,4 +1,4 @@
-"""Claims: privacy guarantees of a mechanism that black-box trials try to refute."""
+"""Privacy claims about a mechanism, which black-box trials try to refute."""
 
 from dataclasses import InitVar, dataclass
 from math import expm1
@@ -10,13 +10,13 @@ from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.names import MultiplierReference
 
 LESSONS = 20
-"""Number of initial trials that are not counted: the first half trains, the second selects features that guess well."""
+"""Number of initial trials that are not evidence: the first half trains rules, the second half selects features."""
 _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
-"""The deltas at which the curve of a claim about Gaussian noise is tested; its total variation is a sixth test."""
+"""The deltas at which a claim about Gaussian noise is tested, besides the delta at epsilon 0 (the total variation)."""
 
 
 class Limit(NamedTuple):
-    """One inequality that a claim implies: the mechanism is (epsilon, delta)-DP."""
+    """One inequality that a claim implies: the mechanism is (epsilon, delta)-DP for the stated epsilon and delta."""
 
     epsilon: float
     delta: float
@@ -24,12 +24,11 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class StatedClaim:
-    """A privacy claim about a mechanism, which says nothing about how the mechanism works.
+    """A privacy claim about a mechanism, either by `epsilon` and `delta` or by `noise_multiplier`.
 
-    There are two kinds of claim. `epsilon` with `delta` claims (epsilon, delta)-DP for all rounds together.
-    `noise_multiplier` claims that all rounds together are no easier to distinguish than `rounds` rounds of a Gaussian
-    mechanism with this ratio of noise to sensitivity. That is a whole curve of epsilon over delta, and so the stricter
-    claim.
+    `epsilon` with `delta` claims (epsilon, delta)-DP for all rounds together. `noise_multiplier` claims that D and D'
+    are no easier to distinguish than after `rounds` rounds of a Gaussian mechanism with this ratio of noise to
+    sensitivity. A claim by noise multiplier states an epsilon for every delta.
 
     Raises
     ------
@@ -44,13 +43,13 @@ class StatedClaim:
     """
 
     adjacency: Adjacency | str  # the relation between neighbours, or its name, such as `add-remove-client`
-    epsilon: float | None = None  # at least 0; None if the noise multiplier says it
-    delta: float = 1e-5  # of `epsilon`, at least 0 and below 1
-    # Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
+    epsilon: float | None = None  # from 0 to below 100; None for a claim by noise multiplier
+    delta: float = 1e-5  # the delta for `epsilon`, at least 0 and below 1
+    # Standard deviation of the noise over the sensitivity of the noised sum, above 0; None for a claim by epsilon.
     noise_multiplier: float | None = None
     rounds: int = 1  # number of rounds of the claim, and of every trial
-    # The quantity that the given noise multiplier multiplies, or its name: Flower and Opacus quote noise over the
-    # clipping norm. `noise_multiplier` is always over the sensitivity.
+    # The quantity that the given noise multiplier multiplies, or its name. Flower and Opacus quote noise over the
+    # clipping norm; `noise_multiplier` is converted to noise over the sensitivity.
     noise_over: InitVar[MultiplierReference | str] = MultiplierReference.SENSITIVITY
 
     def __post_init__(self, noise_over: MultiplierReference | str) -> None:
@@ -70,19 +69,23 @@ class StatedClaim:
 
     @property
     def neighbours(self) -> Adjacency:
-        """The relation between neighbouring data sets."""
+        """The relation between neighbouring data sets, as an `Adjacency` rather than its name."""
         return Adjacency(self.adjacency)
 
     @property
     def mu(self) -> float | None:
-        """The mu of Gaussian DP for a claim by noise multiplier; None for a claim by epsilon and delta."""
+        """The mu of Gaussian DP over all rounds, for a claim by noise multiplier; None for a claim by epsilon."""
         if self.noise_multiplier is None:
             return None
         return lazy_imports.gaussian.gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:
-        """The largest ratio of shift to standard deviation that the claim allows if the noise is Gaussian."""
+        """The largest mu of Gaussian DP that is compatible with the claim.
+
+        Here mu is the shift of the release between D and D', divided by the standard deviation of Gaussian noise. A
+        claimed delta below 1e-12 counts as 1e-12.
+        """
         if self.mu is not None:
             return self.mu
         assert self.epsilon is not None
@@ -90,7 +93,11 @@ class StatedClaim:
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The inequalities that are tested: one for (epsilon, delta), several along the curve of Gaussian noise."""
+        """The (epsilon, delta) inequalities that are tested to refute the claim.
+
+        A claim by epsilon has one. A claim by noise multiplier has several along its curve, and none if the noise is
+        too small.
+        """
         if self.mu is None:
             assert self.epsilon is not None
             return (Limit(self.epsilon, self.delta),)
@@ -103,7 +110,7 @@ class StatedClaim:
 
     @property
     def words(self) -> str:
-        """The claim as words for a sentence: its epsilon and delta, or its noise, and its neighbours."""
+        """The claim as a phrase: its epsilon and delta or its noise multiplier, its rounds, and its adjacency."""
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         if self.epsilon is not None:
             return f"epsilon {self.epsilon:g} at delta {self.delta:g} over {over}, {self.adjacency}"
@@ -113,7 +120,7 @@ class StatedClaim:
 
     @property
     def success(self) -> float:
-        """The largest probability of guessing D or D' correctly if the claim holds, at prior 1/2."""
+        """The largest probability of guessing correctly between D and D' that the claim allows, at prior 1/2."""
         if self.mu is not None:
             return (1 + lazy_imports.gaussian.gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None

@@ -1,4 +1,4 @@
-"""Result types of a black-box audit, and the number of trials that it runs; see `claim_trials` for the audit itself."""
+"""Result types of a black-box audit, and the number of trials that an audit runs; `claim_trials` runs the audit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,40 +19,37 @@ Tell = Callable[[str], None]
 
 
 class OutOfTimeError(Exception):
-    """Raised by a function that plays trials when the time is over: the audit then ends with the trials so far."""
+    """Raised by a function that plays trials when the time is over; the audit then uses the trials played so far."""
 
 
 FEWEST_OF_EACH = 10
-"""Number of trials of each truth below which the trials are not judged if the time has run out."""
+"""Smallest number of trials with D, and also with D', from which an audit that ran out of time is judged."""
 
 CHUNK = 20
-"""Number of trials played in one call; every part of a budget is a multiple of it."""
+"""Number of trials played in one call; every number of trials in a `TrialBudget` is a multiple of it."""
 
 
 @dataclass(frozen=True)
 class TrialBudget:
-    """The number of trials in each stage of an audit.
+    """The number of trials in each stage of a black-box audit, and the number of distinguishers in each stage.
 
-    Raises `InputError` if a number of trials is no multiple of `CHUNK`, or the shares do not add up to 1.
+    A distinguisher is a rule that tells D from D'. Raises `InputError` if a number of trials is not a multiple of
+    `CHUNK` or is below 2 * `CHUNK`, if `stages` and `shares` differ in length, or if the shares do not add up to 1.
     """
 
-    pilot: int = 400  # trials that look for distinguishers, of every kind that is looked at closely
-    stages: tuple[int, ...] = (1000, 3000, 8000)  # trials that try one distinguisher, stage by stage
-    shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the level that every stage has; they add up to 1
-    tried: int = 3  # distinguishers that are tried at least, each of another scenario, in the first stage
-    most: int = 6  # distinguishers that are tried at most, if so many seem to break the claim
-    # Number of distinguishers that are tried in the second stage, if none breaks the claim; half as many in the next
-    # stage, and so on.
+    pilot: int = 400  # number of search trials for each scenario that passes the first search
+    stages: tuple[int, ...] = (1000, 3000, 8000)  # number of fresh trials for each distinguisher, by stage
+    shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the significance level for each stage; they add up to 1
+    tried: int = 3  # smallest number of distinguishers that are tested in the first stage
+    most: int = 6  # largest number of distinguishers that are tested in the first stage
+    # Number of distinguishers that are tested in the second stage. Each later stage tests half as many, at least one.
     deep: int = 2
-    # Whether the audit ends with the first distinguisher that breaks the claim, and says nothing of the others.
+    # Whether the audit ends with the first distinguisher that refutes the claim, without testing the others.
     until_broken: bool = False
-    # Whether, of distinguishers that seem about equally good, those of the plainer kinds are tried: what a page names
-    # first does not hang on luck then.
+    # Whether distinguishers with almost equal margins are ordered by scenario, the plainest first, and not by chance.
     plainest: bool = False
-    scout: int = (
-        100  # trials of every kind that find out which ones to look at closely; no more than `pilot` are played
-    )
-    kept: int = 12  # kinds that are looked at closely
+    scout: int = 100  # number of trials of each scenario in the first search; at most `pilot` are played
+    kept: int = 12  # number of scenarios that pass the first search
 
     def __post_init__(self) -> None:
         for count in (self.scout, self.pilot, *self.stages):
@@ -68,45 +65,51 @@ QUICK = TrialBudget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, m
 
 @dataclass(frozen=True)
 class DistinguisherTest:
-    """The result of testing one distinguisher on fresh trials."""
+    """The result of testing one distinguisher (a rule that tells D from D') on fresh trials.
 
-    distinguisher: Distinguisher  # the distinguisher
-    bound: (
-        float  # lower bound on epsilon at the delta of the distinguisher's limit, at the confidence that this stage has
-    )
+    It has the lower bound on epsilon, the number of right guesses, the score of each trial, and the likely cause of a
+    leak.
+    """
+
+    distinguisher: Distinguisher  # the tested distinguisher
+    bound: float  # lower bound on epsilon, at the delta of the tested inequality
     confidence: float  # the confidence of the bound
-    ceiling: float  # the bound that trials which never err would have given, of those that were trials at all
-    trials: int  # number of trials played at this stage
-    share_of_trials: float  # the share of them in which a model was released and the differing contribution arrived
-    right: int  # number of these trials guessed right, with a threshold learned before
+    ceiling: float  # the bound that this number of valid trials gives if every guess is right
+    trials: int  # number of trials of the test
+    share_of_trials: float  # share of valid trials: a model was released, and the differing contribution arrived
+    right: int  # number of trials guessed right, with a threshold learned on earlier trials
     scores: Floats  # the score of each trial, shape (trials,)
-    present: Flags  # whether D was played, shape (trials,)
-    along: Floats  # releases along the differing contribution, summed over rounds, shape (trials,)
-    lines: tuple[str, ...]  # the lines of the transcript that tell most
-    cause: LeakCause = NO_CAUSE  # the cause for which trials were told apart, if known
+    present: Flags  # true for trials with D, false for trials with D', shape (trials,)
+    along: Floats  # releases projected on the differing contribution, summed over rounds, shape (trials,)
+    lines: tuple[str, ...]  # lines of text on the values that differ most between D and D'
+    cause: LeakCause = NO_CAUSE  # the likely cause of a difference, if known
 
     @property
     def is_broken(self) -> bool:
-        """Whether the claim is refuted."""
+        """Whether the test refutes the claim: its lower bound exceeds the claimed epsilon."""
         return self.bound > self.distinguisher.limit.epsilon
 
 
 @dataclass(frozen=True)
 class IncompleteTrials:
-    """The trials of a scenario that the mechanism ended with an error."""
+    """The shares of a scenario's trials with D and with D' that the mechanism ended with an error.
 
-    kind: str  # the scenario
+    It also has the error message, and whether an error was allowed.
+    """
+
+    kind: str  # name of the scenario
     said: str  # the error message, in one line
-    share_present: float  # share of trials refused where D was played
-    share_absent: float  # share of trials refused where D' was played
-    is_allowed: bool  # whether the input was malformed, so that refusing it is right
+    share_present: float  # share of the trials with D that ended with an error, from 0 to 1
+    share_absent: float  # share of the trials with D' that ended with an error, from 0 to 1
+    is_allowed: bool  # whether the input was malformed, so that an error is a correct reply
 
 
 class NotRefutingReason(StrEnum):
-    """The reason for which a distinguisher that uses the replies of all other clients does not refute a claim.
+    """The reason why a distinguisher that uses the replies of all other clients does not refute a claim.
 
-    SHARES: the others reply differently each time to the same model; the difference may be their shares of the noise.
-    SHARES_OUTSIDE: the others' results were fixed, and different values arrived each time; their Flower mods add noise.
+    SHARES: the other clients reply differently each time to the same model, and the difference may be their share of
+    the noise. SHARES_OUTSIDE: the results of the other clients were fixed, but different values arrived each time, so
+    Flower mods (code around a client) may add noise.
     """
 
     SHARES = "shares"
@@ -114,39 +117,43 @@ class NotRefutingReason(StrEnum):
 
 
 class ScenarioTrials(NamedTuple):
-    """The trials that were run in one scenario."""
+    """The number of trials that were run in one scenario, and the names of the numbers that were recorded in them.
 
-    trials: int = 0  # number of trials, for the search of distinguishers or for their test
-    names: tuple[str, ...] = ()  # names of the numbers that were seen beside the model in any of them
+    These are numbers besides the released models, such as metrics.
+    """
+
+    trials: int = 0  # number of trials, for the search and for the tests together
+    names: tuple[str, ...] = ()  # names of the numbers that any trial released besides the model
 
 
 @dataclass(frozen=True)
 class ClaimAudit:
-    """The result of a black-box audit of a claim: its scenarios, the tested distinguishers, and the verdict."""
+    """The result of a black-box audit of a claim: tested distinguishers, scenarios without a test, and the verdict."""
 
-    claim: StatedClaim  # the claim
-    # `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.
+    claim: StatedClaim  # the audited claim
+    # `violated`, `consistent`, or `inconclusive` if even right guesses in all trials could not have refuted the claim.
     verdict: Verdict
-    # The last attempt of every distinguisher that was tried, the most telling first.
+    # The last test of each tested distinguisher, the one with the strongest evidence against the claim first.
     attempts: tuple[DistinguisherTest, ...]
-    refusals: tuple[IncompleteTrials, ...]  # the trials that the mechanism refused to play
-    pilots: int  # trials that looked for distinguishers, by kind
-    # The attempt that looked at nothing but low bits, None if no such distinguisher seemed to break the claim. Where it
-    # does, floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it
-    # out.
+    refusals: tuple[IncompleteTrials, ...]  # scenarios with trials that the mechanism ended with an error
+    pilots: int  # number of search trials over all scenarios
+    # The test of a distinguisher that uses only low bits; None if no such distinguisher seemed to refute the claim. If
+    # this test exceeds the claimed epsilon, floating-point arithmetic leaks. The verdict ignores such a leak, because
+    # a claim about real numbers does not cover it.
     floating: DistinguisherTest | None = None
-    unplayed: tuple[str, ...] = ()  # scenarios for which the time was too short to play any
-    untried: tuple[str, ...] = ()  # kinds for which the time was too short to try their distinguishers on fresh trials
-    # Scenarios that seemed to break the claim, and for which the budget had no fresh trials: others did more.
+    unplayed: tuple[str, ...] = ()  # names of the scenarios without any trial, because the time ran out
+    untried: tuple[str, ...] = ()  # names of the scenarios without fresh trials, because the time ran out
+    # Names of the scenarios that seemed to refute the claim, but got no fresh trials because others seemed better.
     passed_over: tuple[str, ...] = ()
-    silent: tuple[str, ...] = ()  # kinds without a single trial: nothing was released, or what differs never arrived
-    refused: tuple[str, ...] = ()  # kinds of which every trial was refused, though the input was an ordinary one
-    # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
-    # no other attempt breaks it.
+    # Names of the scenarios without a valid trial: nothing was released, or the differing contribution never arrived.
+    silent: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # names of the scenarios whose trials all ended with an error, despite valid input
+    # The test that refutes the claim for an adversary who knows the replies of all other clients; None if the claim
+    # covers such an adversary, or if another test refutes the claim.
     knowing: DistinguisherTest | None = None
-    not_covered: NotRefutingReason = NotRefutingReason.SHARES  # the reason why such an attempt refutes nothing
-    asked: Mapping[str, ScenarioTrials] = field(default_factory=dict)  # the trials played in each scenario, by its name
-    hindrance: str = ""  # why many trials say nothing about the claim, as a sentence; empty where no reason is known
+    not_covered: NotRefutingReason = NotRefutingReason.SHARES  # the reason why `knowing` does not refute the claim
+    asked: Mapping[str, ScenarioTrials] = field(default_factory=dict)  # the trials of each scenario, keyed by its name
+    hindrance: str = ""  # why many trials are not valid, as a sentence; empty if no reason is known
 
     @property
     def worst(self) -> DistinguisherTest | None:
@@ -165,28 +172,28 @@ def attempt_of(
     present: Flags,
     lessons: int = 0,
 ) -> DistinguisherTest:
-    """Return the result of testing a distinguisher, with the likely cause of a leak.
+    """Return the result of testing a distinguisher on trials, completed with the likely cause of a leak.
 
     Parameters
     ----------
     distinguisher
-        The distinguisher that was tested, see `DistinguisherTest`.
+        The tested distinguisher, a rule that tells D from D'.
     bound
-        Lower bound that the trials prove, see `DistinguisherTest`.
+        Lower bound on epsilon that the trials prove.
     ceiling
-        Bound that the trials would have proved if every guess had been right, see `DistinguisherTest`.
+        Lower bound on epsilon that the trials would have proved if every guess had been right.
     confidence
-        Confidence of the bound, see `DistinguisherTest`.
+        Confidence of `bound`, above 0 and below 1.
     right
-        Whether the distinguisher guessed right in each counted trial, shape (trials,).
+        Whether the guess was right, for each counted trial, shape (counted trials,).
     scores
-        Score of each counted trial, shape (trials,).
+        Score that the distinguisher gave each counted trial, shape (counted trials,).
     trials
-        Transcripts of all trials, including those that are not counted.
+        Transcripts of all trials, counted or not.
     present
-        Whether D was used in each trial, including those that are not counted, shape (all trials,).
+        True for trials with D, false for trials with D', shape (all trials,).
     lessons
-        Number of initial trials that are not counted, because the rule was trained on them.
+        Number of initial trials that are not counted, because the distinguisher was trained on them.
     """
     counted = trials.taken(slice(lessons, None))
     return DistinguisherTest(
@@ -198,7 +205,11 @@ def attempt_of(
 
 
 def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
-    """Return the verdict on a claim from the tests of distinguishers."""
+    """Return the verdict on a claim from the tests of distinguishers.
+
+    It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test does, although a test with only right
+    guesses would have. Otherwise it is INCONCLUSIVE.
+    """
     if any(attempt.is_broken for attempt in attempts):
         return Verdict.VIOLATED
     can = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)

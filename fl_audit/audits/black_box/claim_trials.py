@@ -1,9 +1,9 @@
-"""Black-box audit of a claim: some trials select distinguishers, and fresh trials test the best ones.
+"""Audit a privacy claim by black-box trials: search trials select distinguishers, and fresh trials test the best ones.
 
-Nothing is assumed about the mechanism. First some trials of every scenario are run, and every group of features is
-ranked on them. Then the few best distinguishers are tested on fresh trials, in stages of growing size. The significance
-level is divided among distinguishers and stages, so a claim that holds is called violated with at most this
-probability, whatever was selected before.
+A distinguisher is a trained rule that tells trials with D from trials with D'. Search trials of every scenario (the
+surroundings of a trial) rank the distinguishers. The best ones are tested on fresh trials, in stages of growing size.
+The significance level is divided among distinguishers and stages, so the audit calls a true claim violated with at most
+this probability. Nothing is assumed about the mechanism.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.verdict.verdict import Verdict
 
 Play = Callable[[str, int, int], tuple[Transcripts, Flags]]
-"""A function from a scenario, the number of the first trial and a number of trials to transcripts and truths.
+"""A function that plays trials: it takes a scenario's name, the number of the first trial, and the number of trials.
 
-It returns fewer trials than requested if the time ends before the last of them; a truth is true where D was played.
+It returns their transcripts and a mask that is true for trials with D. It returns fewer trials if the time runs out.
 """
 
 
@@ -49,31 +49,31 @@ def audit_claim(
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
 ) -> ClaimAudit:
-    """Audit a claim by black-box trials.
+    """Audit a privacy claim by playing black-box trials, and return the tests, the skipped scenarios and the verdict.
 
-    If the time ends before any distinguisher is tested on fresh trials, the search trials are split in two halves: one
-    selects distinguishers and the other tests them, so that the trials still lead to a verdict.
+    If the time runs out before any distinguisher is tested on fresh trials, one half of the search trials selects
+    distinguishers and the other half tests them.
 
     Parameters
     ----------
     claim
-        The claim under audit.
+        The privacy claim to be audited.
     kinds
-        Names of the scenarios.
+        Names of the scenarios in which trials are played, from plain to special.
     play
-        Function that runs trials; it raises `OutOfTimeError` if there is no time for more.
+        Function that plays trials, see `Play`; it raises `OutOfTimeError` if there is no time for any trial.
     malformed
-        Names of the scenarios with malformed input, which the mechanism may refuse.
+        Names of the scenarios with malformed input, in which the mechanism may end with an error.
     said
-        Function that returns the last error message of the mechanism in a scenario.
+        Function from the name of a scenario to the mechanism's last error message in it.
     budget
-        The number of trials in each stage; None for the default.
+        The number of trials in each stage; None for the defaults of `TrialBudget`.
     confidence
-        Probability with which a claim that holds is not called violated; above 0.5 and below 1.
+        Probability with which a true claim is not called violated; above 0.5 and below 1.
     tell
         Callback that receives progress messages.
     keep
-        Callback that receives the result so far after every test, in case the audit is interrupted.
+        Callback that receives the result so far after the search and after each test.
     """
     budget = budget or TrialBudget()
     search = _DistinguisherSearch(claim, play, malformed, said, budget, tell)
@@ -92,16 +92,16 @@ def audit_claim(
 
 @dataclass(frozen=True)
 class _Choice:
-    """The distinguishers that are selected for tests on fresh trials."""
+    """The distinguishers that the search has selected for tests on fresh trials."""
 
-    tried: list[Distinguisher]  # those that may refute the claim, the most telling first
-    finest: Distinguisher | None  # the best one of low bits alone that seems to break the claim; None for none
-    passed_over: tuple[str, ...]  # scenarios that seemed to break the claim, and for which there are no fresh trials
+    tried: list[Distinguisher]  # distinguishers for the verdict, the one with the largest margin first
+    finest: Distinguisher | None  # the best distinguisher by low bits alone; None if none seems to refute the claim
+    passed_over: tuple[str, ...]  # names of scenarios that seem to refute the claim but get no fresh trials
 
 
 @dataclass
 class _DistinguisherSearch:
-    """The search for distinguishers: how trials are run, and the results of the scenarios so far."""
+    """The search for distinguishers (rules that tell D from D'): its inputs, and the results so far."""
 
     claim: StatedClaim
     play: Play
@@ -109,22 +109,31 @@ class _DistinguisherSearch:
     said: Callable[[str], str]
     budget: TrialBudget
     tell: Tell
-    ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # the distinguishers of a scenario
-    looked: dict[str, tuple[Transcripts, Flags]] = field(default_factory=dict)  # the trials behind them
+    ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # distinguishers of each scenario, by name
+    looked: dict[str, tuple[Transcripts, Flags]] = field(default_factory=dict)  # search trials of each scenario
     refusals: list[IncompleteTrials] = field(default_factory=list)
-    entirely: set[str] = field(default_factory=set)  # scenarios of which every trial was refused
-    silent: list[str] = field(default_factory=list)  # scenarios without a single trial
-    unplayed: tuple[str, ...] = ()  # scenarios without time for trials
-    pilots: int = 0  # number of trials
+    entirely: set[str] = field(default_factory=set)  # scenarios whose trials all ended with an error
+    silent: list[str] = field(default_factory=list)  # scenarios without a valid trial
+    unplayed: tuple[str, ...] = ()  # scenarios without any trial, because the time ran out
+    pilots: int = 0  # number of search trials so far
 
     def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
-        """Return the distinguishers of a scenario, ranked by their expected margin in a test with `fresh` trials."""
+        """Return the distinguishers of a scenario, the one with the largest expected margin first.
+
+        `kind` is the name of the scenario, and `present` is true for trials with D. The margin is the expected lower
+        bound on epsilon from `fresh` trials, minus the claimed epsilon. Only distinguishers with a positive margin are
+        returned if no trial of the scenario was valid: nothing was released, or the target's contribution never
+        arrived.
+        """
         found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
         # Numbers beside the model may tell where no trial was one; nothing else of such a kind is worth an audit.
         return [one for one in found if one.margin > 0] if kind in self.silent else found
 
     def scout(self, kinds: Sequence[str]) -> None:
-        """Run a few trials of every scenario, as long as there is time."""
+        """Play a few trials of each scenario and rank its distinguishers, until the time runs out.
+
+        `kinds` are the names of the scenarios.
+        """
         for place, kind in enumerate(kinds):
             self.tell(f"looking for distinguishers: {kind} ({place + 1} of {len(kinds)})")
             try:
@@ -140,7 +149,11 @@ class _DistinguisherSearch:
             self._keep(kind, trials, present)
 
     def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
-        """Record the refused trials of a scenario, and return whether the search skips this scenario."""
+        """Record the trials of a scenario that ended with an error, and return whether the search skips this scenario.
+
+        It is skipped if such trials occur and its input was malformed, or if all of its trials ended with an error.
+        `kind` is the name of the scenario, and `present` is true for trials with D.
+        """
         if not np.any(trials.refused):
             return False
         one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
@@ -154,7 +167,7 @@ class _DistinguisherSearch:
         self.looked[kind] = trials, present
 
     def choice(self) -> _Choice:
-        """Run more trials of the best scenarios, and return the distinguishers to be tested."""
+        """Play more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
         left = self._look_closely() if self.budget.scout < self.budget.pilot else []
         found, low_bits = _by_bits(self.ranked)
         # Kinds come plainest first, and equals stay in that order.
@@ -165,7 +178,10 @@ class _DistinguisherSearch:
         return _Choice(found[:count], finest, passed_over)
 
     def _look_closely(self) -> list[Distinguisher]:
-        """Run more trials of the best scenarios, and return the promising distinguishers of all other scenarios."""
+        """Play more trials of the best scenarios and rank their distinguishers again.
+
+        Returns the distinguishers of all other scenarios that have a positive margin.
+        """
         closely = _kept(self.ranked, self.budget.kept)
         for kind in closely:
             self.tell(f"looking closely: {kind}")
@@ -181,7 +197,11 @@ class _DistinguisherSearch:
     def result(
         self, choice: _Choice, attempts: Sequence[DistinguisherTest], floating: Sequence[DistinguisherTest] = ()
     ) -> ClaimAudit:
-        """Return the result of the audit from the tests so far, with the test of low bits apart."""
+        """Return the result of the audit from the tests so far.
+
+        `choice` holds the distinguishers that were selected for tests, and `attempts` the tests that decide the
+        verdict. `floating` holds at most one test, of a distinguisher that uses only the low bits of released numbers.
+        """
         done = {attempt.distinguisher.kind for attempt in attempts}
         untried = tuple(one.kind for one in choice.tried if one.kind not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
@@ -201,21 +221,32 @@ class _DistinguisherSearch:
 
 
 def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distinguisher], list[Distinguisher]]:
-    """Return the distinguishers of all scenarios in two lists: those that use more than low bits, and the others."""
+    """Return all distinguishers as two lists: those that use more than low bits of released numbers, and the others.
+
+    `scouted` holds the distinguishers of each scenario, keyed by its name.
+    """
     every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
     low = [distinguisher for distinguisher in every if distinguisher.group in LOW_BITS]
     return [distinguisher for distinguisher in every if distinguisher not in low], low
 
 
 def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
-    """Return the scenarios of the `count` best distinguishers and of the best one that uses only low bits."""
+    """Return the names of the scenarios that contain at least one of the best distinguishers.
+
+    The best are the `count` distinguishers with the largest margins among those that use more than the low bits of
+    released numbers, and the one with the largest margin among the others. `scouted` is keyed by scenario.
+    """
     found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
     best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
     return [kind for kind in scouted if kind in best]
 
 
 def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float) -> list[DistinguisherTest]:
-    """Return attempts without fresh trials: half of the search trials train, and the other half test."""
+    """Test at most `most` distinguishers without fresh trials, and return the tests.
+
+    One half of the search trials of each scenario trains distinguishers, and the other half tests them. `confidence` is
+    that of all bounds together.
+    """
     found = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in search.looked.items():
         learns = every_second(present)
@@ -236,9 +267,11 @@ def _tried(
     tell: Tell,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
-    """Test distinguishers in stages on fresh trials, and return the last test of each.
+    """Test distinguishers in stages on fresh trials, and return the last test of each distinguisher.
 
-    Only the best ones pass from one stage to the next.
+    Only the distinguishers with the largest margins pass from one stage to the next. `level` is the significance level
+    of one distinguisher over all stages. `play` plays trials, `tell` receives progress messages, and `keep` receives
+    the last tests after each test.
     """
     # Earlier trials decide the choice, and every stage of a distinguisher has its share of the level anyway.
     first, last = budget.pilot, dict[str, DistinguisherTest]()

@@ -1,6 +1,7 @@
-"""Distinguishers: for each scenario and each group of features, a trained rule that scores trials as D or D'.
+"""Train distinguishers: rules that score a trial higher if it seems to be a trial with D, and lower for D'.
 
-Rules are trained and ranked on search trials, which do not count as evidence.
+There is one rule for each scenario (the surroundings of a trial) and each group of features. Rules are trained and
+ranked on search trials, which do not count as evidence.
 """
 
 import math
@@ -21,33 +22,34 @@ from fl_audit.root_finding import last_true
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
-Rule = Callable[[Floats], Floats]  # from features (trials, columns) to scores (trials,): higher where D is the likelier
+Rule = Callable[[Floats], Floats]  # from features (trials, columns) to scores (trials,): higher if D is more likely
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
-"""The bounds that assume nothing about the scores."""
-_SURE = 12.0  # a shift, in spreads, beyond which two groups never overlap in any number of trials that anybody plays
-_LARGE_DELTA = 0.03  # from here on counting guesses is the better bound where so few trials prove nothing by either
+"""The bound methods that assume nothing about the distribution of the scores."""
+_SURE = 12.0  # largest shift considered, in standard deviations; beyond it no two trials with D and D' are confused
+_LARGE_DELTA = 0.03  # delta from which Clopper-Pearson is preferred if both methods do equally well
 _RANKING_CONFIDENCES = (0.975, 0.995)
-"""Confidences of the bounds that are compared, as if several distinguishers were tested; they certify nothing."""
-_TRIED, _MOST_TRIED = 9, 500  # how often a bound is tried, and on how many scores of each truth at most
-_RANKING_QUANTILE = 2.3  # standard errors that a bound of fresh trials is expected to lose on each of its two rates
-_POWER = 0.9  # standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them
-_RATES = np.geomspace(1e-4, 0.5, 200)  # rates of false alarms at which a bound is expected
+"""Confidences at which the bound methods are compared, as if several distinguishers were tested."""
+_TRIED, _MOST_TRIED = 9, 500  # number of bootstrap samples, and the largest number of scores with D (or D') in one
+_RANKING_QUANTILE = 2.3  # standard errors that TPR and FPR each lose in the expected bound from fresh trials
+_POWER = 0.9  # further standard errors on TPR and FPR each, so that a shift is found in about nine of ten audits
+_RATES = np.geomspace(1e-4, 0.5, 200)  # false-positive rates at which the expected bound is computed
 _FLOOR = 1e-9
-"""Smallest spread within a group, as a share of a column's range; no spread at all would be certain evidence."""
+"""Smallest standard deviation that a column may have within D or D', as a share of the column's range."""
 
 
 def learned_rule(features: Floats, present: Flags) -> Rule:
-    """Train Fisher's linear discriminant, the best linear rule if D and D' give normal features of equal covariance.
+    """Train Fisher's linear discriminant on features of trials, and return it as a function from features to scores.
 
-    The rule returns a score for each new trial; all scores are 0 if no feature varies.
+    It is the best linear rule if D and D' give normal features of equal covariance. All scores are 0 if no feature
+    varies.
 
     Parameters
     ----------
     features
-        Features of each trial, finite, shape (trials, columns).
+        Features of the training trials, finite, shape (trials, columns).
     present
-        Whether D was used in each trial, shape (trials,); both D and D' must occur.
+        True for trials with D, false for trials with D', shape (trials,); both must occur.
     """
     one, zero = features[present], features[~present]
     within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
@@ -63,14 +65,18 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
 
 
 def _signs(columns: Floats, present: Flags) -> Floats:
-    """Return the sign of each column's mean under D minus that under D', as weights of columns without variance."""
+    """Return, for each column, the sign of its mean under D minus its mean under D', shape (columns,).
+
+    `present` is true for the rows of trials with D.
+    """
     return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
 
 
 def _weights(columns: Floats, present: Flags) -> Floats:
-    """Return the coefficients of Fisher's linear discriminant for columns with within-group standard deviation 1.
+    """Return the coefficients of Fisher's linear discriminant, shape (columns,).
 
-    `present` is true for the rows of D.
+    `columns` has shape (trials, columns), with standard deviation 1 within D and within D'. `present` is true for the
+    rows of trials with D.
     """
     if columns.shape[1] == 1:
         return _signs(columns, present)
@@ -85,23 +91,23 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 
 @dataclass(frozen=True)
 class Distinguisher:
-    """A trained rule that distinguishes D from D', to be tested on fresh trials."""
+    """A trained rule that distinguishes trials with D from trials with D' in one scenario, by one group of features."""
 
-    kind: str  # the scenario
-    group: str  # the group of features
-    rule: Rule  # from this group's features to scores
-    limit: Limit  # the part of the claim that it is most likely to break
-    method: BoundMethod  # the bound that did best
-    margin: float  # by how much it seems to pass the claim's epsilon; only its order counts
-    threshold: float  # score above which D is believed, for the share of right guesses
+    kind: str  # name of the scenario
+    group: str  # name of the group of features, a key of `feature_groups`
+    rule: Rule  # function from the features of this group to scores
+    limit: Limit  # the inequality of the claim that the rule is most likely to refute
+    method: BoundMethod  # the bound method that refuted this inequality most often on resampled scores
+    margin: float  # expected lower bound on epsilon minus the claimed epsilon; used only to rank distinguishers
+    threshold: float  # score above which the guess is D
 
 
 def find_distinguishers(
     kind: str, trials: Transcripts, present: Flags, limits: tuple[Limit, ...], fresh: int
 ) -> list[Distinguisher]:
-    """Return the best distinguisher of all groups of features but low bits, and the best one that uses only low bits.
+    """Return at most two distinguishers of a scenario: the best that uses more than low bits, and the best by low bits.
 
-    Rules are trained on one half of the trials and ranked on the other half. The best are then trained again on all
+    Rules are trained on one half of the trials and ranked on the other half. The two best are then trained again on all
     trials. The distinguisher with the larger margin comes first.
 
     Parameters
@@ -111,11 +117,11 @@ def find_distinguishers(
     trials
         Transcripts of the trials of this scenario.
     present
-        Whether D was used in each trial, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,).
     limits
-        The inequalities that the claim implies.
+        The (epsilon, delta) inequalities that the claim implies.
     fresh
-        Number of fresh trials that would test a distinguisher; few trials give only weak bounds at a small delta.
+        Number of fresh trials, with D and D' together, on which a distinguisher would be tested.
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)
@@ -136,12 +142,12 @@ def find_distinguishers(
 
 
 def every_second(present: Flags) -> Flags:
-    """Return a mask that selects every second trial with D and every second trial with D'.
+    """Return a mask that selects every second trial with D and every second trial with D', shape (trials,).
 
     Parameters
     ----------
     present
-        Whether D was used in each trial, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,).
     """
     chosen = np.zeros(len(present), dtype=bool)
     for side in (True, False):
@@ -150,21 +156,21 @@ def every_second(present: Flags) -> Flags:
 
 
 def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:
-    """Return the largest expected margin over an inequality of the claim, and that inequality.
+    """Return the largest margin by which the scores are expected to refute an inequality, and that inequality.
 
-    The margin is the expected lower bound minus the claimed epsilon. The bound is estimated from the shift of the
-    scores and from their tails, and the larger estimate counts.
+    The margin is the lower bound on epsilon that fresh trials are expected to prove, minus the claimed epsilon. The
+    bound is estimated from the shift of the scores and also from their tails, and the larger estimate is used.
 
     Parameters
     ----------
     scores
         Score of each trial, shape (trials,).
     truth
-        Whether D was used in each trial, shape (trials,); both D and D' must occur.
+        True for trials with D, false for trials with D', shape (trials,); both must occur.
     limits
-        The inequalities that the claim implies.
+        The (epsilon, delta) inequalities that the claim implies, at least one.
     fresh
-        Number of fresh trials with D; there are as many with D'.
+        Number of fresh trials with D, and also the number with D'.
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
@@ -178,7 +184,11 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return TPR and FPR at all thresholds in both directions, each worsened by one standard error."""
+    """Return TPR and FPR for all thresholds on the scores in both directions, each worsened by one standard error.
+
+    `one` holds the scores under D and `zero` those under D', both ascending. One direction takes scores above the
+    threshold as D, the other takes scores up to the threshold as D'. So each array has two values for each threshold.
+    """
     # Both are of ascending scores, under D and under D'.
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
@@ -193,12 +203,13 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
 
 
 def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMethod:
-    """Return the bound method that most often refutes an inequality on resampled scores; the choice proves nothing.
+    """Return the bound method that refutes the inequality `limit` most often on resampled scores.
 
-    A method that gives the better bound from many scores may prove nothing from few: with 120 scores each under D and
-    D', the order statistic gives no epsilon above 0 at delta 0.38 and this confidence, even for normal scores with a
-    shift of 3 standard deviations. So each method is applied to bootstrap samples of the number of fresh scores, at the
-    lowest and the highest confidence that may be needed, which depends on the number of tested distinguishers.
+    Each method is applied to bootstrap samples of `scores` with at most `fresh` scores under D, and as many under D',
+    at two confidences. Samples of this size matter because a method that gives the better bound from many scores may
+    prove nothing from few. For example, with 120 scores each under D and D' and a normal shift of 3 standard
+    deviations, the order statistic gives no epsilon above 0 at delta 0.38. `truth` is true for scores under D. The
+    choice itself is no evidence.
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
@@ -218,9 +229,12 @@ def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMeth
 def _expected_epsilon(
     found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
 ) -> float:
-    """Return the approximate epsilon that fresh trials of each truth will prove for a rule, at its best threshold."""
-    # `found` and `alarms` are at each threshold the shares of trials of one truth that the rule calls rightly, and of
-    # the other that it mistakes for it; `quantile` standard errors are lost on either rate. Below 0 for none.
+    """Return the epsilon that fresh trials are expected to prove for a rule at its best threshold; may be negative.
+
+    `found` and `alarms` are the TPR and FPR at each threshold. The epsilon is for the given delta. `fresh` is the
+    number of fresh trials with D, and also the number with D'. Each rate is worsened by `quantile` standard errors.
+    """
+
     if not found.size:
         return -math.inf
     lost = quantile / math.sqrt(fresh)
@@ -230,17 +244,17 @@ def _expected_epsilon(
 
 
 def least_shift(limit: Limit, trials: int, level: float) -> float:
-    """Return the smallest shift of normal releases, in standard deviations, at which tests usually refute the limit.
+    """Return the smallest shift between normal releases under D and D' that about nine of ten audits detect.
 
-    Usually means in about nine of ten audits (simulated in `tests/black_box`). The result is infinite if no shift is
-    enough.
+    An audit detects a shift if it refutes `limit`. The shift is in standard deviations of the release. It is infinite
+    if even a shift of 12 is not enough. Simulations in `tests/black_box` check the rate of nine in ten.
 
     Parameters
     ----------
     limit
-        An inequality that the claim implies.
+        An (epsilon, delta) inequality that the claim implies.
     trials
-        Number of fresh trials. Four fifths of them enter the bound, half with D and half with D'.
+        Number of fresh trials. Four fifths of them are used in the bound, half with D and half with D'.
     level
         One minus the confidence of the bound, above 0 and below 0.5.
     """
@@ -255,7 +269,11 @@ def least_shift(limit: Limit, trials: int, level: float) -> float:
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:
-    """Return the shift of two unit-variance normal distributions with the scores' AUC, less one standard error."""
+    """Return an estimate of the shift between scores under D (`one`) and D' (`zero`), in standard deviations.
+
+    It is the shift of two normal distributions with the AUC of the scores, minus one standard error, and at least 0. If
+    all scores under D exceed those under D', it is the difference of the means in standard deviations, at most 12.
+    """
     if np.min(one) > np.max(zero):
         spread = math.sqrt((np.var(one) + np.var(zero)) / 2)
         gap = float(np.mean(one) - np.mean(zero))
@@ -267,7 +285,10 @@ def _cautious_shift(one: Floats, zero: Floats) -> float:
 
 
 def _best_threshold(scores: Floats, present: Flags) -> float:
-    """Return the score threshold with the highest accuracy."""
+    """Return the threshold for which the guess "D if the score is above it" is right in most trials.
+
+    `scores` has one score for each trial, and `present` is true for trials with D.
+    """
     order = np.argsort(scores)
     ordered, truth = scores[order], present[order]
     right = np.concatenate([[truth.sum()], truth.sum() - np.cumsum(truth) + np.cumsum(~truth)])

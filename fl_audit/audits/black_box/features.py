@@ -1,8 +1,8 @@
-"""Features of a transcript: groups of numbers that may distinguish D from D', as input of a trained rule.
+"""Compute features of transcripts: groups of numbers by which a trained rule may distinguish D from D'.
 
-Each group covers one place where a leak may hide. Rules are trained on trials that do not count as evidence, so a
-useless group costs time but does not affect validity. Leaks that do not shift a mean are turned into a shift: changes
-of variance by the logarithm of squares, rounding by the share of rounded values, and missing values by indicators.
+Each group covers one place where a leak may hide. Rules learn from shifts of the mean, so other leaks are turned into
+shifts: a change of variance by the logarithm of squares, rounding by the share of rounded values, and missing values by
+indicators.
 """
 
 from dataclasses import replace
@@ -14,32 +14,33 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.transcript import Transcripts
 
 MOST_CORRELATED = 400
-"""Most columns of a group whose correlations are learned; of more, sums over rounds or projections are shown."""
-_MOST_ALONE = 20_000  # most columns of a group whose columns are weighed one by one
-_ROUNDS_SHOWN = 12
-_PAIRS = MOST_CORRELATED // 4  # most pairs of rounds that are looked at, four columns each
-_GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40
-_LARGEST = 100.0  # stands for a binary place where there is none
+"""Largest number of columns of a group whose correlations are learned."""
+_MOST_ALONE = 20_000  # largest number of columns of a group without learned correlations
+_ROUNDS_SHOWN = 12  # largest number of rounds, or sums of successive rounds, in a group by rounds
+_PAIRS = MOST_CORRELATED // 4  # largest number of pairs of rounds, with four columns each
+_GRAINS = tuple(range(8, 41, 2))  # exponents k: values that are multiples of 2**-k are counted as rounded
+_LARGEST = 100.0  # minus this is the number of binary digits of a value that is 0
 _ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
 BESIDE_OTHERS = "what was released along it, beside what others contributed"
-"""The group for an adversary that knows what all others sent, their shares of the noise included."""
-ROUNDED = "the low bits of what was released"  # the group that shows roundings
-FINEST = "the finest bit beside the contribution"  # the group that shows from what a sum was made in floating point
+"""Name of the group for an adversary that knows the replies of all other clients, with their shares of the noise."""
+ROUNDED = "the low bits of what was released"  # name of the group that shows rounded releases
+FINEST = "the finest bit beside the contribution"  # name of the group that shows which numbers a float sum was made of
 LOW_BITS = (ROUNDED, FINEST)
-"""The groups that use low bits alone: a difference that only they show is a leak of floating-point arithmetic.
+"""Names of the groups that use only low bits. A leak that only they show is a leak of floating-point arithmetic.
 
-A claim about real numbers does not cover it (Mironov 2012), and rounding the release to a grid fixes it. Noise on a
-coarse grid is another matter: it shows in `COARSE`, where so fine a rounding has been made already.
+A claim about real numbers does not cover such a leak (Mironov 2012), and rounding the release to a grid fixes it. Noise
+on a coarse grid shows in `COARSE` instead.
 """
 COARSE = "what is left of the low bits after rounding to a thousandth of what was released"
-"""The group that shows roundings no finer than a thousandth of the step: those of noise on a grid, for instance."""
-_FINE = 10  # binary places below the size of what was released, from which on bits are low: one in 1024 of the noise
+"""Name of the group that shows rounding to more than a thousandth of the release, as by noise on a coarse grid."""
+_FINE = 10  # bits below 2**-10 (about a thousandth) of the size of the release are low bits
 
 
 def feature_groups(trials: Transcripts) -> dict[str, Floats]:
-    """Return the groups of features, each of shape (trials, columns), keyed by their descriptions in a report.
+    """Return all groups of features of the trials as arrays, keyed by a description for the report.
 
-    Missing and non-finite values become 0, and one indicator column for each feature marks them.
+    Each array has shape (trials, columns). Missing and non-finite values become 0. Each feature has a second column
+    that is 1 where its value is missing, else 0.
     """
     groups: dict[str, Floats] = {_ALONG: along(trials)[:, None]}
     if trials.steps.shape[1] > 1:
@@ -70,22 +71,27 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
 
 
 def along(trials: Transcripts) -> Floats:
-    """Return the projections of the releases on the differing contribution, summed over rounds, shape (trials,)."""
+    """Return the sum over rounds of the releases projected on the differing contribution, shape (trials,).
+
+    The differing contribution is the contribution under D minus that under D', scaled to norm 1.
+    """
     return np.asarray(np.sum(projections(trials), axis=1))
 
 
 def projections(trials: Transcripts) -> Floats:
-    """Return the released steps projected on the unit vector of the difference, shape (trials, rounds).
+    """Return the change of the model in each round, projected on the differing contribution, shape (trials, rounds).
 
-    NaN counts as 0.
+    The differing contribution is the contribution under D minus that under D', scaled to norm 1. Values that are not
+    finite count as 0.
     """
     return _along(trials, np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0))
 
 
 def _along(trials: Transcripts, vectors: Floats) -> Floats:
-    """Return the projections of vectors on the unit vector of the difference, shape (trials, rounds).
+    """Return the projections of vectors on the differing contribution, scaled to norm 1, shape (trials, rounds).
 
-    The projection is 0 if there is no difference in that round.
+    `vectors` has shape (trials, rounds, parameters). The differing contribution is that under D minus that under D'.
+    The projection is 0 in rounds in which the difference is 0.
     """
     norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
@@ -99,7 +105,11 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the values of the first round minus those of several later rounds, in which repeated noise cancels."""
+    """Return the model's change in the first round minus its change in each of up to 11 later rounds.
+
+    The shape is (trials, columns). Repeated noise cancels in these differences. For a large model only evenly spaced
+    values are kept.
+    """
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
     # Of a large model every later round shows as many values, evenly spaced.
@@ -108,11 +118,11 @@ def _alternating(trials: Transcripts) -> Floats:
 
 
 def _paired(trials: Transcripts) -> Floats:
-    """Return two features for the difference and two for the sum of the releases of each pair of rounds.
+    """Return features of the difference and the sum of the releases of each pair of rounds, shape (trials, columns).
 
-    Repeated noise cancels in the difference, and negated noise in the sum. The two features are the projection on the
-    target's contribution to that difference or sum, and the logarithm of the squared norm. If there are too many pairs,
-    those with the first round take precedence, and then those of successive rounds.
+    Repeated noise cancels in the difference, and negated noise in the sum. Each difference and each sum has two
+    features: the projection on the differing contribution (under D minus under D'), and the logarithm of the squared
+    norm. If there are too many pairs, pairs with the first round are kept first, then pairs of successive rounds.
     """
     steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
@@ -127,49 +137,67 @@ def _paired(trials: Transcripts) -> Floats:
 
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:
-    """Return pairs of rounds, the most informative first; all pairs if there are few."""
+    """Return at most 100 pairs of round indices: first those with round 0, then successive rounds, then others."""
     first, next_ones = [(0, other) for other in range(1, rounds)], [(one, one + 1) for one in range(1, rounds - 1)]
     every = [*first, *next_ones, *combinations(range(rounds), 2)]
     return list(dict.fromkeys(every))[:_PAIRS]
 
 
 def _shown(steps: Floats) -> Floats:
-    """Return the values of every round if there are few, otherwise their sums over rounds, cut to a maximum number."""
+    """Return released values as columns, shape (trials, columns), with at most 400 columns.
+
+    The columns are the values of every round if there are at most 400 in a trial. Otherwise they are the first 400
+    values of the sum over rounds.
+    """
     if steps[0].size <= MOST_CORRELATED:
         return _flat(steps)
     return np.asarray(steps.sum(axis=1))[:, :MOST_CORRELATED]
 
 
 def _each(steps: Floats) -> Floats:
-    """Return the values of every round at as many evenly spaced places as are looked at, the same in all trials.
+    """Return released values of all rounds as at most 20,000 columns, shape (trials, columns), evenly spaced.
 
-    A sum over rounds hides a value without noise whose differences cancel over the rounds.
+    Unlike a sum over rounds, they show values without noise whose differences between D and D' cancel over the rounds.
     """
     values = _flat(steps)
     return values[:, :: -(-values.shape[1] // _MOST_ALONE)]
 
 
 def _beside_others(trials: Transcripts) -> Floats:
-    """Return the projections of the release and of the others' mean, and the difference's norm, summed over rounds."""
+    """Return three features for each trial, summed over rounds, shape (trials, 3).
+
+    They are the projections of the release and of the other clients' mean on the differing contribution (under D minus
+    under D'), and the norm of this contribution.
+    """
     norms = np.linalg.norm(trials.direction, axis=2)
     return np.stack([along(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
 
 
 def _sizes(trials: Transcripts) -> Floats:
-    """Return the logarithm of the squared norm of every tensor's step, averaged over rounds."""
+    """Return the logarithm of the squared norm of each tensor's change in a round, averaged over rounds.
+
+    The shape is (trials, tensors).
+    """
     squares = [np.sum(trials.steps[:, :, part] ** 2, axis=2) for _, part in trials.tensors]
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
 def _grains(released: Floats) -> Floats:
-    """Return the share of released values that are integer multiples of 2**-k, for several k."""
+    """Return, for several k, the share of released values that are integer multiples of 2**-k.
+
+    The shape is (trials, number of k).
+    """
     values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
 
 
 def _coarse(trials: Transcripts) -> Floats:
-    """Return released values rounded to a power of two of about a thousandth of the median step, as post-processing."""
+    """Return the released values rounded to a grid, with a spacing of about a thousandth of the model's usual change.
+
+    The usual change is the median absolute change of a value in the trial. The spacing is a power of two. The shape
+    stays (trials, rounds, parameters).
+    """
     # The grid of a trial follows from what was released in it alone.
     sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
         len(trials), -1
@@ -180,7 +208,11 @@ def _coarse(trials: Transcripts) -> Floats:
 
 
 def _finest(trials: Transcripts) -> Floats:
-    """Return the number of binary digits after the point in the finest released value, relative to its contribution."""
+    """Return the largest number of binary digits after the point among a trial's released values, (trials, 1).
+
+    The values are first divided by the size of the differing contribution (under D minus under D') at their place.
+    Places without such a contribution do not count.
+    """
     # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
     # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
     # 2012).
@@ -191,7 +223,11 @@ def _finest(trials: Transcripts) -> Floats:
 
 
 def _places(values: Floats) -> Floats:
-    """Return the number of binary digits after the point of each value: the smallest k with a multiple of 2**-k."""
+    """Return the number of binary digits after the point of each value, with the shape of `values`.
+
+    This is the smallest k that makes the value a multiple of 2**-k, and -100 for zeros and for values that are not
+    finite.
+    """
     mantissas, exponents = np.frexp(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
     whole = np.asarray(mantissas * 2.0**53, dtype=np.int64)
     # The last bit alone of a whole number in two's complement.
@@ -204,6 +240,9 @@ def _flat(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return the columns with non-finite values replaced by 0, followed by one indicator column for each."""
+    """Return the columns with non-finite values replaced by 0, followed by columns that mark the replaced values.
+
+    There is one marking column for each column. It has 1 where the value was replaced, else 0.
+    """
     missing = ~np.isfinite(values)
     return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

@@ -1,6 +1,6 @@
-"""The findings of a black-box audit in words and as JSON values.
+"""Turn the result of a black-box audit into sentences for a report and into JSON values.
 
-If the noise looks Gaussian, they include an estimate of its scale, marked as such.
+The findings include an estimate of the noise scale if the noise looks Gaussian.
 """
 
 import math
@@ -14,25 +14,25 @@ from fl_audit.audits.black_box.distinguishers import least_shift
 from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
 from fl_audit.verdict.verdict import Verdict
 
-TOO_FEW = "too few trials to refute the claim"  # a reason for which nothing is known of a scenario
-_LONGEST = 160  # characters of an error message that are shown
-_MOST_KINDS = 3  # scenarios that are named where many refused alike; the others are counted
+TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
+_LONGEST = 160  # largest number of characters of an error message that are shown
+_MOST_KINDS = 3  # largest number of scenarios that are named for one error message; the others are only counted
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of testing one scenario on fresh trials."""
+    """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
 
-    attempt: DistinguisherTest  # the trials
+    attempt: DistinguisherTest  # the test
     words: str  # description of the scenario
-    usual_fix: str  # the usual fix for a leak in this scenario, if the cause is unknown
-    noise: GaussianNoiseEstimate | None  # the reading of the noise, if it looks Gaussian
-    claimed_success: float  # the largest share of right guesses that the claim allows
-    proviso: str = ""  # on what it depends whether such an update can come, as a sentence; empty for an ordinary one
+    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    noise: GaussianNoiseEstimate | None  # the estimated noise; None if the noise does not look Gaussian
+    claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
+    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
 
     @property
     def sentence(self) -> str:
-        """The finding in one or two sentences."""
+        """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
         attempt, said = self.attempt, _trials_words(self.attempt)
         told = (
             f"{attempt.distinguisher.kind} ({self.words}): looking at {attempt.distinguisher.group}, {attempt.right} "
@@ -46,7 +46,10 @@ class Finding:
 
     @property
     def shown(self) -> str:
-        """The lower bound that the trials prove: on epsilon, or on the share of trials that can be guessed right."""
+        """A clause on what the trials prove: a lower bound on epsilon, or on the share of right guesses.
+
+        It is the share of right guesses if the tested inequality has epsilon 0.
+        """
         limit = self.attempt.distinguisher.limit
         if limit.epsilon > 0:
             return f"epsilon is at least {self.attempt.bound:.2f} at delta {limit.delta:.3g}"
@@ -56,13 +59,13 @@ class Finding:
 
     @property
     def allowed(self) -> str:
-        """The value that the claim allows for the quantity in `shown`."""
+        """A clause that states the value that the claim allows for the quantity in `shown`."""
         epsilon = self.attempt.distinguisher.limit.epsilon
         return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 
     @property
     def cause(self) -> str:
-        """The likely cause why trials with D and with D' can be distinguished, in one or two sentences."""
+        """The likely cause why trials with D and with D' can be distinguished, in one or more sentences."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
@@ -76,20 +79,26 @@ class Finding:
 
     @property
     def fix(self) -> str:
-        """The fix for the likely cause, or the usual fix for a leak in this scenario if no cause is known."""
+        """The fix for the likely cause, in one or more sentences.
+
+        The usual fix for the scenario is added if there is too little noise, and used alone if no fix is known.
+        """
         known = self.attempt.cause.fix
         return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))
 
     @property
     def _is_short(self) -> bool:
-        """Whether the noise is smaller than claimed; this is certain only if the noise is Gaussian."""
+        """Whether a confidence bound, which assumes Gaussian noise, shows less noise than claimed."""
         return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
 def findings(
     result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings of all tested distinguishers: first those that break the claim, the plainest scenario first.
+    """Return one finding for each tested distinguisher.
+
+    Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
+    of the result.
 
     Parameters
     ----------
@@ -98,10 +107,10 @@ def findings(
     words
         Description of each scenario, keyed by its name, in the order from plain to special.
     fixes
-        Usual remedy for a leak in each scenario, keyed by the name of the scenario.
+        Usual fix for a leak in each scenario, keyed by the name of the scenario.
     provisos
-        Condition under which the message of a scenario can occur, keyed by the name of the scenario, for messages that
-        only some clients can send; None if there are no such scenarios.
+        A sentence on when a scenario's update can occur, keyed by the name of the scenario. It is given for scenarios
+        with updates that only some clients can send. None if there are no such scenarios.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -116,14 +125,17 @@ def findings(
 
 
 def opening(result: ClaimAudit) -> str:
-    """Return a sentence on the verdict, followed by sentences on untested scenarios and on a floating-point leak."""
+    """Return the sentences that begin a report: on the verdict, on untested scenarios, and on a floating-point leak."""
     verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(result)}"
     return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
 
 
 def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the scenarios without a result, keyed by the reason."""
+    """Return the names of the scenarios without a result, keyed by the reason as a phrase.
+
+    Only reasons with at least one scenario are keys.
+    """
     tried = {attempt.distinguisher.kind for attempt in result.attempts}
     weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
     found = {
@@ -142,7 +154,7 @@ def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def untried_words(result: ClaimAudit, most: int = 3) -> str:
-    """Return a sentence on the scenarios without a result and the reasons; empty if every scenario has a result.
+    """Return a sentence that names the scenarios without a result and the reasons; empty if all have results.
 
     Parameters
     ----------
@@ -159,7 +171,10 @@ def untried_words(result: ClaimAudit, most: int = 3) -> str:
 
 
 def floating_words(result: ClaimAudit) -> str:
-    """Return two sentences on a floating-point leak, in which the low bits alone break the claim; empty without one."""
+    """Return sentences on a leak of floating-point arithmetic; empty if there is none.
+
+    There is such a leak if the low bits of the release refute the claim and nothing else in the same scenario does.
+    """
     attempt = result.floating
     if attempt is None or not attempt.is_broken:
         return ""
@@ -176,7 +191,7 @@ def floating_words(result: ClaimAudit) -> str:
 
 
 def _trials_words(attempt: DistinguisherTest) -> str:
-    """Return the share of trials that could break the claim, as the end of a sentence; empty if all could."""
+    """Return a clause on the share of a test's trials that were valid, i.e. could be evidence; empty if all were."""
     if attempt.share_of_trials == 1:
         return ""
     return (
@@ -186,9 +201,10 @@ def _trials_words(attempt: DistinguisherTest) -> str:
 
 
 def could_find(result: ClaimAudit) -> float:
-    """Return the limit of detection: the smallest factor of missing Gaussian noise that the tests usually find.
+    """Return the limit of detection: the smallest lack of Gaussian noise that nine of ten audits find, as a factor.
 
-    It is at least 1, and infinite if these numbers of trials find no lack of noise.
+    A factor of 2 means that the noise is half of what is claimed. The result is at least 1, and infinite if no lack of
+    noise would be found with these numbers of trials.
     """
     reaches = [
         least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
@@ -204,12 +220,16 @@ _NOT_COVERED = {
 
 
 def claim_words(result: ClaimAudit) -> str:
-    """Return the sentence after the verdict: the claim, what the trials say about it, and the strongest evidence."""
+    """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
     return " ".join(part for part in (_claim_words(result), evidence_words(result)) if part)
 
 
 def evidence_words(result: ClaimAudit) -> str:
-    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is a verdict."""
+    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none.
+
+    It is also empty if the verdict is `violated` or `consistent`, or if an adversary who knows the other clients'
+    replies refutes the claim.
+    """
     if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
         return ""
     readings = [(one, noise_reading(result.claim, one)) for one in result.attempts]
@@ -271,12 +291,12 @@ def _claim_words(result: ClaimAudit) -> str:
 
 
 def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
-    """Return sentences on the trials that the mechanism refused, one for all scenarios with the same error message.
+    """Return sentences on the trials that the mechanism ended with an error, one sentence for each error message.
 
     Parameters
     ----------
     refusals
-        The refusals, in the order of the scenarios.
+        One entry for each scenario with such trials, in the order of the scenarios.
     """
     alike = dict[tuple[str, bool], list[IncompleteTrials]]()
     for refusal in refusals:
@@ -296,7 +316,7 @@ def _refused_alike(refusals: Sequence[IncompleteTrials]) -> str:
 
 
 def _beginning(said: str) -> str:
-    """Return the beginning of an error message: some name every tensor of a model."""
+    """Return an error message, cut to at most 160 characters."""
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()} ..."
 
 
@@ -306,16 +326,16 @@ def _share_words(shares: Sequence[float]) -> str:
 
 
 def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any]:
-    """Return an audit as JSON values, with the keys that the command documents.
+    """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
 
     `lower_bound` is the bound of the test with the strongest evidence, at the delta of the inequality that it tested.
 
     Parameters
     ----------
     result
-        Result of the audit, with the claim and its trials.
+        Result of the audit.
     found
-        Findings of the audit.
+        Findings of this result, from `findings`.
     """
     worst, claim = result.worst, result.claim
     claimed = {

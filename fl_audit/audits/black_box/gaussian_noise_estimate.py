@@ -1,4 +1,4 @@
-"""An estimate of the noise scale in black-box trials whose noise looks Gaussian; it does not affect the verdict."""
+"""Estimate the noise scale from black-box trials if the noise looks Gaussian; no verdict depends on the estimate."""
 
 import math
 from dataclasses import dataclass
@@ -13,26 +13,29 @@ from fl_audit.statistics.claim_comparisons import ClaimComparison, read
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
-_NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
+_NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smaller p-value
 
 
 @dataclass(frozen=True)
 class GaussianNoiseEstimate:
-    """Estimated shift, noise and mu of the release along the differing contribution, if the noise is Gaussian."""
+    """Estimated shift between D and D', noise, and their ratio mu, for releases along the differing contribution.
 
-    shift: float  # by how much D is ahead of D', in the model's units
-    spread: float  # standard deviation of the noise there
-    mu: float  # shift over spread, the parameter of a Gaussian mechanism of this strength
-    mu_low: float  # its lower bound
-    confidence: float  # of the bound, if the noise is Gaussian
-    claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
-    p_value: float  # of the test of normality
-    # The lower bound at the level of readings: whoever tells no more than is claimed passes the claim so rarely.
+    The differing contribution is the contribution under D minus that under D'. The noise is assumed to be Gaussian.
+    """
+
+    shift: float  # absolute difference of the mean releases under D and D', in the units of the model
+    spread: float  # standard deviation of the noise, in the units of the model
+    mu: float  # estimate of shift / spread, the mu of Gaussian DP
+    mu_low: float  # lower confidence bound on mu
+    confidence: float  # confidence of `mu_low`, if the noise is Gaussian
+    claimed_mu: float  # the largest mu that the claim allows if the noise is Gaussian
+    p_value: float  # p-value of the test of normality
+    # Lower bound on mu at confidence 1 - `READING_LEVEL`, by which the report compares measurements with claims.
     mu_low_at_level: float = 0.0
 
     @property
     def reading(self) -> ClaimComparison:
-        """The comparison of the lower bound on mu with the claim."""
+        """The comparison of the lower confidence bound on mu with the claimed mu, as a report words it."""
         return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
 
     @property
@@ -42,7 +45,7 @@ class GaussianNoiseEstimate:
 
     @property
     def words(self) -> str:
-        """The estimate and its comparison with the claim in one sentence, with the assumption."""
+        """A sentence with the estimated shift, noise and mu, the claimed mu, and the assumption of Gaussian noise."""
         return (
             f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
             f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
@@ -53,18 +56,18 @@ class GaussianNoiseEstimate:
 def noise_reading(
     claim: StatedClaim, attempt: DistinguisherTest, confidence: float = 0.95
 ) -> GaussianNoiseEstimate | None:
-    """Return the noise estimate from the trials of a test.
+    """Return an estimate of the noise from a test's trials; None if the noise does not look Gaussian.
 
-    None if a test rejects normality or there are too few trials.
+    Also None with fewer than 20 trials with D or fewer than 20 with D'.
 
     Parameters
     ----------
     claim
         The claim under audit.
     attempt
-        The test of a distinguisher, with its trials.
+        The result of testing a distinguisher on trials.
     confidence
-        Confidence of the bound, above 0.5 and below 1.
+        Confidence of the lower bound on mu, above 0.5 and below 1.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
     if min(one.size, zero.size) < 20:
@@ -82,17 +85,17 @@ def noise_reading(
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
-    """Return the estimated ratio of shift to standard deviation of normal releases under D and D', in absolute value.
+    """Return an estimate of the absolute shift between normal releases under D and D', in standard deviations.
 
     Parameters
     ----------
     one
-        Releases under D, shape (n1,).
+        Projected release of each trial with D, shape (n1,).
     zero
-        Releases under D', shape (n0,).
+        Projected release of each trial with D', shape (n0,).
     confidence
-        Confidence of the lower bound, at least 0.5 and below 1. Each sign of the shift gets half of the error
-        probability, because the releases themselves determine the sign.
+        Confidence of the lower bound, at least 0.5 and below 1. The releases also determine the sign of the shift, so
+        each sign gets half of the error probability.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

@@ -1,10 +1,10 @@
-"""Online test of a claim with few trials: each trial is guessed from the earlier ones, and correct guesses are counted.
+"""Test a privacy claim online with few trials: guess each trial from earlier trials only, and count the right guesses.
 
-With a few hundred trials of a whole app, none can be set aside for the search for distinguishers. So every trial is
-guessed before the rule is trained on it. A guess depends on earlier trials alone, and an independent fair coin decides
-whether D is used. Under (epsilon, delta)-DP a guess is then right with probability at most (e^epsilon + delta) /
-(e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is
-stochastically dominated by a binomial. Nothing else is assumed.
+With a few hundred trials, none can be set aside for the search for distinguishers. So the trials are guessed block by
+block, and a rule is trained on all earlier trials before each block. An independent fair coin decides whether a trial
+uses D. Under (epsilon, delta)-DP a guess is then right with probability at most (e^epsilon + delta) / (e^epsilon + 1),
+whatever happened before (Kairouz et al. 2015, Theorem 2.1). So the number of right guesses is stochastically dominated
+by a binomial variable. Nothing else is assumed.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from fl_audit.errors import require, require_number
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict.verdict import Verdict
 
-_BLOCK = 10  # fewest trials after which everything is learned anew
+_BLOCK = 10  # smallest number of trials in a block; rules are trained anew before each block
 _HEAD_START = 1.5
-"""Standard deviations of luck by which another group has to be ahead before it replaces the first."""
+"""Number of standard deviations, of a count of coin flips, by which a group must beat the first group to replace it."""
 
 
 def audit_online(
@@ -37,31 +37,30 @@ def audit_online(
     knows_others: bool = False,
     void: Flags | None = None,
 ) -> ClaimAudit:
-    """Audit a claim by trials that were run one after another.
+    """Audit a claim by trials that were run one after another, and return the test and the verdict.
 
-    Raises `InputError` if there are too few trials, or the confidence is out of its range.
+    Each trial is guessed by rules that were trained on earlier trials. Raises `InputError` if there are too few trials,
+    or if the confidence is out of its range.
 
     Parameters
     ----------
     claim
-        The claim under audit.
+        The privacy claim to be audited.
     kind
-        Name of the scenario.
+        Name of the scenario in which the trials were run.
     trials
         Transcripts of all planned trials in order, more than `LESSONS`. Their number must not depend on the outcomes of
         the trials; otherwise the confidence is not valid.
     present
-        Whether D was used in each trial, shape (trials,): fair coins, independent of everything else.
+        True for trials with D, false for trials with D', shape (trials,): fair coins, independent of everything else.
     confidence
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+        Probability with which a true claim is not called violated, above 0.5 and below 1.
     knows_others
-        Whether the claim covers an observer who knows all other clients' contributions. If not, evidence that needs
-        this knowledge refutes nothing: clients may add the noise in shares, and such an observer would know their
-        shares.
+        Whether the claim covers an adversary who knows the contributions of all other clients. If not, evidence that
+        needs this knowledge does not refute the claim, because clients may add the noise in shares.
     void
-        Whether each trial is no evidence about the claim, shape (trials,); None if all are. Guesses on such trials
-        never count as right. This only lowers the number of right guesses, so the confidence holds whatever makes a
-        trial void.
+        True for each trial that must not count as evidence, shape (trials,); None if all trials count. A guess on such
+        a trial counts as wrong, so the confidence stays valid for any choice of these trials.
     """
     require_number("trials are", len(trials), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
@@ -69,7 +68,10 @@ def audit_online(
     trials = replace(trials, has_release=trials.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
-        """Return the test of the distinguisher that guesses by the given groups of features."""
+        """Return the result of guessing the trials by the given groups of features.
+
+        `groups` holds arrays of features, shape (trials, columns), keyed by name.
+        """
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
@@ -91,12 +93,14 @@ def audit_online(
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
-    """Return the index of the variant whose pilot trials best distinguish D from D'; the first one of equals.
+    """Return the index of the variant of the target's contribution whose pilot trials distinguish D from D' best.
+
+    It is the lowest index if several variants are equally good.
 
     Parameters
     ----------
     pilots
-        For each variant, transcripts of its pilot trials and whether D was used in each.
+        For each variant, the transcripts of its pilot trials and a mask of shape (trials,), true for trials with D.
     claim
         The claim under audit.
     """
@@ -109,10 +113,10 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
-    """Return a lower bound on epsilon at delta from the number of right guesses of fair coins; 0 proves nothing.
+    """Return a lower bound on epsilon from the number of right guesses of fair coins; 0 means that nothing is proved.
 
-    The Clopper-Pearson lower bound on the probability p of a right guess gives epsilon = ln((p - delta) / (1 - p)),
-    since (epsilon, delta)-DP bounds p. Raises `InputError` if there is no guess, or `right` exceeds `guesses`.
+    The Clopper-Pearson lower bound on the probability p of a right guess gives epsilon = ln((p - delta) / (1 - p)).
+    Raises `InputError` if there is no guess, or if `right` exceeds `guesses`.
 
     Parameters
     ----------
@@ -121,7 +125,7 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
     guesses
         Number of guesses, at least 1.
     delta
-        Delta of the bound, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
         Confidence of the bound, above 0.5 and below 1.
 
@@ -140,7 +144,9 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
 
 
 def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
-    """Return the smallest number of trials that could refute a claim, if every guess were right.
+    """Return the smallest number of trials with which an online audit could refute a claim, if every guess were right.
+
+    The number includes the `LESSONS` initial trials that do not count.
 
     Parameters
     ----------
@@ -160,9 +166,13 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
-    """Guess the trials block by block, each block by the group of features that has guessed best so far."""
-    # Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then
-    # what was looked at most, and its last rule.
+    """Guess the trials block by block, each block by the group of features that has guessed best so far.
+
+    `groups` holds arrays of features, shape (trials, columns), keyed by name, and `present` is true for trials with D.
+    Returns four values: whether each counted guess was right, shape (guesses,); its score above the threshold, shape
+    (guesses,); the group used most often; and the last rule of this group.
+    """
+
     names, count = list(groups), len(present)
     scores = np.zeros((len(names), count))
     rules: dict[str, Rule] = {}
@@ -177,7 +187,7 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
         for place, name in enumerate(names):
             rules[name] = learned_rule(groups[name][:start], past)
             seen = rules[name](groups[name][:stop])
-            # Less the middle between the medians under D and D'.
+            # The threshold is the middle between the medians under D and D'.
             medians = np.median(seen[:start][past]) + np.median(seen[:start][~past])
             scores[place, start:stop] = seen[start:] - float(medians) / 2
     chosen = scores[followed, np.arange(count)][LESSONS:]
@@ -187,9 +197,10 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
 
 
 def _best_distinguisher(right: Flags) -> int:
-    """Return the index of the group with the most right guesses, from whether guesses were right, (groups, trials).
+    """Return the index of the group of features with the most right guesses.
 
-    The first group is returned unless another one is better by more than chance.
+    Return 0 if this group is better than the first group only by chance. `right` says whether each guess was right,
+    shape (groups, trials).
     """
     counts = right.sum(axis=1)
     best = int(np.argmax(counts))

@@ -1,4 +1,7 @@
-"""Transcripts: the observations of a trial, as released arrays by round (sketched if large) and other numbers."""
+"""Transcripts of trials: what a recorder observed in each trial of somebody else's code.
+
+The observations are the released arrays of each round, reduced by a linear sketch if they are large, and other numbers.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,66 +12,73 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-_ARRAYS = ("steps", "released", "direction", "others", "own")  # of what was seen, by parameter
-_PARTS = 12  # most tensors that are looked at by themselves; where there are more, neighbours are taken together
-_PUBLIC = 16  # public random directions, which add up what lies in none of the other columns
-_SHOWN = 64  # released values that are kept as they are: their low bits may tell
+_ARRAYS = ("steps", "released", "direction", "others", "own")  # names of the fields that are arrays over parameters
+_PARTS = 12  # largest number of parts of a sketch; if a model has more tensors, neighbouring ones form one part
+_PUBLIC = 16  # number of random sets of parameters whose signed sums are columns of a sketch
+_SHOWN = 64  # largest number of released values that a sketch keeps unchanged, for their low bits
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The observations of one trial."""
+    """The observations of one trial: the released models, known contributions, and other numbers."""
 
-    # The difference of every released model from the model that was sent out, shape (rounds, parameters); NaN where
-    # nothing was released, or a value is not finite.
+    # The released model of each round minus the model that was sent out, shape (rounds, parameters); NaN where nothing
+    # was released or a value is not finite.
     steps: Floats
-    # The released models themselves, shape (rounds, parameters): their low bits may tell. NaN as above.
+    # The released models themselves, for their low bits, shape (rounds, parameters); NaN as in `steps`.
     released: Floats
-    # By how much the differing contribution differs between D and D', as far as the observer knows; shape (rounds,
-    # parameters), zeros where nothing is known.
+    # The contribution under D minus the contribution under D', shape (rounds, parameters); zeros if the observer does
+    # not know it.
     direction: Floats
-    others: Floats  # mean of the contributions of everybody but the target, where the observer knows them; else zeros
-    # The observer's knowledge of the noise itself: the processed form of its own contribution, less this contribution.
+    others: Floats  # mean contribution of all clients but the target; zeros if the observer does not know it
+    # What processing added to the observer's own contribution, i.e. noise that the observer knows.
     own: Floats
-    # Whether a contribution of the target's client arrived, in any round: of one that learned nothing, none does.
+    # Whether a contribution of the target's client arrived in any round.
     contributed: bool
-    has_release: bool  # whether anything was released, in any round, that is no model sent out before
-    # Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
-    # numerical value is a name with the value 1.
+    has_release: bool  # whether any round released a model that had not been sent out before
+    # Every other observed number, keyed by name: metrics, configuration values, sizes of messages. An observation
+    # without a numerical value is a name with the value 1.
     numbers: Mapping[str, float] = field(default_factory=dict)
-    refusal: str | None = None  # the mechanism's message when it refused to go on, None if it played to the end
+    refusal: str | None = None  # the error message with which the mechanism ended the trial; None if it ended normally
 
 
 @dataclass(frozen=True)
 class Transcripts:
-    """The transcripts of many trials of the same scenario, stacked."""
+    """The transcripts (observations) of many trials of the same scenario, stacked into arrays.
 
-    steps: Floats  # steps of the model, see `Transcript`, with a leading axis of trials
-    released: Floats  # released models, see `Transcript`, with a leading axis of trials
-    direction: Floats  # direction of the difference, see `Transcript`, with a leading axis of trials
-    others: Floats  # contributions of the others, see `Transcript`, with a leading axis of trials
-    own: Floats  # contribution of the observing client, see `Transcript`, with a leading axis of trials
-    contributed: Flags  # as of `Transcript`, bool (trials,)
-    has_release: Flags  # as of `Transcript`, bool (trials,)
-    numbers: Floats  # shape (trials, names); NaN where a number was missing
-    names: tuple[str, ...]  # names of the numbers, shape (names,)
-    refused: Flags  # whether the mechanism refused to go on, bool (trials,)
-    tensors: tuple[tuple[str, slice], ...]  # name and slice of the parameters of every tensor
+    The first axis of each array is the trial.
+    """
+
+    # The first five arrays have shape (trials, rounds, parameters); `Transcript` explains each of them.
+    steps: Floats  # change of the model in each round
+    released: Floats  # released models
+    direction: Floats  # contribution under D minus contribution under D'
+    others: Floats  # mean contribution of the other clients
+    own: Floats  # noise that the observer knows
+    contributed: Flags  # whether a contribution of the target's client arrived, shape (trials,)
+    has_release: Flags  # whether a model was released, shape (trials,)
+    numbers: Floats  # other observed numbers, shape (trials, names); NaN where a number is missing
+    names: tuple[str, ...]  # names of the columns of `numbers`
+    refused: Flags  # whether the mechanism ended the trial with an error, shape (trials,)
+    tensors: tuple[tuple[str, slice], ...]  # name of each tensor, and slice of its values among the parameters
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def share_of_trials(self, present: Flags) -> float:
-        """Return the share of trials that are evidence on the claim, under D or under D', whichever is smaller.
+        """Return the share of valid trials (trials that are evidence): the smaller of the shares under D and D'.
 
-        A trial is no evidence if no model was released, or if the contribution that D adds did not arrive. `present` is
-        true where D was used, shape (trials,), at least one trial.
+        A trial is not valid if no model was released, or if the contribution that D adds did not arrive. `present` is
+        true for trials with D, shape (trials,), with at least one trial.
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
 
     def taken(self, which: Flags | Integers | slice) -> "Transcripts":
-        """Return the selected trials, by mask, indices or slice."""
+        """Return the transcripts of the selected trials only.
+
+        `which` selects trials by a mask, by indices or by a slice.
+        """
         by_trial = (*_ARRAYS, "contributed", "has_release", "numbers", "refused")
         return replace(self, **{name: getattr(self, name)[which] for name in by_trial})
 
@@ -76,16 +86,16 @@ class Transcripts:
 def stacked(
     seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
 ) -> Transcripts:
-    """Return the transcripts of several trials as stacked arrays.
+    """Return the transcripts of several trials, stacked into arrays with a leading axis of trials.
 
     Parameters
     ----------
     seen
-        Transcripts of at least one trial, all with arrays of the same shape.
+        Transcripts of at least one trial, with arrays of equal shapes.
     tensors
-        Name and slice of every tensor within the vector of all parameters.
+        Name of each tensor, and slice of its values within the vector of all parameters.
     names
-        Names of the numbers to keep; None for every name that appears in any trial.
+        Names of the other numbers to keep; None keeps every name that appears in any trial.
     """
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))
@@ -102,36 +112,39 @@ def stacked(
 
 @dataclass(frozen=True)
 class LinearSketch:
-    """A linear map from parameter vectors to about forty numbers.
+    """A linear map that reduces a parameter vector to about forty numbers.
 
-    The columns are the projection of every tensor on the known difference; the sum of the values of every tensor; and
-    sums over disjoint random sets of parameters with random signs, each divided by the square root of the set's size.
-    The projections are a sufficient statistic for a Gaussian mechanism with a known difference.
+    The model's tensors are divided into at most 12 parts. The columns of the sketch are: the projection of each part on
+    the known difference between D and D'; the sum of the values of each part; and 16 sums over disjoint random sets of
+    parameters with random signs, each divided by the square root of the set's size. The projections are a sufficient
+    statistic for a Gaussian mechanism with a known difference.
     """
 
-    parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
-    sets: Integers  # set of each parameter, shape (parameters,)
-    signs: Floats  # with which sign it counts there, shape (parameters,)
-    shown: Integers  # places of the values that are kept, shape (at most 64,)
+    parts: tuple[tuple[str, slice], ...]  # name and slice of each part: one tensor, or several neighbouring tensors
+    sets: Integers  # number of the random set of each parameter, from 0 to 15, shape (parameters,)
+    signs: Floats  # sign of each parameter in its set, -1 or 1, shape (parameters,)
+    shown: Integers  # indices of the parameters whose released values are kept unchanged, shape (at most 64,)
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:
-        """Names and slices of the columns, in the form of `Transcripts.tensors`."""
+        """Names of groups of sketch columns, each with the slice of its columns.
+
+        The form is that of `Transcripts.tensors`.
+        """
         count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
         along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 
     def of_vectors(self, vectors: Floats, difference: Floats) -> Floats:
-        """Return the sketch of parameter vectors, shape (rounds, columns).
+        """Return the sketches of the parameter vectors of all rounds, shape (rounds, columns).
 
         Parameters
         ----------
         vectors
-            Vectors to reduce, shape (rounds, parameters).
+            Parameter vectors to be reduced, shape (rounds, parameters).
         difference
-            Difference between the contributions under D and under D', shape (rounds, parameters); zeros if it is
-            unknown.
+            Contribution under D minus contribution under D', shape (rounds, parameters); zeros if it is unknown.
         """
         products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
         lengths = np.stack(self._lengths(difference))
@@ -142,9 +155,10 @@ class LinearSketch:
         return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
 
     def of_difference(self, difference: Floats) -> Floats:
-        """Return the sketch coordinates of the difference: its norm in each projection column, and 0 elsewhere.
+        """Return `difference` in sketch columns: its norm in each projection column, and 0 elsewhere.
 
-        The inner product of these with a sketched vector therefore equals that of the original vectors, in every round.
+        `difference` has shape (rounds, parameters), and the result (rounds, columns). The inner product of a row of the
+        result with a sketched vector equals that of the row of `difference` with the original vector.
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
@@ -155,10 +169,10 @@ class LinearSketch:
 
 
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
-    """Return the linear sketch for models with tensors of these shapes; it is the same in every process.
+    """Return the linear sketch for models with the given shapes of tensors; it is the same in every process.
 
-    The tensors are in the order in which they are flattened, and there is at least one. Raises `InputError` if there
-    are no parameters.
+    `shapes` is keyed by the names of the tensors, in the order in which they are flattened. Raises `InputError` if
+    there are no parameters.
     """
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     require(sum(sizes) > 0, "a model without parameters cannot be watched: accepted is at least one")

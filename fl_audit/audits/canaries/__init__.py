@@ -1,4 +1,5 @@
-"""Audits of a single training by canaries with secret coins: scores of a release, and lower bounds from the scores.
+"""Audits of a single training by canaries, which are test contributions that secret coins include or leave out.
 
-`canary_draws` needs numpy alone, so that clients can import it; the bounds also need scipy.
+The modules score releases and derive lower bounds on epsilon from the scores. `canary_draws` needs only numpy, so that
+clients can import it; the bounds also need scipy.
 """

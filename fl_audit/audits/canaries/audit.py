@@ -1,4 +1,7 @@
-"""The one-run audit: secret coins decide in which rounds canaries take part, and an observer scores every release."""
+"""The one-run audit: secret coins decide which canaries take part in a round, and an observer scores every release.
+
+A canary is a test contribution in a random direction.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,26 +16,32 @@ if TYPE_CHECKING:
 
 
 class CanaryAudit(PairAudit):
-    """The canary audit, in which an independent coin decides for every canary and round."""
+    """The audit kind `canaries`, in which a secret coin decides for each canary and round whether it is in.
+
+    A canary is a test contribution in a random direction.
+    """
 
     judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
     own_settings = ("canaries",)
     scheme = MembershipScheme.ALL
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the defaults: a single training, with canaries as targets instead of a pair of neighbours."""
+        """Return two dicts of defaults: for [audit] one training, 10 canaries and no insider; for [privacy] nothing.
+
+        With strategy `dp-sgd-clients` the default adversary is the server.
+        """
         # Noise inside training hides a record from the server, which is told what each client sends.
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the query for canary scores."""
+        """Return `CANARIES`: the observer computes the score of each canary."""
         return ReleaseQuery.CANARIES
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the canary role for clients that own no data."""
+        """Return the role CANARY for a client that is a canary; otherwise the role in an audit of a pair D and D'."""
         return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
 
     def opens_secrets(self, public: "Federation") -> bool:
-        """Return false: the verdict needs no secret of the challenger but the coins of the canaries."""
+        """Return False, since the verdict needs only the coins of the canaries and no secret of the challenger."""
         return False

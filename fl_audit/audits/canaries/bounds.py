@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from the canary scores and coins of one run, by several methods."""
+"""Lower bounds on epsilon from the scores and coins of the canaries of one run, by several methods."""
 
 import math
 from dataclasses import dataclass
@@ -21,24 +21,23 @@ from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """A lower bound on epsilon from one run, with its confidence, limit of detection and assumptions."""
+    """A lower confidence bound on epsilon from one run, with its limit of detection and the counts behind it."""
 
     method: OneRunMethod  # method of the bound
-    epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
-    # The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
-    # assumption. None from `steinke`.
+    epsilon: float  # lower bound on epsilon at `delta`, at least 0; a bound of 0 proves nothing
+    # Lower bound on the mu of Gaussian DP, at least 0; None for the method `steinke`.
     mu: float | None
-    delta: float  # the bound is on epsilon at this delta
-    confidence: float  # probability with which epsilon is at least the bound, or more, where the assumption holds
-    # A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the smallest
-    # true epsilon that would be certified to exceed 0 with probability 0.9.
+    delta: float  # the delta for which epsilon is bounded
+    confidence: float  # probability, at least, with which the bound holds if the assumption of the method holds
+    # The bound if every guess had been right. For `shift` and `cosines`, which do not guess, it is the smallest true
+    # epsilon that would be certified to exceed 0 with probability 0.9.
     limit_of_detection: float
-    guesses: Guesses  # the counts; `shift` and `cosines` guess none of the coins
-    estimate: float | None = None  # an estimate of epsilon at delta that has no confidence, from `cosines` alone
+    guesses: Guesses  # counts of coins and guesses; `shift` and `cosines` guess no coin
+    estimate: float | None = None  # a point estimate of epsilon at `delta` for `cosines`; None for other methods
 
     @property
     def limit_meaning(self) -> str:
-        """The meaning of `limit_of_detection`, in words."""
+        """A phrase that says what `limit_of_detection` means for the method of this bound."""
         if self.method.guesses:
             return "the bound if every guess had been right"
         return "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
@@ -50,7 +49,7 @@ class OneRunBound:
         )
 
     def _repr_html_(self) -> str:
-        """Return the bound as a table, for a notebook."""
+        """Return the bound as an HTML table, which a notebook displays."""
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
@@ -61,7 +60,7 @@ class OneRunBound:
         return html_table(rows, f"Lower bound on epsilon from one run, {self.method}", (self.method.assumption,))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the bound as JSON values, with the keys of an ordinary lower bound from many trainings, and `mu`."""
+        """Return the bound as a dict of JSON values; numbers that are not finite become None."""
         return {
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
@@ -81,16 +80,17 @@ class OneRunBound:
 def bound_of_guesses(
     guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
 ) -> OneRunBound:
-    """Return the lower bound on epsilon from counts of right guesses.
+    """Return the lower bound on epsilon that follows from the number of right guesses of the canaries' coins.
 
     Parameters
     ----------
     guesses
-        Counts of guesses. The number of guesses must have been fixed before the scores were seen.
+        Counts of coins, guesses and right guesses. The number of guesses must have been fixed before the scores were
+        seen.
     method
-        A method that needs only counts, not scores.
+        `trade-off`, `steinke` or `order-statistic`, the methods that need only counts and no scores.
     delta
-        Delta of the bound, at least 0 and below 1, and above 0 for `order-statistic`.
+        The delta for which epsilon is bounded, at least 0 and below 1, and above 0 for `order-statistic`.
     confidence
         Confidence of the bound, above 0.5 and below 1.
 
@@ -120,31 +120,31 @@ def one_run_bound(
     decoys: ArrayLike = (),
     dimension: int | None = None,
 ) -> OneRunBound:
-    """Return a lower confidence bound on epsilon at delta from the canary scores and coins of one run.
+    """Return a lower confidence bound on epsilon from the scores and coins of the canaries of one run.
 
     Parameters
     ----------
     scores
-        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. They are of one
-        training, or of several that are treated as one run.
+        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. They belong to one
+        training, or to several that are treated as one run.
     coins
         Whether each canary was in, decided by independent fair coins; bool or 0 and 1, of the shape of `scores`.
     delta
-        Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for all methods but `trade-off` and
+        The delta for which epsilon is bounded, at least 0 and below 1; above 0 for all methods but `trade-off` and
         `steinke`.
     confidence
         Confidence of the bound, above 0.5 and below 1.
     method
-        `trade-off` and `steinke` are valid for any mechanism. The others assume independence that fails for a mechanism
-        that leaks several coins together.
+        `trade-off` and `steinke` are valid for any mechanism. The other methods assume independence, which fails for a
+        mechanism that leaks several coins together.
     guessed
-        Number of coins to guess, half of them as `in`, from 2 to the number of coins; None uses the default share of
-        the method. It must be fixed before the scores are seen.
+        Number of coins to guess, half of them as `in`, from 2 to the number of coins; None uses the method's default
+        share of the coins. The number must be fixed before the scores are seen.
     decoys
-        Scores of decoys, i.e. random directions that nobody sent, used by `shift` only. They add to the scores of
-        canaries that are out, so that only the number of canaries that are in limits the bound.
+        Scores of decoys, i.e. random directions that nobody sent, for the method `shift` only. They are added to the
+        scores of the canaries that are out.
     dimension
-        Number of parameters of the release, at least 1000; needed by `cosines` only.
+        Number of parameters of the release, at least 1000, for the method `cosines` only.
 
     Raises
     ------

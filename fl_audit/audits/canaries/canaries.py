@@ -1,8 +1,8 @@
-"""Canaries of a simulated training: the contributions of canary clients, and the scores that an observer computes.
+"""Compute the contributions of canary clients in a simulated training, and the scores of canaries from a release.
 
-Directions are derived from the public seed, the trial, the round and the canary; the coins are the challenger's secret.
-Where a canary that is out sends nothing, decoys are scored as well: directions that no client ever sends, whose scores
-show the null distribution.
+A canary is a random direction that a secret coin includes in a round or leaves out. Directions are derived from the
+public seed, the trial, the round and the canary. If a canary that is out sends nothing, decoys are scored as well:
+directions that no client ever sends, whose scores show the null distribution.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,10 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def directions_read(public: Federation) -> int:
-    """Return the number of directions along which each release is scored: all canaries, and the decoys if any."""
+    """Return the number of directions for which each release is scored: the canaries, and the decoys if there are any.
+
+    Decoys are directions that nobody sends; they exist under the add-remove relation.
+    """
     return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
@@ -36,24 +39,25 @@ def canary_contribution(
     coins: Flags,
     norms: Tensor | None,
 ) -> TrialContributions:
-    """Return the contribution of a canary client: its canary if the coin is heads, otherwise nothing or its opposite.
+    """Return what a canary client sends in a round, for each trial of a batch.
 
-    The canary has the clipping norm. The opposite is sent where the relation is replacement.
+    If the coin is heads, it sends the canary: its random direction at the clipping norm. If the coin is tails, it sends
+    the opposite vector under the replacement relation, and zeros otherwise.
 
     Parameters
     ----------
     federation
-        The federation with its canary clients.
+        The federation with its data and canary clients.
     canary
         Number of the canary, from 0.
     server_round
         Number of the round, from 1.
     trials
-        Numbers of the trials in the batch of trials.
+        Numbers of the trials in the batch, of length n.
     coins
-        Whether the canary is in, in each trial, shape (trials,).
+        Whether the canary is in, for each trial, shape (n,).
     norms
-        Clipping norms of the round, float64, shape (trials,), if clipping is adaptive; otherwise None.
+        Clipping norm of the round for each trial, float64, shape (n,), if clipping is adaptive; otherwise None.
     """
     mechanism, size = federation.public.mechanism, federation.model.layout.size
     lengths = np.full(len(trials), mechanism.clipping_norm) if norms is None else norms.cpu().numpy()
@@ -69,7 +73,9 @@ def canary_contribution(
 
 
 def canary_records(federation: LoadedFederation, server_round: int, trials: tuple[int, ...]) -> list[Tensor]:
-    """Return the unit-norm gradients of the canary records of a round, float32 (canaries, parameters), for each trial.
+    """Return the gradients of the canary records of a round, with norm 1, as one tensor for each trial.
+
+    Each tensor is float32 and has shape (canaries, parameters).
 
     Parameters
     ----------
@@ -78,7 +84,7 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
     server_round
         Number of the round, from 1.
     trials
-        Numbers of the trials in the batch of trials.
+        Numbers of the trials in the batch.
     """
     seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
     drawn = ([canary_direction(seed, server_round, one, size, trial) for one in canaries] for trial in trials)
@@ -86,16 +92,18 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
 
 
 def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tuple[int, ...]) -> Floats:
-    """Return the inner products of the releases with all directions, (trials, directions), in units of one canary.
+    """Return the score of each canary and decoy in a round, shape (trials, directions).
+
+    A score is the inner product of the release with the direction, divided by the norm of one canary in the release.
 
     Parameters
     ----------
     federation
-        The federation with its canaries.
+        The federation with its data and canaries.
     seen
-        The observer's view of the round, with the releases.
+        The adversary's view of the round, with the releases of all trials.
     trials
-        Numbers of the trials in the batch of trials.
+        Numbers of the trials in the batch.
     """
     public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
     observed = seen.side.contribution if at_server else seen.sums(public.mechanism)
@@ -110,9 +118,9 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return the share of a whole canary that each score contains if the canary is in.
+    """Return the expected score of each canary that is in, as a share of a whole canary, with the shape of `times`.
 
-    It is 1, or with DP-SGD at the clients times / sqrt(steps), since the steps sample records.
+    The share is 1. For DP-SGD at the clients it is times / sqrt(steps), because the steps sample records.
 
     Parameters
     ----------
@@ -128,14 +136,21 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CanaryFacts:
-    """The facts about a federation's canaries that are known before the run."""
+    """Facts about a federation's canaries that are known before the run.
 
-    # of one canary in one round by the noise that the mechanism prescribes; of one step where the steps are noised
+    They are the mu of a canary in a round, the client that holds the canaries, the largest contribution of everything
+    else, and the number of model parameters.
+    """
+
+    # The mu of Gaussian DP of one canary in one round (in one local step for DP-SGD at the clients), from the noise
+    # that the mechanism prescribes.
     mu: float
-    client: int | None = None  # the client whose records the canaries are; None where they are clients
-    records: int = 0  # number of that client's other records; 0 where canaries are clients
-    others: float = 0.0  # largest contribution of all others to a release, in canaries, on average over rounds
-    size: int = 1  # number of parameters
+    client: int | None = None  # the client that holds the canaries in DP-SGD at the clients; otherwise None
+    records: int = 0  # number of records of `client` that are not canaries; 0 without `client`
+    # Largest total contribution of everything but the canaries to a release, in units of one canary, as a mean over
+    # rounds.
+    others: float = 0.0
+    size: int = 1  # number of parameters of the model
 
 
 def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
@@ -160,7 +175,10 @@ def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
 
 
 def _unit(federation: LoadedFederation) -> float:
-    """Return the norm of a canary in the release: the clipping norm, or the norm of its effect on the local steps."""
+    """Return the norm of one canary in the release.
+
+    It is the clipping norm, or for DP-SGD at the clients the norm of the canary's effect on a client's update.
+    """
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):
         return mechanism.clipping_norm

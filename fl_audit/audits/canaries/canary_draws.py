@@ -1,12 +1,12 @@
-"""Random draws for the canaries of one training, i.e. their directions and coins, and the score of a release.
+"""Draw the directions and coins of the canaries of one training, and score a release against a direction.
 
-In each round every canary tosses a coin. If the canary is in, its client sends a fresh random direction at the largest
-norm that clipping leaves unchanged. Otherwise it sends nothing or, where a client is replaced, the opposite vector. An
-observer scores the release by its inner product with the direction.
+In each round a coin is tossed for each canary. If the canary is in, its client sends a fresh random direction at the
+largest norm that clipping leaves unchanged. Otherwise the client sends nothing or, under the replacement relation, the
+opposite vector. An observer scores the release by its inner product with the direction.
 
-All draws are pure functions of (seed, round, canary), so that the client and the later evaluation agree without
-messages. The seed is a secret of these two, drawn from the operating system's random generator: whoever knows it knows
-the coins. The module needs numpy alone, so that clients can import it.
+All draws are pure functions of (seed, round, canary), so the client and the later evaluation get the same draws without
+exchanging messages. The seed must stay secret, because it determines the coins. The module needs only numpy, so that
+clients can import it.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ from fl_audit.errors import require, require_number
 from fl_audit.randomness import Purpose, generator
 
 DECOYS = 20
-"""Number of directions that nobody sends, besides the canaries: they show the spread of scores without a canary."""
-_PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what float32 rounds up must not be clipped
+"""Number of decoys, directions that nobody sends; their scores show the distribution of scores without a canary."""
+_PASSES = 1 - 2.0**-20  # norm of a canary over the clipping norm: below 1, so that float32 rounding causes no clipping
 
 
 def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: int = 0) -> Floats:
@@ -37,7 +37,7 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
     dimension
         Number of parameters of the model, at least 1.
     trial
-        Number of the simulated training.
+        Number of the simulated training, from 0.
     """
     require_number("dimension is", dimension, "whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, trial=trial, round=round, client=canary)
@@ -46,31 +46,31 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
 
 
 def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
-    """Return whether a canary is in, in a given round; the coins are fair and independent.
+    """Return whether a canary takes part in a given round ("is in"): a fair coin, independent of all other coins.
 
     Raises `InputError` if the seed is out of its range.
 
     Parameters
     ----------
     seed
-        Secret seed of the canaries, as for `canary_direction`.
+        Secret seed of the canaries, from 0 to 2**64 - 1.
     round
         Number of the round, at least 0.
     canary
         Number of the canary, at least 0.
     trial
-        Number of the simulated training.
+        Number of the simulated training, from 0.
     """
     return bool(generator(seed, Purpose.CANARY_COIN, trial=trial, round=round, client=canary).random() < 0.5)
 
 
 def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
-    """Return the coins of all canaries in the given rounds, shape (rounds, canaries).
+    """Return the coins of all canaries in the given rounds, true if the canary is in, shape (rounds, canaries).
 
     Parameters
     ----------
     seed
-        Secret seed of the canaries, as for `canary_direction`.
+        Secret seed of the canaries, from 0 to 2**64 - 1.
     rounds
         Numbers of the rounds, shape (rounds,).
     canaries
@@ -81,9 +81,9 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
 
 def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
-    """Return the longest update along a direction that clipping leaves unchanged, also after rounding.
+    """Return the longest update along a direction that clipping leaves unchanged, as float32, shape (dimension,).
 
-    Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm. Raises `InputError` if the clipping
+    Its norm is between (1 - 2e-6) times the clipping norm and the clipping norm. Raises `InputError` if the clipping
     norm is not positive and finite.
 
     Parameters
@@ -91,8 +91,7 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     direction
         Direction of the canary with norm 1, shape (dimension,).
     clipping_norm
-        Clipping norm of this round, above 0: the configured one, or with adaptive clipping the one that the server has
-        announced.
+        Clipping norm of this round, above 0: the configured norm, or the announced norm if clipping is adaptive.
     """
     require_number("clipping norm is", clipping_norm, "positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)

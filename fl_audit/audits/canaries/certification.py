@@ -1,4 +1,4 @@
-"""Lower confidence bounds on the privacy loss of a client, in one round and over the training, from canaries."""
+"""Lower confidence bounds on a client's privacy loss, in one round and over the training, from scores of canaries."""
 
 from dataclasses import dataclass
 
@@ -18,27 +18,30 @@ from fl_audit.statistics.shift_bound import gaussian_slope
 
 @dataclass(frozen=True)
 class OneRunCertificate:
-    """The lower bounds on privacy loss from the canaries of one training."""
+    """Lower bounds on mu and epsilon of one training from the scores of its canaries, with the claimed values.
+
+    There are bounds for one round and for the whole training.
+    """
 
     canaries: int  # number of canaries
-    rounds: int  # in how many rounds they were scored
-    # An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
-    # spread, at least 0. It is marked by its assumption alone, not by a confidence.
+    rounds: int  # number of rounds in which the canaries were scored
+    # Point estimate of the mu of Gaussian DP of a client in one round in which it takes part, at least 0: the
+    # difference of the mean scores of canaries that are in and out, over their standard deviation.
     mu: float
-    mu_lower: float  # the lower bound of it, at least 0
-    mu_claimed: float  # the limit of the claim on it: 1 / noise multiplier
-    epsilon_round: float  # the bound on epsilon at `delta` of one such round
-    # Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
-    # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
+    mu_lower: float  # lower confidence bound on this mu, at least 0
+    mu_claimed: float  # the claimed mu of one round: 1 / noise multiplier
+    epsilon_round: float  # lower bound on epsilon at `delta` of one round in which the client takes part
+    # Epsilon at `delta` of the whole training, by the claimed accountant, if the noise of every round gives mu
+    # `mu_lower`.
     epsilon_lower: float
-    epsilon_claimed: float  # epsilon at `delta` of the whole training by the claim as it stands
-    delta: float  # the bounds are on epsilon at this delta
-    confidence: float  # probability with which the bounds hold where the assumption does
-    method: OneRunMethod  # of the bound; `method.assumption` says what it rests on
+    epsilon_claimed: float  # the claimed epsilon at `delta` of the whole training
+    delta: float  # the delta of all epsilons here
+    confidence: float  # probability with which the bounds hold, if the assumption of the method holds
+    method: OneRunMethod  # method of the bounds; `method.assumption` states its assumption
 
     @property
     def is_violated(self) -> bool:
-        """Whether the lower bound on the mu of a round exceeds the claimed mu."""
+        """Whether the claim is refuted: the lower bound on the mu of a round exceeds the claimed mu."""
         return self.mu_lower > self.mu_claimed
 
 
@@ -51,31 +54,32 @@ def certify(
     decoys: ArrayLike = (),
     parts: ArrayLike = (),
 ) -> OneRunCertificate:
-    """Return the bounds for a training with Gaussian noise, from the scores of canaries with secret coins.
+    """Return lower bounds on the privacy loss of a training with Gaussian noise, from its canaries' scores and coins.
 
     Parameters
     ----------
     scores
-        <release, direction> for every round and canary, shape (rounds, canaries), in the same unit in all rounds. Only
-        complete rounds are included, in which the canary's client took part.
+        Inner product of the release with each canary's direction, shape (rounds, canaries), in the same unit in all
+        rounds. Only complete rounds are included, in which the canary's client took part.
     coins
         Whether each canary was in, bool, of the shape of `scores`.
     claim
-        Claim of the training. Its first event is the noisy sum of a round, with Gaussian noise, with or without
-        sampling.
+        The privacy claim of the training. Its first event is the noisy sum of a round, with Gaussian noise, with or
+        without sampling.
     confidence
         Confidence of the bounds, above 0.5 and below 1.
     method
-        Any method but `steinke`, which gives no mu; it must be chosen before the scores are seen. The default assumes
-        Gaussian noise and random directions.
+        Any method but `steinke`, which gives no mu; it must be chosen before the scores are seen. The default `shift`
+        assumes Gaussian noise and random directions.
     decoys
-        Scores of decoys, i.e. random directions that nobody sent, in the same rounds; used by `shift` only. They add to
-        the scores of canaries that are out. They are allowed only if the unit is added or removed: where it is
-        replaced, canaries that are out send something as well.
+        Scores of decoys, i.e. random directions that nobody sent, in the same rounds, for the method `shift` only. They
+        are added to the scores of canaries that are out. They are allowed only under an add-remove relation, because a
+        canary that is out sends a vector under the replacement relation.
     parts
-        The share of a whole canary that each score contains if the canary is in, at least 0, of the shape of the
-        scores; used by `shift` only, and 1 by default. In DP-SGD at clients, a canary record that k of s steps sampled
-        has the share k / sqrt(s), with scores in units of sqrt(s) canaries; mu is then that of one step.
+        The share of a whole canary that each score contains if the canary is in, at least 0, of the shape of `scores`;
+        1 by default. For the method `shift` only. In DP-SGD at clients, a canary record that k of s local steps sampled
+        has the share k / sqrt(s), with scores in units of sqrt(s) canaries; the certificate's mu is then that of one
+        step.
 
     Raises
     ------
@@ -110,13 +114,15 @@ def certify(
 
 
 def over_the_training(claim: Claim, excess: float) -> float:
-    """Return epsilon of the whole training by the claimed accountant if each round has `excess` times the claimed mu.
+    """Return epsilon of the whole training, by the claimed accountant, if the noise is not as claimed.
+
+    The noise of each round is the claimed noise divided by `excess`.
 
     Parameters
     ----------
     claim
-        Claim of the training.
+        The privacy claim of the training, with its delta and accountant.
     excess
-        Factor by which mu of each round is multiplied, at least 0.
+        Factor by which the claimed mu of each round is multiplied, at least 0; for 0 the result is 0.
     """
     return 0.0 if excess == 0 else account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

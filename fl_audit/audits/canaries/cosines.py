@@ -1,12 +1,14 @@
 """Privacy estimates from the cosines of random canaries (Andrew et al. 2023, arXiv 2302.03098), with a lower bound.
 
-Every canary is a random direction, and all canaries are sent. In a large dimension d, the cosine of a release with a
-direction that nobody sent is distributed as N(0, 1/d); with a direction that was sent it is also normal, with a larger
-mean. The paper fits a normal distribution to the cosines of sent canaries and computes the epsilon between the two
-distributions. This is an **estimate** without confidence, and too large for small epsilon, because a fitted variance
+Each canary is a random direction, and all canaries are sent. In a large dimension d, the cosine of a release with a
+direction that nobody sent is distributed as N(0, 1/d). The cosine with a direction that was sent is also normal, with a
+larger mean.
+
+The paper fits a normal distribution to the cosines of sent canaries and computes the epsilon between the two
+distributions. This is an **estimate** without confidence. It is too large for small epsilon, because a fitted variance
 that is off by chance looks like a leak. The paper's lower bound takes the best threshold without a correction for
-multiple testing, and so is no valid bound. Here the bound is a lower confidence bound on the mean, by the t
-distribution.
+multiple testing, and so is not valid. This module instead computes a lower confidence bound on the mean cosine, by the
+t distribution.
 
 **Assumes** Gaussian noise and normal cosines. Other canaries act as noise, so the bound stays below a client's privacy
 loss.
@@ -24,38 +26,39 @@ from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.root_finding import falling_root
 
-_SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
+_SMALLEST_DIMENSION = 1000  # smallest dimension in which the cosine of random directions is taken as normal
 
 
 @dataclass(frozen=True)
 class CosineFinding:
-    """The privacy estimate and the lower bounds for a training from the cosines of its canaries."""
+    """An estimate of epsilon, and lower bounds on epsilon and mu, for one training from the cosines of its canaries."""
 
-    epsilon: float  # the paper's estimate at `delta`; it has no confidence
-    epsilon_lower: float  # the lower bound at `delta`, at least 0
-    mu: float  # the mean cosine in units of 1 / sqrt(d), of the training, at least 0
-    mu_lower: float  # the lower bound of that mean, at least 0
-    delta: float  # of the estimate and of the bound
-    confidence: float  # of the bounds
-    canaries: int  # number of counted canaries
-    rounds: int  # in how many rounds each was counted; one where only the final model is seen
+    epsilon: float  # the paper's estimate of epsilon at `delta`, without a confidence
+    epsilon_lower: float  # lower confidence bound on epsilon at `delta`, at least 0
+    mu: float  # mean cosine in units of 1 / sqrt(d), times the square root of `rounds`, at least 0
+    mu_lower: float  # lower confidence bound on `mu`, at least 0
+    delta: float  # the delta of both epsilons
+    confidence: float  # confidence of both lower bounds
+    canaries: int  # number of canaries
+    rounds: int  # number of rounds with cosines; 1 if only the final model is observed
 
 
 def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
-    """Return estimate and bound from the cosines of sent canaries with one release or the change of the final model.
+    """Return an estimate of epsilon and a lower bound on it, from the cosine of each sent canary with one release.
 
-    Raises `InputError` if a number is out of its range.
+    The release is that of one round, or the change of the model over the whole training. Raises `InputError` if a
+    number is out of its range.
 
     Parameters
     ----------
     cosines
         Cosines of the sent canaries with the release, from -1 to 1, shape (canaries,), at least two.
     dimension
-        Number of parameters d, at least 1000.
+        Number of parameters of the model (d in the module's docstring), at least 1000.
     delta
-        Delta of the bound, above 0 and below 1.
+        The delta for which epsilon is estimated and bounded, above 0 and below 1.
     confidence
-        Confidence of the bound, above 0.5 and below 1.
+        Confidence of the lower bound, above 0.5 and below 1.
     """
     seen = _scaled(cosines, dimension, confidence, axes=1)
     require_delta(delta)
@@ -66,24 +69,25 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 def from_all_iterates(
     cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
 ) -> CosineFinding:
-    """Return estimate and bound from the cosines of canaries with all releases; each canary is sent in every round.
+    """Return an estimate of epsilon and a lower bound on it, from the cosines of canaries with all releases.
 
-    The estimate uses the largest cosine of each direction, as in the paper. The bound is a bound on the mean cosine of
-    one round, composed over the rounds: sqrt(rounds) times its mu. Raises `InputError` if shapes do not match or a
-    number is out of its range.
+    Each canary is sent in every round. The estimate uses the largest cosine of each direction over the rounds, as in
+    the paper. The bound on mu is sqrt(rounds) times a bound on the mean cosine of one round. Raises `InputError` if
+    shapes do not match or a number is out of its range.
 
     Parameters
     ----------
     cosines
         Cosines of the canaries with the releases, from -1 to 1, shape (rounds, canaries), at least two canaries.
     unsent
-        Cosines of directions that no client sent, from -1 to 1, shape (rounds, directions), at least two directions.
+        Cosines of the releases with directions that no client sent, from -1 to 1, shape (rounds, directions), at least
+        two directions.
     dimension
-        Number of parameters d, at least 1000.
+        Number of parameters of the model (d in the module's docstring), at least 1000.
     delta
-        Delta of the bound, above 0 and below 1.
+        The delta for which epsilon is estimated and bounded, above 0 and below 1.
     confidence
-        Confidence of the bound, above 0.5 and below 1.
+        Confidence of the lower bound, above 0.5 and below 1.
     """
     seen, other = (_scaled(one, dimension, confidence, axes=2) for one in (cosines, unsent))
     require_delta(delta)
@@ -96,9 +100,9 @@ def from_all_iterates(
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
-    """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger one of both orders.
+    """Return the epsilon at `delta` between N(0, 1) and N(mean, spread^2), as the larger of the two directions.
 
-    Raises `InputError` if the spread is not positive and finite, or delta is out of its range.
+    Raises `InputError` if `spread` is not positive and finite, or if `delta` is out of its range.
 
     Parameters
     ----------
@@ -107,7 +111,7 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     spread
         Standard deviation of the second normal distribution, above 0 and finite.
     delta
-        Delta at which epsilon is taken, above 0 and below 1.
+        The delta for which epsilon is computed, above 0 and below 1.
 
     Examples
     --------
@@ -128,8 +132,8 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
     """Return the hockey-stick divergence of P = N(mean, spread^2) from Q = N(0, 1) at epsilon.
 
-    It is P(E) - e^epsilon Q(E), where E is the event that the log-likelihood ratio, a quadratic polynomial, exceeds
-    epsilon. Where e^epsilon Q(E) would lose precision, P(E) alone is accurate enough.
+    It is P(E) - e^epsilon Q(E), where E is the event that the log-likelihood ratio log(P / Q) exceeds epsilon. This
+    ratio is a quadratic polynomial.
     """
     a, b = (1 - spread**-2) / 2, mean / spread**2
     c = -(mean**2) / (2 * spread**2) - math.log(spread) - epsilon
@@ -150,12 +154,16 @@ def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
 
 
 def _mass(low: float, high: float) -> float:
-    """Return the probability of an interval under N(0, 1), computed from the tail that avoids cancellation."""
+    """Return the probability of the interval from `low` to `high` under N(0, 1), without cancellation."""
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
 def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
-    """Return the finding, with the bound on the mean of all scaled cosines, shape (rounds, canaries)."""
+    """Return the result for scaled cosines, with a lower confidence bound on their mean.
+
+    `estimate` is the estimated epsilon at `delta`. `seen` holds the cosines in units of 1 / sqrt(d), shape (rounds,
+    canaries), where d is the number of parameters. `confidence` is that of the lower bound.
+    """
     rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
@@ -166,7 +174,11 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return cosines in units of 1 / sqrt(d); raises `InputError` if they are not valid."""
+    """Return cosines in units of 1 / sqrt(dimension), with the shape of `cosines`.
+
+    Raises `InputError` if the cosines do not have `axes` axes, or if any argument is out of its range; `confidence` is
+    only checked.
+    """
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"

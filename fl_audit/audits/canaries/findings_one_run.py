@@ -1,4 +1,4 @@
-"""Findings of the one-run audit: lower bounds from the canaries of each training, and the judgement of the claim."""
+"""Findings of the one-run audit: lower bounds on privacy loss from each training's canaries, and the judgement."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,23 +26,28 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one
 
 @dataclass(frozen=True)
 class CanaryTrainingFinding:
-    """The lower bounds on privacy loss from the canaries of one training, with their coverage over all trainings."""
+    """The lower bounds from the canaries of the first training, and the number of trainings whose bound on mu held."""
 
-    finding: OneRunCertificate  # of the first trial
-    # mu of a canary in a round, or in a step of private training, by the noise that the mechanism prescribes
+    finding: OneRunCertificate  # lower bounds from the first training
+    # The mu of Gaussian DP of a canary in one round (in one local step for DP-SGD at the clients), from the noise that
+    # the mechanism prescribes.
     mu_true: float
     trials: int  # number of trainings
-    held: int  # in how many the lower bound of mu was at or below `mu_true`
-    mean_mu_lower: float  # of all trainings
-    epsilon_told: float | None = None  # count of the accountant of the canaries' client, if it trains privately
+    held: int  # number of trainings whose lower bound on mu was at most `mu_true`
+    mean_mu_lower: float  # mean over trainings of the lower bound on mu
+    # Epsilon that the accountant of the canaries' client reports; None if there is no such report.
+    epsilon_told: float | None = None
 
     @property
     def tells_too_little(self) -> bool:
-        """Whether the accountant of the canaries' client reports less epsilon than the canaries' lower bound."""
+        """Whether the epsilon that the canaries' client reports is below the lower bound from the canaries.
+
+        The client reports the epsilon of its own accountant.
+        """
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as the value of the key `one_run` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `one_run`, for `summary.json`."""
         found, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
         told = {name: getattr(found, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
         told |= {"method": found.method, "assumption": found.method.assumption, "mu_true": self.mu_true}
@@ -51,7 +56,10 @@ class CanaryTrainingFinding:
 
 
 def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
-    """Return the lower bounds from the canaries of every trial; None if the run has no canaries."""
+    """Return the lower bounds from the canaries of the first training, and how often the bound on mu held in all.
+
+    None if the run has no canaries or no guarantee.
+    """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
@@ -63,14 +71,14 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | No
 
 
 def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
-    """Return the lower bounds from the canaries of the first trial at the given confidence.
+    """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence.
 
     Parameters
     ----------
     run
         A finished run with canaries.
     confidence
-        Confidence of the bounds, above 0.5 and below 1.
+        Confidence of the lower bounds, above 0.5 and below 1.
     """
     table, facts = run.tables.canaries, run.facts.find(CanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
@@ -91,9 +99,10 @@ _WORDS = JudgementWords(
 
 
 def judge_canaries(run: FinishedRun) -> Judgement | None:
-    """Return the judgement from the canaries of all trainings pooled; None if the run has no canaries.
+    """Return the judgement of the guarantee from the canaries of all trainings pooled.
 
-    Where clients train with DP-SGD, the epsilon that the accountant of the canaries' client reports is judged as well.
+    A judgement has a verdict and a lower bound on epsilon. None if the run has no canaries or no guarantee. With DP-SGD
+    at the clients, the epsilon that the accountant of the canaries' client reports is judged as well.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or guarantee is None or facts is None:
@@ -122,7 +131,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return the lower bounds from the canaries of the given trials, pooled."""
+    """Return the lower bounds from the canaries of the trainings in `table`, pooled, at the given confidence."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
     scores, coins, parts = (
@@ -136,7 +145,11 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
 
 
 def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
-    """Return the claim for a canary, which is stricter than the overall claim if its client is not the weakest one."""
+    """Return the privacy claim that covers the canaries.
+
+    With DP-SGD at the clients this is the claim for the canaries' client, which is stricter than the overall claim
+    unless this client has the weakest guarantee.
+    """
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
@@ -152,7 +165,8 @@ def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
 def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:
     """Return the epsilon that the accountant of the canaries' client reports after the last round.
 
-    None if its values were not recorded.
+    It is at the claimed delta. None if the canaries do not belong to a client or the accountant's values were not
+    recorded.
     """
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:

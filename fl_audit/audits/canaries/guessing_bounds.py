@@ -1,36 +1,37 @@
-"""One-run bounds for any mechanism from the number of right guesses: on epsilon, or on a whole trade-off curve.
+"""Lower bounds on epsilon or on a trade-off curve, from the number of right guesses in one run, for any mechanism.
 
-Nothing is assumed about the mechanism: its outputs for different coins may depend on each other in any way.
+The outputs of the mechanism for different coins may depend on each other in any way.
 
-**Setting.** Each of m canaries is in if a fair coin says so. An attacker sees the release, guesses r of the coins,
-those it is most confident of, and abstains from the others; v guesses are right.
+**Setting.** A fair coin decides for each of m canaries whether it is in. An attacker sees the release, guesses the r
+coins of which it is most confident, and abstains from the others. Of the guesses, v are right.
 
-**Assumptions of every bound.** The coins are independent and fair; the guesses depend on the release and on things
-independent of these coins; r is fixed before the scores are seen. Several rounds or trials count as one run with all
-their coins.
+**Assumptions of every bound.** The coins are independent and fair. The guesses depend only on the release and on things
+that are independent of these coins. The number r is fixed before the scores are seen. Several rounds or trials count as
+one run with all their coins.
 
-**Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP the number of right guesses is stochastically dominated by
-Bin(r, q) with q = e^epsilon / (1 + e^epsilon), up to a correction for delta. This treats every guess as if it were made
-under the worst-case event. If the mechanism has a trade-off function f, a tighter bound holds (after Mahloujifar, Melis
-& Chaudhuri 2024).
+**The bound of Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP the number of right guesses is stochastically
+dominated by Bin(r, q) with q = e^epsilon / (1 + e^epsilon), up to a correction for delta. This bound treats every guess
+as if it were made under the worst-case event.
 
-**Why that bound holds.** Let F(x) = 1 - f(x), increasing and concave, and P(event | one neighbour) <= F(P(event |
-other)) in both directions. Of r guesses N are right, and p_i = P(N = i). Take coins S, a place j and a set T of
-numbers. Consider the outcomes whose guess j is right and whose number of right guesses is in T. If coin j is flipped,
-each of them has guess j wrong and one right guess less. So the probability of these outcomes under S is at most F of
-their probability under the flipped coins. Average over fair coins and over the m places; F is concave, so Jensen's
-inequality gives
+**The trade-off bound** (after Mahloujifar, Melis & Chaudhuri 2024). It is tighter, and holds for a mechanism with
+trade-off function f. Let F(x) = 1 - f(x), which is increasing and concave. For neighbouring inputs, the probability of
+an event under one is at most F of its probability under the other. Let N be the number of right guesses and p_i = P(N =
+i). Fix the coins S, a place j and a set T of numbers. Consider the releases for which guess j is right and N is in T.
+If coin j is flipped, the same releases have guess j wrong and one right guess less. So their probability under S is at
+most F of their probability under the flipped coins. Average over fair coins and over the m places. Since F is concave,
+Jensen's inequality gives
 
     sum over i in T of (i / m) p_i <= F(sum over i in T of ((r - i + 1) / m) p_(i-1)).
 
-Take T = {t, t + 1, ...} for t = 1, ..., r. Let A_t be the sum over i >= t of i p_i / m, and B_t the same sum of (r - i)
-p_i / m. Then B_(t-1) >= F^-1(A_t). If the probability of N >= v is tau, then A_v + B_v = tau r / m, and in total A_0 +
-B_0 = r / m. From p_(t-1) = m (B_(t-1) - B_t) / (r - t + 1) follows A_(t-1) = A_t + (B_(t-1) - B_t) (t - 1) / (r - t +
-1). Suppose that all of tau lies at v and every B_(t-1) is as small as allowed, max(B_t, F^-1(A_t)). Then both sums stay
-smallest at every step: any other choice whose B is larger by d at t has an A larger by d t / (r - t) or more, and t /
-(r - t) shrinks as t does. So a tail probability tau is possible under these constraints exactly if the resulting total
-is at most r / m; if the total is more, P(N >= v) < tau. The bound rejects every curve for which a tail probability
-equal to the level is impossible. Curves of a family are nested, so the rejected ones are those below the bound.
+Take T = {t, t + 1, ...} for t = 1, ..., r. Let A_t be the sum over i >= t of i p_i / m, and B_t the sum over i >= t of
+(r - i) p_i / m. Then B_(t-1) >= F^-1(A_t). If P(N >= v) is tau, then A_v + B_v = tau r / m. The total is A_0 + B_0 = r
+/ m. From p_(t-1) = m (B_(t-1) - B_t) / (r - t + 1) follows A_(t-1) = A_t + (B_(t-1) - B_t) (t - 1) / (r - t + 1).
+
+Suppose that all of tau lies at v, and that every B_(t-1) is as small as allowed, which is max(B_t, F^-1(A_t)). Then
+both sums are smallest at every step: any other choice whose B is larger by d at t has an A that is larger by at least d
+t / (r - t), and t / (r - t) shrinks with t. So a tail probability tau is possible if and only if the resulting total is
+at most r / m. The bound rejects every curve for which a tail probability equal to the level is impossible. The curves
+of a family are nested, so the rejected curves are those below the bound.
 """
 
 import hashlib
@@ -51,13 +52,13 @@ from fl_audit.statistics.beta_mean import where_it_reaches
 
 @dataclass(frozen=True)
 class Guesses:
-    """The numbers of coins, guesses and right guesses."""
+    """The counts of a guessing attack on coins: the number of coins, of guesses, and of right guesses."""
 
-    coins: int  # m, how many were tossed, at least 1
-    guessed: int  # r, how many the attacker spoke about, from 0 to `coins`
-    right: int  # v, how many of these it got right, from 0 to `guessed`
-    # Number of the other coins that the same order of scores gets right, from 0 to `coins - guessed`. Only the
-    # order-statistic bound uses it, to break ties; 0, where it is not known, is cautious.
+    coins: int  # number of coins, at least 1; m in the module's docstring
+    guessed: int  # number of coins that the attacker guessed, from 0 to `coins`; r in the module's docstring
+    right: int  # number of right guesses, from 0 to `guessed`; v in the module's docstring
+    # Number of right guesses if the attacker had also guessed the other coins, by their scores; from 0 to
+    # `coins - guessed`. Only the order-statistic bound uses it, to break ties. If it is unknown, 0 is a safe value.
     rest_right: int = 0
 
     def __post_init__(self) -> None:
@@ -70,26 +71,26 @@ class Guesses:
 
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
-    """Guess `in` for the highest scores and `out` for the lowest, abstain from the rest, and count right guesses.
+    """Guess the coins of canaries from their scores, and return the number of right guesses.
 
-    Ties are broken at random, so that the order of the canaries reveals nothing; the random seed depends on all scores
-    and not on the coins. For `rest_right`, the higher half of the remaining coins is called `in`. If all scores are
-    equal, half of the guesses, and half of the rest, count as right. Raises `InputError` if shapes do not match, a
-    score is NaN, or the numbers are out of range.
+    The canaries with the highest scores are guessed `in`, those with the lowest `out`, and the others are not guessed.
+    `rest_right` counts the right ones if the higher half of the others were guessed `in` and the lower half `out`. Ties
+    are broken at random, by a seed that depends only on the scores. If all scores are equal, half of the guesses count
+    as right. Raises `InputError` if shapes do not match, a score is NaN, or the numbers are out of range.
 
     Parameters
     ----------
     scores
-        Scores, no NaN, any shape; a higher score indicates that the canary was in. They are of one trial, or of several
-        that are treated as one run.
+        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. They belong to one
+        trial, or to several that are treated as one run.
     is_in
         Whether each canary was in, bool, of the shape of `scores`.
     positive
-        Number of scores that are guessed `in`, at least 0. It must be chosen before the scores are seen, since the best
-        of several choices gives no valid bound.
+        Number of canaries that are guessed `in`, at least 0. It must be chosen before the scores are seen, since the
+        best of several choices gives no valid bound.
     negative
-        Number of scores that are guessed `out`, at least 0, together with `positive` at most the number of scores. It
-        must be chosen before the scores are seen.
+        Number of canaries that are guessed `out`, at least 0. `positive` and `negative` together are at most the number
+        of canaries. It must be chosen before the scores are seen.
 
     Examples
     --------
@@ -115,9 +116,9 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 
 
 def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
-    """Return scores and coins as one-dimensional arrays.
+    """Return scores as floats and coins as bools, both flattened to one dimension.
 
-    Raises `InputError` if shapes do not match, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
+    Raises `InputError` if the shapes differ, coins are neither bool nor 0 and 1, there is no score, or a score is NaN.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
 
 
 Inverse = Callable[[float], float]
-"""The function F^-1: the smallest probability under a neighbour of an event with a given probability."""
+"""The function F^-1 of the module's docstring: from an event's probability to its smallest one under a neighbour."""
 
 LARGEST_MU = 30.0
 _LARGEST_EPSILON = 36.0  # beyond it e^epsilon / (1 + e^epsilon) is 1 in floating point
@@ -144,17 +145,17 @@ _STEPS = 50
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Return an upper bound on the probability of at least this many right guesses under (epsilon, delta)-DP.
+    """Return an upper bound on the probability of `guesses.right` or more right guesses under (epsilon, delta)-DP.
 
-    Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
-    and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is min(1, beta + 2 m delta alpha).
-    Beyond i = v the probability does not increase, so i ends there. Raises `InputError` if epsilon or delta is out of
-    its range.
+    Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. Let m be the number of coins, r of guesses, and v of right
+    guesses. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v), and alpha = max over i = 1, ..., v of P(v >
+    Bin(r, q) >= v - i) / i, the value is min(1, beta + 2 m delta alpha). Raises `InputError` if epsilon or delta is out
+    of its range.
 
     Parameters
     ----------
     guesses
-        Counts of guesses.
+        Counts of coins, guesses and right guesses.
     epsilon
         Epsilon of the tested guarantee, at least 0.
     delta
@@ -171,18 +172,18 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
-    """Return the lower bound on epsilon by Steinke et al., the smallest one whose p-value reaches the level.
+    """Return the lower bound on epsilon by Steinke et al. 2023: the smallest epsilon whose p-value reaches the level.
 
-    It is at most 36. Raises `InputError` if delta is out of its range.
+    The p-value is that of `one_run_p_value`. The bound is at most 36. Raises `InputError` if delta is out of its range.
 
     Parameters
     ----------
     guesses
-        Counts of guesses.
+        Counts of coins, guesses and right guesses.
     delta
-        Delta of the bound, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     level
-        One minus the confidence, above 0 and below 0.5.
+        One minus the confidence of the bound, above 0 and below 0.5.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
@@ -192,12 +193,18 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
 
 def gaussian_inverse(mu: float) -> Inverse:
-    """Return F^-1 of mu-Gaussian DP, mu at least 0: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6)."""
+    """Return the function F^-1 of mu-Gaussian DP: y -> Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6).
+
+    `mu` is at least 0. F^-1 is explained in the module's docstring, and Phi is the standard normal distribution
+    function.
+    """
     return lambda y: float(ndtr(ndtri(y) - mu))
 
 
 def approximate_inverse(epsilon: float, delta: float) -> Inverse:
-    """Return F^-1 of (epsilon, delta)-DP: max(0, (y - delta) e^-epsilon, 1 - delta - e^epsilon (1 - y)).
+    """Return the function F^-1 of (epsilon, delta)-DP, which is explained in the module's docstring.
+
+    It is y -> max(0, (y - delta) e^-epsilon, 1 - delta - e^epsilon (1 - y)).
 
     Parameters
     ----------
@@ -211,16 +218,18 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
 
 def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
-    """Return whether P(N >= v) can be as large as `tail` under a trade-off curve; see the module's docstring.
+    """Return whether `guesses.right` or more right guesses can have probability `tail` under a trade-off curve.
+
+    The probability is P(N >= v) of the module's docstring, which also explains the computation.
 
     Parameters
     ----------
     guesses
-        The counts m, r and v of the module's docstring.
+        Counts of coins, guesses and right guesses; m, r and v of the module's docstring.
     tail
-        Tail probability, from 0 to 1.
+        The tail probability in question, from 0 to 1.
     inverse
-        Inverse F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
+        The function F^-1 of the trade-off curve, convex, increasing, and at most its argument.
     """
     m, r, v = guesses.coins, guesses.guessed, guesses.right
     a, b = tail * v / m, tail * (r - v) / m
@@ -236,18 +245,18 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
 
 
 def tradeoff_mu(guesses: Guesses, level: float) -> float:
-    """Return the lower bound on mu of Gaussian DP from one run, at most 30.
+    """Return the lower bound on the mu of Gaussian DP from the guesses of one run, at most 30.
 
-    It gives a bound on epsilon at a delta through `gdp_epsilon` only if the mechanism's trade-off function **equals**
-    that of a Gaussian, and is not merely bounded by it: randomised response at epsilon 1 is mu-GDP with mu = 1.23,
-    whose epsilon at 1e-5 is 5.58.
+    The epsilon that `gdp_epsilon` gives for this mu is a lower bound only if the mechanism's trade-off function
+    **equals** that of a Gaussian mechanism. It is not enough that the mechanism is mu-GDP: randomised response with
+    epsilon 1 is mu-GDP with mu = 1.23, for which `gdp_epsilon` gives 5.58 at delta 1e-5.
 
     Parameters
     ----------
     guesses
-        Counts, as returned by `guesses_of_scores`.
+        Counts of coins, guesses and right guesses, for instance from `guesses_of_scores`.
     level
-        One minus the confidence, above 0 and below 0.5.
+        One minus the confidence of the bound, above 0 and below 0.5.
 
     Examples
     --------
@@ -258,26 +267,27 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
 
 def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
-    """Return the lower bound on epsilon at delta from one run for any mechanism, at most 36.
+    """Return the lower bound on epsilon from the guesses of one run, valid for any mechanism, at most 36.
 
     Raises `InputError` if delta is out of its range.
 
     Parameters
     ----------
     guesses
-        Counts, as returned by `guesses_of_scores`.
+        Counts of coins, guesses and right guesses, for instance from `guesses_of_scores`.
     delta
-        Delta of the bound, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     level
-        One minus the confidence, above 0 and below 0.5.
+        One minus the confidence of the bound, above 0 and below 0.5.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), _LARGEST_EPSILON, level)
 
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:
-    """Return the largest parameter whose curve is rejected at the level, to a precision of 2^-50 of the range.
+    """Return the largest parameter whose trade-off curve the guesses reject; 0 if there is none.
 
-    0 if none.
+    `family` maps a parameter, from 0 to `largest`, to the function F^-1 of its curve. A curve is rejected if as many
+    right guesses cannot have probability `level` under it. The precision is 2^-50 of the range.
     """
     return last_true(lambda parameter: not is_possible(guesses, level, family(parameter)), 0.0, largest, _STEPS)

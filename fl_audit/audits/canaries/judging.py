@@ -1,4 +1,4 @@
-"""Planning and judging of the one-run audit, in which an observer scores the releases along the canaries."""
+"""Plan and judge one-run audits, in which an observer scores the releases along the directions of canaries."""
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
@@ -15,12 +15,12 @@ from fl_audit.verdict.verdict import Judgement
 
 
 class CanaryJudging(AuditJudging):
-    """Planning and judging for canaries, each of which tosses an independent coin in every round."""
+    """Planning and judging of the audit kind `canaries`, where coins decide in which rounds a canary is in."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the canary audit does not support the federation.
 
-        It needs fresh noise of a known scale in every round, and has one observer and no insider or colluder.
+        The audit needs fresh noise of a known scale in every round. It has one observer, and no insider or colluder.
         """
         mechanism, federation = public.mechanism, "kind = 'canaries'"
         require_clients(public, 2)
@@ -42,28 +42,31 @@ class CanaryJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested."""
+        """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested.
+
+        A judgement has a verdict on the guarantee and a lower bound on epsilon.
+        """
         return judge_canaries(run)
 
     def covers(self, facts: RunFacts) -> str:
-        """Return the training and seed that a verdict covers, and the facts that canaries do not show."""
+        """Return a sentence on the training and seed that a verdict covers, and on noise that canaries do not show."""
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
-        """Return None, because the observer does not measure the noise scale.
+        """Return None, because the observer of a canary audit does not measure the scale of the noise.
 
         Parameters
         ----------
         planned
-            The run that is planned.
+            The planned run with its claimed guarantee; not used.
         parameters
-            Number of parameters of the model; None if the noise cannot be measured in all of them.
+            Number of parameters of the model; not used.
         """
         return
 
     def planned_signal(self, planned: ClaimedRun) -> None:
-        """Return None, because this audit has no pair with a target."""
+        """Return None, because a canary audit has no pair D and D' with a target."""
         return

@@ -1,11 +1,11 @@
-"""Audit of a running or finished training by its canaries, valid however often it is evaluated.
+"""Audit a running or finished training by its canaries, with a verdict that is valid after repeated evaluations.
 
-The bounds are computed from all complete rounds, and hold for a single analysis that is chosen beforehand. The verdict
-has to hold for repeated analyses: with one after every round, a false violation would appear sooner or later. So it is
-based on interim analyses that are declared beforehand, after 5, 10, 20, 40, ... complete rounds and after the last one.
-Each of them gets an equal share of the family-wise error rate, and of the error probability of the bounds (Bonferroni).
-A violation in one of them is final. Rounds after the last claimed one enter the bounds but no interim analysis, since
-no share of the error rate is left for them.
+The bounds use all complete rounds (those in which every canary answered). They hold for a single analysis at a time
+chosen beforehand. The verdict must hold for repeated analyses, which would otherwise find a false violation sooner or
+later. It is therefore based on interim analyses that are declared beforehand: after 5, 10, 20, 40, ... complete rounds
+and after the last round. Each of them gets an equal share of the family-wise error rate, and of the error probability
+of the bounds (Bonferroni). A violation in one of them is final. Rounds after the last claimed round are used in the
+bounds but in no interim analysis, since no share of the error rate is left for them.
 """
 
 from dataclasses import dataclass, replace
@@ -48,54 +48,61 @@ from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict, verdict_on
 
 FIRST_LOOK = 5
-"""Complete rounds before the first verdict; every later look has twice as many."""
+"""Number of complete rounds before the first interim analysis; each later one follows after twice as many rounds."""
 
-_MOST_ROUNDS = 2**24
+_MOST_ROUNDS = 2**24  # largest number of rounds that is tried for `LiveFinding.rounds_needed`
 
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """The result of one declared analysis, after a given number of complete rounds."""
+    """The result of one interim analysis: bounds from the first complete rounds, and whether they refute the claim."""
 
-    rounds: int  # number of rounds
-    # Certificate of these rounds; the bounds of all declared analyses hold together, with the confidence.
+    rounds: int  # number of complete rounds that were analysed
+    # Lower bounds from these rounds. The bounds of all declared analyses hold together with the requested confidence.
     finding: OneRunCertificate
-    is_violated: bool  # whether they break the guarantee at this look's share of the level
+    is_violated: bool  # whether these rounds refute the guarantee at this analysis's share of the significance level
 
 
 @dataclass(frozen=True)
 class LiveFinding:
-    """The current result of the live audit of a training."""
+    """The current result of a live audit, which audits a training by its canaries while the training runs.
 
-    guarantee: Guarantee  # the claim
+    It has the lower bounds from all complete rounds, the interim analyses so far, the inconsistencies in the stored
+    rounds, and the breaches that could have been found.
+    """
+
+    guarantee: Guarantee  # the claimed guarantee
     canaries: int  # number of canaries
-    finding: OneRunCertificate  # certificate of all complete rounds for a single look at a time chosen beforehand
-    belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `guarantee.belief_bound`
-    looks: tuple[InterimAnalysis, ...]  # the declared looks that have taken place, in order
-    last: int  # number of the last round that was kept, whole or not
-    released: int  # number of stored rounds, including those that were set aside
-    carried_on: int  # number of those set aside from a training that was continued from its own model
-    misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
-    misfits: tuple[ExcludedCanary, ...]  # canaries whose rounds do not count, and why
-    doubts: Inconsistencies  # reasons why the finding is not `consistent`
-    # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
-    # where updates of others hide all noise that is missing.
+    finding: OneRunCertificate  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
+    # Largest belief in D that an insider may reach with noise as small as `finding` certifies; compare it with
+    # `guarantee.belief_bound`.
+    belief_lower: float
+    looks: tuple[InterimAnalysis, ...]  # the declared interim analyses that have taken place, in order
+    last: int  # number of the last stored round, complete or not
+    released: int  # number of stored rounds, including earlier ones of a training that was continued
+    carried_on: int  # number of these earlier rounds, which were moved to another directory when it was continued
+    misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that are not configured
+    misfits: tuple[ExcludedCanary, ...]  # canaries whose rounds are excluded, and why
+    doubts: Inconsistencies  # inconsistencies, each of which rules out the verdict `consistent`
+    # The smallest epsilon that the last interim analysis would have called violated in 9 of 10 trainings. It is
+    # infinite before the first analysis, and if the updates of other clients could hide any lack of noise.
     limit: float
-    # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
+    # Whether the last interim analysis would have detected a breach in 9 of 10 trainings. A breach is 1.5 times the
+    # guaranteed epsilon or, if that is 0, noise that is 1.5 times too small.
     is_conclusive: bool
-    dilution: BackgroundVariance  # the updates that hide it
+    dilution: BackgroundVariance  # variance of the other clients' updates, which can hide missing noise
     knows_others: bool  # whether the number of other clients that answered was stored for every complete round
     knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
-    weights: tuple[float, ...]  # least weight of each canary over rounds, relative to the heaviest client; from 0 to 1
-    level: float  # share of the level that a look has
-    # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
+    weights: tuple[float, ...]  # smallest weight of each canary over rounds, relative to the heaviest client; 0 to 1
+    level: float  # share of the significance level that each interim analysis has
+    # Number of complete rounds that detects such a breach in 9 of 10 trainings; None if no number is enough.
     rounds_needed: int | None
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict from the interim analyses so far; releasing more rounds than claimed is itself a violation.
+        """The verdict from the interim analyses so far; also `violated` if more rounds were released than claimed.
 
-        The analyses are no evidence in two cases: canaries that should send nothing when they are out seem to send
+        The interim analyses are ignored in two cases: canaries that should send nothing when they are out seem to send
         their opposite, which increases their effect; or rounds start from models other than the previous rounds
         released.
         """
@@ -108,21 +115,24 @@ class LiveFinding:
 
     @property
     def is_overrun(self) -> bool:
-        """Whether more rounds were released than claimed."""
+        """Whether the training released more rounds than the guarantee claims."""
         return self.released > self.guarantee.rounds
 
     @property
     def is_claiming(self) -> bool:
-        """Whether the claimed number of rounds is at least `rounds_needed`, so that such a breach would be detected."""
+        """Whether the claimed number of rounds is at least `rounds_needed`, so that a breach would be detected.
+
+        A breach is an epsilon of 1.5 times the guarantee.
+        """
         return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
 
     @property
     def is_over(self) -> bool:
-        """Whether the last claimed round has been stored."""
+        """Whether the last claimed round, or a later one, has been stored."""
         return self.last >= self.guarantee.rounds
 
     def to_json(self) -> dict[str, Any]:
-        """Return the output of `fl-audit live --json`."""
+        """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
         found, guarantee, doubts = self.finding, self.guarantee, self.doubts
         misfits = [{"canary": one.number, "node": one.node, "what": one.what} for one in self.misfits]
         looks = [
@@ -149,19 +159,19 @@ class LiveFinding:
 
 
 def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveFinding:
-    """Return the result of the live audit from the rounds that are stored so far.
+    """Return the current result of the live audit, computed from all rounds in a directory.
 
     Parameters
     ----------
     directory
-        Directory of the stored rounds, to which further rounds may be added.
+        Directory of the stored rounds and of the guarantee.
     coins
-        Seed of the canaries' coins, which the clients use too.
+        Secret seed of the canaries' coins, from 0 to 2**64 - 1, which the clients use too.
     confidence
-        Confidence of the bounds, above 0.5, below 1.
+        Confidence of the bounds, above 0.5 and below 1.
     is_over
-        Whether no further round will follow, although the last claimed one is missing; the last planned analysis takes
-        place then.
+        Whether no further round will follow, although the last claimed round is missing. The last planned analysis then
+        takes place now.
 
     Raises
     ------
@@ -214,7 +224,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
 def declared_looks(rounds: int) -> tuple[int, ...]:
     """Return the numbers of complete rounds after which there is an interim analysis.
 
-    The last is the end of the training.
+    `rounds` is the number of rounds of the training, after which the last analysis takes place.
 
     Examples
     --------
@@ -228,14 +238,20 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return the lower bounds from the first complete rounds; they are 0 unless some canaries were in and some out."""
+    """Return the lower bounds from the first `number` complete rounds; they are 0 unless canaries were both in and out.
+
+    `rounds` holds scores (rounds, canaries), coins (rounds, canaries) and decoy scores (rounds, decoys).
+    """
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
 def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
-    """Return the smallest mu of a round that an analysis of so many rounds detects with probability 0.9."""
+    """Return the smallest mu of one round that an analysis of `rounds` rounds detects with probability 0.9.
+
+    `level` is the significance level of the analysis.
+    """
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
     is_in = rounds * kept.canaries // 2
     out = rounds * (kept.canaries + decoys) - is_in
@@ -243,9 +259,9 @@ def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> fl
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
-    """Return the smallest weight of each canary over rounds, relative to the heaviest client, (canaries,).
+    """Return the smallest weight of each canary over rounds, relative to the heaviest client, shape (canaries,).
 
-    1 if unknown. At equal clipping norm, a canary of weight w shows w times the effect of the heaviest client.
+    It is 1 if unknown. At equal clipping norm, a canary of weight w shows w times the effect of the heaviest client.
     """
     seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
     return np.asarray(np.min(seen, axis=0))
@@ -254,10 +270,12 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
 ) -> BackgroundVariance:
-    """Return the variance that other clients' updates add to the scores, in sensitivities of the heaviest client.
+    """Return the variance that other clients' updates add to the scores of canaries.
 
-    `part` is the weight of a canary relative to that client. Rounds in which the number of other clients is unknown
-    count as if there were none, unless the scores show more variance.
+    Its unit is the squared sensitivity of the heaviest client, and `part` is the weight of a canary relative to that
+    client. `opened_rounds` holds scores, coins and decoy scores of the rounds, and `finding` the bounds from them.
+    Rounds in which the number of other clients is unknown count as if there were none, unless the scores show more
+    variance.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

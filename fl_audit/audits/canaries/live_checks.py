@@ -1,25 +1,25 @@
-"""Checks of a running training: reasons for no verdict, and other clients' updates that can hide missing noise.
+"""Check a running training for inconsistencies, and for other clients' updates that can hide missing noise.
 
-An inconsistency never leads to the verdict `violated`. If it shows that scores do not belong to the canaries, these
-scores are no evidence. Each of the three inconsistencies that are found from scores has a false alarm rate of at most 1
-in 1,000 trainings with the claimed noise, at one analysis. The variance of rounds also differs for honest reasons:
-updates of other clients add to the noise, and they shrink as the model converges.
+An inconsistency rules out the verdict `consistent`, and never leads to `violated`. Three kinds of inconsistency are
+found from scores. Each of them has a false alarm rate of at most 1 in 1,000 trainings with the claimed noise, for one
+analysis. The variance of rounds may also differ for honest reasons: the updates of other clients add to the noise, and
+they shrink as the model converges.
 
 **How other updates hide missing noise.** In units of the sensitivity D, the score of a canary is c + <X, v> / D + z'
-N(0, 1). Here c is the canary's own contribution, which its coin decides, X is the sum of what all others send, v is the
-canary's direction, and z' is the true noise multiplier. v is uniform on the sphere of d dimensions and independent of
-X, so <X, v> has mean 0 and variance |X|^2 / d. The standard deviation of scores is sqrt(z'^2 + s^2), where s = |X| / (D
-sqrt(d)), and the observable part of mu = 1/z' is
+N(0, 1). Here c is the canary's own contribution, X is the sum of the contributions of all others, v is the canary's
+direction, and z' is the true noise multiplier. The direction v is uniform on the sphere of d dimensions and independent
+of X, so <X, v> has mean 0 and variance |X|^2 / d. Therefore the standard deviation of scores is sqrt(z'^2 + s^2) with s
+= |X| / (D sqrt(d)). The scores then show, instead of mu = 1 / z', only
 
     m = 1 / sqrt(1/mu^2 + s^2) <= min(mu, 1/s).
 
-A test that detects m* detects mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it detects nothing, not even the
-absence of noise.
+A test that detects the value m* of m detects mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it detects nothing, not
+even the absence of noise.
 
-Scores do not separate s from z': they show only z'^2 + s^2. But s is bounded. Let D be the sensitivity of the heaviest
-client; c may be a fraction of it. n other clients, each clipped to C and with no larger weight than the heaviest
-client, send |X| <= n C together. The other canaries have independent directions, and each of them that is sent adds C^2
-to |X|^2. A larger variance of the scores is detected.
+The scores show only the sum z'^2 + s^2, but s has an upper bound. Let D be the sensitivity of the heaviest client, and
+n the number of other clients. Each of them is clipped to C and has no larger weight than the heaviest client, so
+together they contribute at most n C to |X|. The other canaries have independent directions, and each canary that is
+sent adds C^2 to |X|^2.
 """
 
 from collections.abc import Sequence
@@ -44,38 +44,46 @@ from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 
 @dataclass(frozen=True)
 class BackgroundVariance:
-    """The variance that other clients' updates add to the noise in the scores."""
+    """The variance that the updates of other clients add to the scores of canaries, on top of the noise.
 
-    spread: float  # s, at least 0: the bound, or more where more is seen; infinite where no canary stands out
-    # Whether canaries stand out less than the claimed noise and the bound explain: others' updates lie over them,
-    # clients did not take part, coins are not those that were tossed, or there is more noise than was claimed.
+    It is stored as a standard deviation, with a flag for scores that are lower than expected.
+    """
+
+    # Its standard deviation, s in the module's docstring, at least 0: an upper bound, or the value that the scores
+    # allow if they show more. Infinite if the scores show no canary.
+    spread: float
+    # Whether the scores of canaries are lower than the claimed noise and the upper bound explain. Possible reasons are
+    # other clients' updates, canaries that did not take part, wrong coins, or more noise than claimed.
     is_seen: bool
 
     def shown(self, mu: float) -> float:
-        """Return the mu that is observable in the scores, for a true mu above 0 and finite."""
+        """Return the mu that the scores show if the true mu is `mu`, above 0 and finite.
+
+        It is smaller than the true mu, because the updates of other clients act as additional noise.
+        """
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the true mu for an observable mu above 0; infinite if no true mu is observable as so much."""
+        """Return the true mu, above 0, for which the scores show the mu `shown`; infinite if there is none."""
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
 
 def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
-    """Return an upper bound on s^2, the variance that other clients' updates add to the scores of a round.
+    """Return an upper bound on the variance that other clients' updates add to the canary scores of a round.
+
+    It is s^2 in the module's docstring, in units of the squared sensitivity.
 
     Parameters
     ----------
     others
-        The number of clients that answered and do not send canaries, or their total weight in units of the heaviest
-        client.
+        Number of clients that answered and do not send canaries, or their total weight relative to the heaviest client.
     canaries
-        Number of canaries. In expectation half of them are sent, or all of them if a canary that is out sends its
-        opposite.
+        Number of canaries. All are sent if a canary that is out sends its opposite; otherwise half of them on average.
     size
-        Number of parameters d, at least 1.
+        Number of parameters of the model, at least 1; d in the module's docstring.
     is_replaced
-        Whether the relation is replacement of a client, so that the sensitivity is 2 C instead of C.
+        Whether the relation is replacement of a client, so that the sensitivity is twice the clipping norm.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
     return (others**2 + sent) / size / unit**2
@@ -84,25 +92,25 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 def dilution(
     squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
 ) -> BackgroundVariance:
-    """Return the variance that other clients' updates add to the noise in the scores.
+    """Return the variance that other clients' updates add to the noise in the scores of canaries.
 
-    By default it is the upper bound `squared`. If the estimate of mu is so low that the claimed noise and this bound
-    explain it in at most 1 in 1,000 trainings, the variance is the largest one that this estimate allows beside the
-    claimed noise.
+    It is the upper bound `squared`, unless the estimate `found` of mu is too low: the claimed noise and this bound
+    explain it in at most 1 in 1,000 trainings. Then it is the largest variance that the lower bound `low` on mu allows
+    in addition to the claimed noise.
 
     Parameters
     ----------
     squared
-        Upper bound on s^2, the variance that other clients' updates add.
+        Upper bound on the variance, s^2 in the module's docstring, at least 0.
     claimed
         Claimed mu of a round, above 0.
     found
-        Estimate of mu of a round, at least 0.
+        Estimate of the mu of a round from the scores, at least 0.
     low
-        Lower confidence bound of mu of a round, at least 0.
+        Lower confidence bound on the mu of a round, at least 0.
     sizes
-        Root of the sum of squared deviations of the scores' parts from their mean, and degrees of freedom, as for
-        `detectable_slope`.
+        Two numbers, as for `detectable_slope`: the root of the sum of squared deviations of the coins from their mean,
+        and the degrees of freedom.
     """
     least = BackgroundVariance(sqrt(squared), is_seen=False)
     if not _stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
@@ -112,30 +120,42 @@ def dilution(
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether so low an estimate has a probability below the level if mu shows as much as it should."""
+    """Return whether `found`, an estimate of mu, is significantly below the mu that the scores should show.
+
+    The latter is `shown`, and `level` is the significance level. `sizes` are the root of the sum of squared deviations
+    of the coins from their mean, and the degrees of freedom.
+    """
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
 
 
 class Inconsistency(StrEnum):
-    """A kind of inconsistency in the stored rounds of a training."""
+    """A kind of inconsistency in the stored rounds of a training, each of which rules out the verdict `consistent`.
 
-    OVERRUN = "overrun"  # a later round than the last claimed one was kept: those that were not may be too many
-    GAPS = "gaps"  # rounds start from other models than those before them were seen to release
-    OUT = "out"  # contribution of canaries that are out: not stated, and different from the guarantee's need
-    FAINT = "faint"  # canaries, or one of them, stand out less than the claimed noise lets them
-    UNEVEN = "uneven"  # rounds have far less noise than the others, or are on another scale
-    ATTENDANCE = "attendance"  # canaries take part more often than units are sampled, or nobody saw how often
+    OVERRUN: a round after the last claimed one is stored. GAPS: a round starts from another model than the previous
+    round released. OUT: canaries that are out send something unexpected. FAINT: scores of canaries are too low. UNEVEN:
+    some rounds have far less noise than the others. ATTENDANCE: canaries take part more often than claimed, or it is
+    unknown.
+    """
+
+    OVERRUN = "overrun"  # a round after the last claimed round is stored, so more rounds than claimed may have run
+    GAPS = "gaps"  # a round starts from a model other than the one that the previous round released
+    OUT = "out"  # canaries that are out seem to send something other than the adjacency relation implies
+    FAINT = "faint"  # scores of canaries, or of one canary, are lower than the claimed noise explains
+    UNEVEN = "uneven"  # some rounds have far less noise than the others
+    ATTENDANCE = (
+        "attendance"  # canaries take part more often than the claimed sampling rate, or it is unknown how often
+    )
 
 
 @dataclass(frozen=True)
 class Inconsistencies:
-    """All inconsistencies in the stored rounds of a training."""
+    """The inconsistencies in the stored rounds of a training: their kinds, and the canaries and rounds concerned."""
 
-    kinds: frozenset[Inconsistency]  # reasons why no finding is `consistent`
-    faint: tuple[int, ...]  # canaries that stand out too little, each by itself
-    uneven: tuple[int, ...]  # rounds with far less noise than the others
-    knows_canaries: bool  # whether of every canary it was kept what it sends, and with which coins
+    kinds: frozenset[Inconsistency]  # the kinds of inconsistency that were found
+    faint: tuple[int, ...]  # numbers of the canaries whose scores are too low
+    uneven: tuple[int, ...]  # numbers of the rounds with far less noise than the others
+    knows_canaries: bool  # whether it is stored for each canary what it sends if it is out, and a check of its coins
 
 
 def doubts_about(
@@ -143,16 +163,17 @@ def doubts_about(
     guarantee: StoredGuarantee,
     hidden: BackgroundVariance, weights: Floats,
 ) -> Inconsistencies:  # fmt: skip
-    """Return the inconsistencies in the stored rounds of a training.
+    """Return the inconsistencies that a test or comparison finds in the stored rounds of a training.
 
     Parameters
     ----------
     every
-        All rounds that were stored.
+        All stored rounds, complete or not, in order.
     whole
         The complete rounds, in which every canary answered once.
     opened
-        Scores, coins and decoy scores of the complete rounds.
+        Three arrays of the complete rounds: scores (rounds, canaries), coins (rounds, canaries), and scores of decoys
+        (rounds, decoys).
     guarantee
         The claimed guarantee of the training.
     hidden
@@ -181,9 +202,9 @@ def doubts_about(
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
     """Return whether canaries that are out send something other than the adjacency relation implies.
 
-    Updates along other directions have mean 0 along the canary's direction. So a canary that is out has a mean score of
-    0 if it sends nothing, and of minus half the observable mu if it sends its opposite. A t-test at level 1 in 1,000
-    checks this.
+    `scores` and `coins` have shape (rounds, canaries), and `shown` is the mu that the scores should show. The updates
+    of other clients have mean 0 along a canary's direction. So the mean score of a canary that is out is 0 if it sends
+    nothing, and minus half of `shown` if it sends its opposite. A t-test at level 1 in 1,000 checks this.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -198,10 +219,11 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
 def _faint(
     scores: Floats, coins: Floats, claimed: float, hidden: BackgroundVariance, weights: Floats
 ) -> tuple[int, ...]:
-    """Return the canaries whose scores are too low, as happens if a canary uses other coins than the evaluation.
+    """Return the numbers of the canaries whose scores are too low, for instance because they use other coins.
 
-    Scores of a canary that is in are compared with its own scores when it is out, not with decoys: with wrong coins it
-    would still exceed decoys, since it is sent in half of the rounds.
+    `scores` and `coins` have shape (rounds, canaries), `claimed` is the claimed mu, and `weights` are the weights of
+    the canaries. The scores of a canary when it is in are compared with its own scores when it is out. They are not
+    compared with decoys, because a canary with wrong coins is still sent in half of the rounds and so exceeds decoys.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
@@ -213,10 +235,10 @@ def _faint(
 
 
 def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
-    """Return the numbers of rounds whose decoy scores have a far smaller variance than those of all other rounds.
+    """Return the numbers of the rounds whose decoy scores have a far smaller variance than those of all other rounds.
 
-    This is an F-test of each round's sum of squares against that of all other rounds, with degrees of freedom from the
-    numbers of decoys and parameters. It finds rounds without noise, or with an average over far more clients.
+    An F-test compares each round's sum of squares with that of all other rounds. It finds rounds without noise, or with
+    an average over far more clients.
     """
     kept = [one for one in rounds if len(one.scores) > DECOYS]
     if len(kept) < 2:
@@ -231,7 +253,10 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
-    """Return whether canaries took part more often than the claimed sampling rate implies, or how often is unknown."""
+    """Return whether canaries took part more often than the claimed sampling rate implies, or whether this is unknown.
+
+    False if the claimed sampling rate is 1.
+    """
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

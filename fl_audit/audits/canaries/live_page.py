@@ -1,4 +1,4 @@
-"""Output of the live audit: lines for a terminal, and an HTML page of one screen."""
+"""Show the result of a live audit as lines for a terminal, and as an HTML page of one screen."""
 
 import math
 from pathlib import Path
@@ -19,11 +19,11 @@ from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
 
-_MOST_NUMBERED = 5  # more rounds or canaries are not listed
+_MOST_NUMBERED = 5  # largest number of rounds or canaries that are listed
 
 
 def live_lines(numbers: LiveFinding) -> list[str]:
-    """Return the current result as lines for a terminal."""
+    """Return the result of a live audit as lines of text: verdict, claim, lower bounds and next step."""
     facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
     claimed = f"* Claimed: {guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))}"
     opening = f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}"
@@ -31,14 +31,14 @@ def live_lines(numbers: LiveFinding) -> list[str]:
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:
-    """Write the HTML page of a live audit, and return its path.
+    """Write the HTML page of a live audit to a file, and return the path of the file.
 
     Parameters
     ----------
     numbers
         The current result of the live audit.
     path
-        Path of the HTML file.
+        Path of the HTML file to be written.
     """
     facts = "\n".join(map(fact_html, _facts(numbers)))
     body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
@@ -69,7 +69,7 @@ def _assumption(numbers: LiveFinding) -> str:
 
 
 def _light(numbers: LiveFinding) -> str:
-    """Return a sentence on the lightest canary if it weighs less than the heaviest client; otherwise an empty text."""
+    """Return a sentence on the canary with the smallest weight; empty if it weighs as much as the heaviest client."""
     least = min(numbers.weights)
     if least == 1:
         return ""
@@ -102,10 +102,10 @@ def _opening(numbers: LiveFinding) -> str:
 
 
 def _reading(numbers: LiveFinding) -> ClaimStatus:
-    """Return the comparison of the lower bound on mu with the claim, in the words used for all numbers of the page.
+    """Return the comparison of the lower bound on mu with the claim, as a status for all numbers of the page.
 
-    The page may be opened at any time, so the word "broken" depends on the declared interim analyses only, each at its
-    own level, and only if these are evidence.
+    The page may be opened at any time. So the status is "broken" only if a declared interim analysis refutes the
+    guarantee at its own level and the interim analyses are evidence.
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
@@ -211,13 +211,16 @@ def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
 
 
 def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
-    """Return the first few numbers as a phrase, such as "canaries 1, 4, ..."."""
+    """Return the numbers `found` as a phrase, such as "canaries 1, 4", with at most five numbers.
+
+    `one` and `many` are the singular and plural of the noun.
+    """
     more = ", ..." if len(found) > _MOST_NUMBERED else ""
     return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
 def _table(numbers: LiveFinding) -> str:
-    """Return the HTML table of the declared interim analyses so far."""
+    """Return an HTML table of the declared interim analyses so far, or an HTML paragraph if there is none."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [

@@ -1,16 +1,15 @@
-"""The methods for lower bounds from one run, with their names and assumptions."""
+"""Names and assumptions of the methods that bound epsilon from the canaries of one run."""
 
 from enum import StrEnum
 
 
 class OneRunMethod(StrEnum):
-    """A method for a lower bound from one run; `assumption` states what it assumes.
+    """A method that bounds epsilon from the scores and coins of the canaries of one run.
 
-    TRADE_OFF: after Mahloujifar et al. 2024. STEINKE: Steinke et al. 2023. ORDER_STATISTIC: after Xiang et al. 2025.
-    SHIFT: the standardised difference of the mean scores, with a bound by the noncentral t distribution. Agrawal et al.
-    2026 also treat sums of canary scores as normal, but their statement about fitted normal distributions is
-    asymptotic; this one is exact for normal scores. COSINES: the mean cosine of canaries that were sent, Andrew et al.
-    2023.
+    TRADE_OFF: right guesses of coins, after Mahloujifar et al. 2024. STEINKE: right guesses, Steinke et al. 2023.
+    ORDER_STATISTIC: right guesses, after Xiang et al. 2025. SHIFT: the standardised difference of the mean scores, with
+    an exact bound for normal scores by the noncentral t distribution (Agrawal et al. 2026 also treat sums of canary
+    scores as normal, but asymptotically). COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
     """
 
     TRADE_OFF = "trade-off"
@@ -21,22 +20,22 @@ class OneRunMethod(StrEnum):
 
     @property
     def assumption(self) -> str:
-        """The assumption of the bound, in words."""
+        """The assumptions under which the bound of this method is valid, in sentences."""
         return _ASSUMPTIONS[self]
 
     @property
     def is_for_any_mechanism(self) -> bool:
-        """Whether the bound is valid for any mechanism, including one that leaks many coins together."""
+        """Whether the bound is valid for any mechanism, including a mechanism that leaks many coins together."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
 
     @property
     def guesses(self) -> bool:
-        """Whether the bound uses only the number of right guesses, not the scores themselves."""
+        """Whether the bound uses only the number of right guesses, and not the scores themselves."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE, OneRunMethod.ORDER_STATISTIC)
 
     @property
     def usual_share(self) -> float:
-        """Default share of the coins to be guessed, fixed before any score is seen."""
+        """Default share of the coins to be guessed, from 0 to 1."""
         return 0.2 if self.is_for_any_mechanism else 0.5
 
 

@@ -1,4 +1,4 @@
-"""Storage of the rounds that an observer of a running training records, in one file each, written atomically."""
+"""Store the rounds that an observer of a running training records, one JSON file for each round, written atomically."""
 
 import json
 import sys
@@ -23,19 +23,22 @@ from fl_audit.randomness import require_seed
 
 _GUARANTEE = "guarantee.json"
 _DIGITS_OF_A_SEED = 20
-_PATIENCE = 60.0  # seconds in which another process has kept its round
+_PATIENCE = 60.0  # seconds to wait for the lock while another process stores its round
 
 
 @dataclass(frozen=True)
 class TrainingObserver:
-    """The observer of a running training, with its settings and the directory in which it stores the rounds."""
+    """An observer of a running training, which scores the release of each round along the canaries' directions.
 
-    directory: Path  # directory of the rounds, one file each, and of the guarantee
-    directions: int  # seed of the directions, as the clients have it
+    It stores the scores in a directory.
+    """
+
+    directory: Path  # directory for one file for each round, and for a file with the guarantee
+    directions: int  # seed of the canaries' directions, from 0 to 2**64 - 1, equal to that of the clients
     canaries: int  # number of canaries, at least 1
-    terms: StatedReleases | None = None  # the guarantee of the training; None where only its judge knows it
-    delta: float = 1e-5  # of the guarantee, above 0 and below 1
-    # Largest number of other clients that answer in a round; None where it is seen, or not known.
+    terms: StatedReleases | None = None  # the claimed guarantee of the training; None if the observer does not know it
+    delta: float = 1e-5  # the delta of the guarantee, above 0 and below 1
+    # Largest number of clients without a canary that answer in a round; None if it is passed to `note` or unknown.
     others: int | None = None
 
     def __post_init__(self) -> None:
@@ -59,28 +62,28 @@ class TrainingObserver:
         run: int | None = None,
         models_only: bool = False,
     ) -> None:
-        """Score the release of a round and store it.
+        """Score the release of a round along the directions of the canaries and decoys, and store the scores in a file.
 
-        A failure is printed on standard error and does not stop the training. A round that does not change the model
-        releases nothing and is not stored. Stored rounds of another Flower run, and rounds from this number on, are
-        from a training that was restarted. They are moved to `earlier-1`, `earlier-2`, ..., and are no longer evidence.
-        Clients that observe the same run see the same models and may share a directory, in which each round is stored
+        A failure is printed on standard error and does not stop the training. A round that does not change the model is
+        not stored. If the directory already has rounds of another Flower run, or has this or later rounds of the same
+        run, the training was restarted. These rounds are then moved to a subdirectory `earlier-1`, `earlier-2`, ...,
+        and are no longer evidence. Clients that observe the same run may share a directory, which stores each round
         once.
 
         Parameters
         ----------
         server_round
-            The round, from 1.
+            Number of the round, from 1.
         before
-            Arrays of the model before the round. An iterator is read only inside this method, so that its errors do not
-            stop the training.
+            Arrays of the model before the round. An iterator is read inside this method, so that its errors do not stop
+            the training.
         after
             Arrays of the model after the round, in the order of `before`.
         present
-            The canaries whose clients answered.
+            One reply for each canary whose client answered in the round.
         others
-            The number of other clients that answered, whose updates may hide missing noise. None if unknown; then
-            `others` of the observer is used.
+            Number of clients without a canary that answered; their updates may hide missing noise. None uses the
+            observer's field `others`.
         norm
             Clipping norm of the strategy in this round; None if unknown.
         run
@@ -124,9 +127,9 @@ class TrainingObserver:
         write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
 
     def _is_there(self, kept: StoredRound) -> bool:
-        """Return whether another client has already stored this round.
+        """Return whether another client that observes the same run has already stored the round `kept`.
 
-        Raises `InputError` if its content does not match.
+        Raises `InputError` if the stored round, or the round before it, does not match.
         """
         near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
@@ -142,9 +145,9 @@ class TrainingObserver:
 
 @contextmanager
 def ends_nothing(what: str) -> Iterator[None]:
-    """Print exceptions of the `with` block on standard error instead of raising them.
+    """Print an exception of the `with` block on standard error instead of raising it.
 
-    `what` names what is therefore not stored.
+    `what` names the thing that is not stored because of the exception, such as "round 3".
     """
     try:
         yield
@@ -156,7 +159,7 @@ def ends_nothing(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StoredGuarantee:
-    """The claimed guarantee of a training; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
+    """The stored guarantee that a training claims, with its delta and the number of canaries."""
 
     terms: StatedReleases
     delta: float
@@ -166,7 +169,7 @@ class StoredGuarantee:
 def stored_guarantee(directory: Path) -> StoredGuarantee:
     """Return the claimed guarantee of the training whose rounds are stored in a directory.
 
-    Raises `InputError` if the directory has no file of the guarantee, or a damaged one.
+    Raises `InputError` if the file of the guarantee is missing or damaged.
     """
     path = directory / _GUARANTEE
     require(
@@ -180,7 +183,7 @@ def stored_guarantee(directory: Path) -> StoredGuarantee:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed, an integer from 0 to 2**64 - 1, from a text file.
+    """Return the seed, an integer from 0 to 2**64 - 1, that a text file contains.
 
     Raises
     ------
@@ -201,13 +204,17 @@ def seed_in(path: Path) -> int:
 
 
 def _kind_of(text: str) -> str:
-    """Return in words why a text is no seed, without quoting it."""
+    """Return a clause that says why a text is not a seed, without quoting the text."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
 
 
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
-    """Return the change of the floating-point arrays of a model, concatenated as one vector."""
+    """Return the change of a model's floating-point arrays as one vector, shape (number of values,).
+
+    `before` and `after` are the arrays before and after the round. An array counts if it had a floating-point type
+    before. Raises `InputError` if the shapes differ.
+    """
     # The tensors that clients were sent decide what counts: an average turns counters into fractions.
     shapes = [one.shape for one in before], [one.shape for one in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
@@ -220,7 +227,7 @@ def _file_of(server_round: int) -> str:
 
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> str:
-    """Return the SHA-256 digest of a model's arrays, with their dtypes and shapes."""
+    """Return the SHA-256 digest of a model's arrays, their dtypes and their shapes, as hexadecimal text."""
     digest = sha256()
     for one in tensors:
         digest.update(f"{one.dtype}{one.shape}".encode())
@@ -230,19 +237,26 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
-    """Return the Flower run and the number of a stored round; cached, so that each file is read once."""
+    """Return the Flower run and the number of the round that is stored in a file.
+
+    The result is cached. The further arguments are the file's `_stamp`, so that a rewritten file is read again.
+    """
     kept = kept_round(path)
     return kept.run, kept.number
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return inode, modification time and size of a file, as a cache key that changes when the file is rewritten."""
+    """Return the inode, modification time and size of a file, which change when the file is rewritten."""
     stored = path.stat()
     return stored.st_ino, stored.st_mtime_ns, stored.st_size
 
 
 def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move stored rounds of other trainings, and later rounds, to a new directory `earlier-N`."""
+    """Move stored rounds that belong to another training than `kept` to a new subdirectory `earlier-N`.
+
+    These are the rounds of other Flower runs, and the rounds of the same run with this or a later number. A client that
+    sees only models keeps the rounds of its own run, unless `kept` is round 1.
+    """
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]
     if kept.models_only:  # another client may have kept later rounds of the run

@@ -1,25 +1,26 @@
-"""The order-statistic bound of one run (after Xiang et al. 2025, arXiv 2509.08704), with the exact null distribution.
+"""The order-statistic bound from one run (after Xiang et al. 2025, arXiv 2509.08704), with the exact null distribution.
 
-**Additional assumption.** What the release reveals of each coin is post-processing of an observation of that coin
-alone, which is at most as informative as N(0, 1) against N(mu, 1), and these observations are conditionally
-independent. This holds for Gaussian noise along directions that no coin affects. It does **not** hold for a mechanism
-that sometimes leaks many coins together, even if each coin's leak is small on average: the error rate is then larger
-than stated.
+The bound is a lower bound on the mu of Gaussian DP, from the number of right guesses of canaries' coins.
 
-**Why it is valid.** Give the attacker the underlying observations themselves, with log-likelihood ratios L_j. Given
-these, coin j is guessed right with probability at most p_j = 1 / (1 + e^-|L_j|), independently of the others. Let the
-guess at rank k of the attacker's order of confidence have weight w_k, w_1 >= w_2 >= ... >= 0. Of two ranks the earlier
-one should have the coin with the larger p_j: outcomes with both or neither right have the same weight in either order,
-and among outcomes with one right guess the heavier one becomes more likely. So the weighted sum of right guesses is
-stochastically largest when the coins are sorted by |L_j|, whatever the weights, and this distribution is the null
-distribution. Here the r most confident guesses have weight w each and all others 1, with w so large that the others
-only break ties.
+**Additional assumption.** The release reveals each coin only through a separate observation, which is at most as
+informative as N(0, 1) against N(mu, 1). These observations are conditionally independent. This holds for Gaussian noise
+along directions that no coin affects. It does **not** hold for a mechanism that sometimes leaks many coins together,
+even if each coin's leak is small on average: the error rate is then larger than stated.
 
-**Its null distribution.** Let t be the (r + 1)-th largest |L_j|. The probability B that |L| is larger than t has the
-distribution Beta(r + 1, m - r). Given t, the r larger values are independent draws of |L| above t, so the number of
-errors among them is Bin(r, p(t)), and likewise for the m - r - 1 smaller ones below t. So one integral over B gives the
-exact distribution. With L of the even mixture, |L| = mu |s|, where s is normal around +-mu/2: P(|s| > a) = Phi(-a -
-mu/2) + Phi(mu/2 - a), of which the first term is the probability of an error.
+**Why it is valid.** Suppose that the attacker knows the observations themselves, with log-likelihood ratios L_j. Then
+coin j is guessed right with probability at most p_j = 1 / (1 + e^-|L_j|), independently of the others. Let the guess at
+rank k of the attacker's order of confidence have weight w_k, where w_1 >= w_2 >= ... >= 0. Consider exchanging two
+coins so that the earlier rank has the larger p_j. This does not change the weight of outcomes with both or neither
+right. Among outcomes with one right guess, the heavier outcome becomes more likely. So the weighted sum of right
+guesses is stochastically largest if the coins are sorted by |L_j|. The distribution of this sum is the null
+distribution. Here the r most confident guesses have a weight so large that the others, with weight 1, only break ties.
+
+**The null distribution.** Let m be the number of coins and t the (r + 1)-th largest |L_j|. Let B be the probability
+that |L| exceeds t; B has the distribution Beta(r + 1, m - r). Given t, the r larger values are independent draws of |L|
+above t, so the number of errors among them is binomial. The same holds for the m - r - 1 smaller values below t. So one
+integral over B gives the exact distribution. For coins in and out with equal probability, |L| = mu |s|, where s is an
+even mixture of N(mu/2, 1) and N(-mu/2, 1). Then P(|s| > a) = Phi(-a - mu/2) + Phi(mu/2 - a), and the first term is the
+probability of an error.
 """
 
 import math
@@ -38,16 +39,18 @@ _NEGLECTED = 1e-14  # probability at either end of the distribution of B that th
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
-    """Return the p-value of the counted guesses if each coin is at most as revealed as N(0, 1) against N(mu, 1).
+    """Return the p-value of the guesses if each coin is revealed at most by N(0, 1) against N(mu, 1).
 
-    Raises `InputError` if mu is out of its range.
+    This means that the release tells a canary in from a canary out no better than one draw from N(mu, 1) or N(0, 1).
+    The p-value is the largest probability of as many right guesses or more. Raises `InputError` if mu is out of its
+    range.
 
     Parameters
     ----------
     guesses
-        Counts of guesses.
+        Counts of coins, guesses and right guesses.
     mu
-        Mu of Gaussian DP under the hypothesis, at least 0.
+        The mu of Gaussian DP under the null hypothesis, at least 0.
 
     Examples
     --------
@@ -74,12 +77,15 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 def order_statistic_mu(guesses: Guesses, level: float) -> float:
     """Return the lower confidence bound on mu: the smallest mu whose p-value reaches the level, at most 30.
 
+    Mu is the parameter of Gaussian DP, and the p-value is that of `order_statistic_p_value`.
+
     Parameters
     ----------
     guesses
-        Counts of guesses. The number of guesses must be fixed beforehand; half of the coins is a good choice.
+        Counts of coins, guesses and right guesses. The number of guesses must be fixed before the scores are seen; half
+        of the coins is a good choice.
     level
-        One minus the confidence, above 0 and below 0.5.
+        One minus the confidence of the bound, above 0 and below 0.5.
 
     Examples
     --------
@@ -90,12 +96,16 @@ def order_statistic_mu(guesses: Guesses, level: float) -> float:
 
 
 def _share_above(place: Floats | float, mu: float) -> Floats:
-    """Return P(|s| > place)."""
+    """Return P(|s| > place), where s is an even mixture of N(mu/2, 1) and N(-mu/2, 1)."""
     return np.asarray(ndtr(-place - mu / 2) + ndtr(mu / 2 - place), dtype=np.float64)
 
 
 def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Floats]:
-    """Return quadrature nodes and weights for the distribution of t / mu, the (r + 1)-th largest |s|."""
+    """Return quadrature nodes and weights for the distribution of the (guessed + 1)-th largest of `coins` values |s|.
+
+    Each s is drawn from an even mixture of N(mu/2, 1) and N(-mu/2, 1). Nodes and weights have shape (120,), and the
+    weights add up to 1.
+    """
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)
@@ -109,7 +119,10 @@ def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Fl
 
 
 def _place_of_share(share: float, mu: float) -> float:
-    """Return the value that |s| exceeds with this probability."""
+    """Return the value that |s| exceeds with probability `share`.
+
+    Here s is an even mixture of N(mu/2, 1) and N(-mu/2, 1).
+    """
     if share >= 1:
         return 0.0
     furthest = mu / 2 + 2 + math.sqrt(-2 * math.log(share))

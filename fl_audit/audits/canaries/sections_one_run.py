@@ -1,4 +1,4 @@
-"""The report's section on the audit of one run: the bounds by its canaries, and the claim."""
+"""The report section on the one-run audit: the lower bounds from its canaries beside the claimed values."""
 
 import math
 

@@ -1,6 +1,7 @@
-"""Reading of the stored rounds of a training: the rounds that count as evidence, and mismatches of the others.
+"""Read the stored rounds of a training, and find the rounds that count as evidence.
 
-The client of a canary adds a note to its reply, so that an unexpected canary is noticed.
+The client of a canary adds a note with the canary's properties to its reply. A round is excluded if a note does not
+match the observer, the evaluation or the guarantee.
 """
 
 import json
@@ -25,42 +26,45 @@ from fl_audit.privacy.stated_releases import StatedReleases
 Value = TypeVar("Value")
 
 NOTE = "fl-audit-canary"
-"""Entry of a reply that names its canary; its coin stays with the client."""
-_LONGEST = 1000  # characters of a note
-_WORK = 10_000  # hashes that who tries a seed has to take
-_NAMED = 4
-_ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
+"""Name of the entry of a client's reply that contains the note on its canary; the note does not reveal the coin."""
+_LONGEST = 1000  # largest number of characters of a note
+_WORK = 10_000  # number of hash iterations of a fingerprint, which make it costly to try seeds
+_NAMED = 4  # largest number of mismatches that a message lists
+_ROUNDED = 1 - 1e-6  # smallest ratio of a canary's norm to the clipping norm that counts as equal
 
 
 @dataclass(frozen=True)
 class CanaryReply:
-    """The properties of a canary whose client answered.
+    """The properties of a canary whose client answered: number, fingerprints of its seeds, size, norm, sender, weight.
 
-    Each is None if unknown, e.g. to an observer that sees only models.
+    Every property but the number is None if unknown, for example to an observer that sees only models.
     """
 
     number: int  # number of the canary, from 0
-    is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
-    coins: str | None = None  # fingerprint of its seed of coins
-    directions: str | None = None  # fingerprint of its seed of directions
-    size: int | None = None  # number of parameters that it is spread over
-    norm: float | None = None  # its norm in this round
-    node: str | None = None  # the sender, as the server knows it
-    # As the server knows: what its reply weighs in the average, over what the heaviest of the round does, from 0 to 1.
+    is_replaced: bool | None = None  # whether its client sends the opposite vector, not nothing, if the canary is out
+    coins: str | None = None  # fingerprint of the seed of its coins
+    directions: str | None = None  # fingerprint of the seed of its directions
+    size: int | None = None  # number of parameters of its direction
+    norm: float | None = None  # its norm in this round, above 0
+    node: str | None = None  # identifier of the node that sent the reply, from the server
+    # Weight of the reply in the average, from the server, relative to the largest weight of the round; from 0 to 1.
     weight: float | None = None
 
     def __str__(self) -> str:
-        """Return the note as JSON text for a message, without the facts that only the server knows."""
+        """Return the properties as the JSON text that a client adds to its reply.
+
+        The text leaves out `node` and `weight`, which only the server knows.
+        """
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
 def read_note(said: object, node: str | None = None) -> CanaryReply | None:
-    """Return the canary note in a client's reply, None if there is none; the reply is untrusted input.
+    """Return the note on a canary that a client's reply contains; None if the value is not a valid note.
 
     Parameters
     ----------
     said
-        The value of the reply that may be a note.
+        Value of the reply's entry `NOTE`, which is untrusted input.
     node
         Identifier of the node that sent the reply; None if unknown.
     """
@@ -74,7 +78,13 @@ def read_note(said: object, node: str | None = None) -> CanaryReply | None:
 
 
 def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
-    """Return a note from its JSON values, keyed as in `CanaryReply`; all but the number are optional."""
+    """Return a note from its JSON values, keyed by the fields of `CanaryReply`; all but the number are optional.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of its range.
+    """
     number, replaced = int(str(values["number"])), values.get("is_replaced")
     coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
@@ -87,7 +97,7 @@ def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
 
 
 def _told(kind: Callable[[str], Value], value: object) -> Value | None:
-    """Return a JSON value converted to the given type; None if it is missing."""
+    """Return a JSON value converted to the given type; None if the value is None."""
     return None if value is None else kind(str(value))
 
 
@@ -99,34 +109,44 @@ def fingerprint(seed: int) -> str:
 
 @dataclass(frozen=True)
 class StoredRound:
-    """One stored round: the scores of its release along all directions, and who answered."""
+    """One stored round of a training: the scores of its release, and the canaries whose clients answered.
 
-    number: int  # the round, from 1
-    present: tuple[CanaryReply, ...]  # the canaries whose clients answered, by number
-    scores: tuple[float, ...]  # of the canaries, then of decoys
-    others: int | None = None  # number of other clients that answered; None where it was not seen
-    size: int | None = None  # the number of parameters
-    norm: float | None = None  # the strategy's clipping norm in this round; None where it is unknown
-    directions: str | None = None  # fingerprint of the seed of the observer's directions
-    run: int | None = None  # Flower's run
-    models_only: bool = False  # whether a client has kept it, who sees the models alone
-    before: str | None = None  # digest of the model before the round
-    after: str | None = None  # digest of the model after it
+    It also has the number of other clients, the clipping norm, and digests of the model before and after the round.
+    """
+
+    # All fields with the default None are None if unknown.
+    number: int  # number of the round, from 1
+    present: tuple[CanaryReply, ...]  # the canaries whose clients answered, ordered by number
+    scores: tuple[float, ...]  # scores of the canaries, then of the decoys
+    others: int | None = None  # number of clients without a canary that answered
+    size: int | None = None  # number of parameters of the model
+    norm: float | None = None  # clipping norm of the strategy in this round
+    directions: str | None = None  # fingerprint of the seed of the directions that the observer used
+    run: int | None = None  # identifier of the Flower run
+    models_only: bool = False  # whether the observer was a client, which sees only the models
+    before: str | None = None  # SHA-256 digest of the model before the round
+    after: str | None = None  # SHA-256 digest of the model after the round
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the canaries whose clients answered."""
+        """The numbers of the canaries whose clients answered, in ascending order."""
         return tuple(one.number for one in self.present)
 
     @property
     def unit(self) -> float | None:
-        """The norm of a canary that is in, in the same unit in all rounds; None if unknown."""
+        """The norm with which canaries are sent in this round; None if unknown.
+
+        It is the clipping norm of the strategy or, if that is unknown, the norm that all canaries of the round state.
+        """
         said = [one.norm for one in self.present]
         return self.norm or (said[0] if said and len(set(said)) == 1 else None)
 
 
 class Mismatch(StrEnum):
-    """A property in which a canary does not match the observer, the evaluation or the guarantee."""
+    """A property of a canary that does not match the observer, the evaluation or the guarantee.
+
+    It is the seed of its coins, what it sends if it is out, the seed of its directions, its size, or its norm.
+    """
 
     COINS = "coins"
     OUT = "out"
@@ -143,16 +163,16 @@ _MEANINGS = {
     Mismatch.SIZE: "is spread over another number of parameters than the watched model has",
     Mismatch.NORM: "is smaller than the norm to which the strategy clips",
 }
-"""The mismatches in words that follow the canary's name."""
+"""A phrase on each mismatch, which follows the number of the canary in a sentence."""
 
 
 @dataclass(frozen=True)
 class ExcludedCanary:
-    """A canary whose rounds are excluded from the evidence, with the reason."""
+    """A canary whose rounds do not count as evidence, with the reason."""
 
     number: int  # number of the canary
-    node: str | None  # the sender, where it was seen
-    what: Mismatch  # the reason
+    node: str | None  # identifier of the node that sent the canary; None if unknown
+    what: Mismatch  # the property that does not match
 
     def __str__(self) -> str:
         node = "" if self.node is None else f" of node {self.node}"
@@ -160,13 +180,16 @@ class ExcludedCanary:
 
 
 def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
-    """Return the mismatches in words; the first few are listed and the others counted."""
+    """Return a phrase on the given mismatches, which lists the first four and counts the others."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
 def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[ExcludedCanary]:
-    """Return the mismatches of a round with coins of a fingerprint; unknown properties of a canary are skipped."""
+    """Return the mismatches of the canaries of the round `kept`; unknown properties of a canary are skipped.
+
+    `terms` states the claimed guarantee, and `coins` is the fingerprint of the coins' seed that the evaluation uses.
+    """
     is_replaced = terms.adjacency.relation is Relation.REPLACE
     found = list[ExcludedCanary]()
     for one in kept.present:
@@ -183,14 +206,14 @@ def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[Exclu
 
 @contextmanager
 def stored_in(path: Path, what: str) -> Iterator[Any]:
-    """Yield the JSON value of a file, and turn every error in the `with` block into an `InputError` of one line.
+    """Yield the JSON value of a file, and turn an error in the `with` block into an `InputError` of one line.
 
     Parameters
     ----------
     path
         Path of the file.
     what
-        What the file should contain, for the error message.
+        A noun phrase for what the file should contain, for the error message.
 
     Raises
     ------
@@ -204,7 +227,7 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
 
 def kept_round(path: Path) -> StoredRound:
-    """Return the stored round in a file; raises `InputError` if it cannot be read."""
+    """Return the round that is stored in a file; raises `InputError` if the file cannot be read or is not valid."""
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
@@ -219,22 +242,22 @@ def kept_round(path: Path) -> StoredRound:
 
 
 def _kept_rounds(directory: Path) -> list[StoredRound]:
-    """Return the stored rounds in a directory, in order."""
+    """Return the rounds that are stored in a directory, in the order of their numbers."""
     return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
 
 
 def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], list[StoredRound]]:
-    """Return the complete rounds, in which every canary answered once, and all stored rounds, both in order.
+    """Return the complete rounds and all stored rounds of a directory, both in the order of their numbers.
 
-    If two clients send the same canary, it has twice the effect of one client, and an unexpected canary may coincide
-    with a decoy; such rounds are not complete. Raises `InputError` if a file cannot be read, or no round is complete.
+    A round is complete if each canary answered exactly once and no other canary answered. Raises `InputError` if a file
+    cannot be read, or if no round is complete.
 
     Parameters
     ----------
     directory
         Directory of the stored rounds.
     canaries
-        The number of canaries, at least 1.
+        Number of canaries, at least 1, which are numbered from 0.
     """
     found, every = _kept_rounds(directory), tuple(range(canaries))
     whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
@@ -248,18 +271,18 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 def fitting_rounds(
     rounds: list[StoredRound], terms: StatedReleases, coin_seed: int
 ) -> tuple[list[StoredRound], tuple[ExcludedCanary, ...]]:
-    """Return the rounds whose canaries match the guarantee and the coins, and the mismatches in all other rounds.
+    """Return the rounds whose canaries all match the guarantee and the coins, and the mismatches in the other rounds.
 
-    Raises `InputError` if no round is left.
+    Raises `InputError` if no round matches.
 
     Parameters
     ----------
     rounds
-        The stored rounds.
+        The stored rounds to choose from.
     terms
-        Terms of the training, which define the guarantee.
+        The claimed guarantee of the training, as the releases that it states.
     coin_seed
-        Secret seed of the clients that carry canaries.
+        Secret seed of the canaries' coins, from 0 to 2**64 - 1.
     """
     coins = fingerprint(coin_seed)
     each = [(one, _misfits(one, terms, coins)) for one in rounds]
@@ -271,7 +294,9 @@ def fitting_rounds(
 
 
 def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
-    """Return the canary numbers that two clients used in the same round, and those that are out of range.
+    """Return the numbers of wrongly numbered canaries, in ascending order.
+
+    These are the numbers that two clients used in the same round, and the numbers out of range.
 
     Parameters
     ----------
@@ -285,18 +310,18 @@ def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
 
 
 def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
-    """Return the number of set-aside rounds that belong to the same training as the rounds in the directory.
+    """Return the number of rounds in the subdirectories `earlier-*` that belong to the same training as `rounds`.
 
-    A training that is restarted from a model it had released continues the same training, so its rounds compose with
-    the earlier ones. This is detected by model digests: a round starts from a model that another one released. The
-    initial model is released by no round.
+    A training that is restarted from a model it had released is still the same training, so its rounds compose with the
+    earlier ones. This is detected by model digests: a round of one directory starts from a model that a round of
+    another directory released.
 
     Parameters
     ----------
     directory
-        Directory of the stored rounds.
+        Directory of the stored rounds, with subdirectories `earlier-*` for rounds before a restart.
     rounds
-        The rounds that are not set aside.
+        The rounds that are stored in the directory itself.
     """
     chain, added = list(rounds), 0
     aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
@@ -309,21 +334,22 @@ def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
 
 
 def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
-    """Return whether one of the later rounds starts from a model that one of the earlier rounds released."""
+    """Return whether one of the `later` rounds starts from a model that one of the `earlier` rounds released."""
     return bool({one.after for one in earlier} & {one.before for one in later} - {None})
 
 
 def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
-    """Return scores and coins of canaries, both (rounds, canaries), and scores of decoys, (rounds, decoys).
+    """Return the scores of canaries, the coins of canaries, and the scores of decoys, as three arrays.
 
-    Scores are in units of a canary's norm if all rounds state it.
+    Scores and coins have shape (rounds, canaries), and the scores of decoys (rounds, decoys). A coin is 1 if the canary
+    was in, else 0. Scores are in units of a canary's norm if this norm is known for all rounds.
 
     Parameters
     ----------
     rounds
         The rounds of one training.
     coin_seed
-        Secret seed of the clients that carry canaries.
+        Secret seed of the canaries' coins, from 0 to 2**64 - 1.
     canaries
         Number of canaries.
     """
@@ -333,6 +359,6 @@ def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Fl
 
 
 def units(rounds: list[StoredRound]) -> Floats:
-    """Return the norm of a canary in each round, (rounds,); all 1 if not every round states it."""
+    """Return the norm of a canary in each round, shape (rounds,); all 1 if it is unknown for any round."""
     said = [one.unit for one in rounds]
     return np.array([1.0 if one is None or None in said else one for one in said])

@@ -1,1 +1,1 @@
-"""Findings and report sections that several kinds of audit share, in modules `findings_*` and `sections_*`."""
+"""Findings (`findings_*`, the numbers of one analysis) and report sections (`sections_*`) that several audits share."""

@@ -1,4 +1,4 @@
-"""Findings on the guarantee: alternatives, coalitions of clients, adaptive clipping, and randomised records."""
+"""Findings on the guarantee: its alternatives, colluding clients, adaptive clipping, and randomised records."""
 
 import math
 from dataclasses import dataclass, replace
@@ -36,15 +36,18 @@ _BOUNDS = (
 
 @dataclass(frozen=True)
 class GuaranteeFinding:
-    """The guarantee of a run, with its number of rounds and its sampling rate."""
+    """The claimed guarantee of a run, with its number of rounds and its sampling rate."""
 
-    guarantee: Guarantee | None  # the guarantee; None where nothing was claimed
-    rounds: int  # k, number of releases after the initial model
-    # Probability with which a unit takes part in a round, or a record in a step of its client's private training.
+    guarantee: Guarantee | None  # the guarantee; None if nothing was claimed
+    rounds: int  # number of releases after the initial model
+    # Probability with which a unit takes part in a round (for DP-SGD at the clients, a record in a local step).
     sampling_rate: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `guarantee` of `summary.json`; values are None if nothing is claimed."""
+        """Return this finding as JSON values in a dict with the one key `guarantee`, for `summary.json`.
+
+        Without a claim, the values of the guarantee are None.
+        """
         guarantee = self.guarantee
         line = (
             dict.fromkeys(GUARANTEE_NAMES)
@@ -62,37 +65,41 @@ def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
     return GuaranteeFinding(guarantee, run.facts.federation.rounds, rate)
 
 
+# Belief bounds of the alternative guarantees.
 BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
 class BeliefBoundGuarantee:
-    """A guarantee for another belief bound, and the noise multiplier that it needs."""
+    """A guarantee with a given bound on the posterior belief in D, and the noise multiplier that achieves it."""
 
-    belief: float  # nobody becomes surer than this, but for a chance of delta
-    epsilon: float  # its value at the delta of the run
-    noise_multiplier: float  # the noise that keeps it
+    belief: float  # bound on the posterior belief in D, which is exceeded with probability at most delta
+    epsilon: float  # epsilon of the guarantee, at the delta of the run
+    noise_multiplier: float  # noise multiplier that achieves the guarantee
 
 
 @dataclass(frozen=True)
 class AlternativesInput:
-    """The claim of a run, for which the report computes alternative guarantees."""
+    """The claim of a run, from which alternative guarantees with other bounds on the posterior belief are computed."""
 
     claim: Claim
 
     def to_json(self) -> dict[str, Any]:
-        """Return an empty dict: alternatives follow from the guarantee and are not in `summary.json`."""
+        """Return an empty dict, since `summary.json` does not contain the alternative guarantees."""
         return {}
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant of the other guarantees, which replaces the run's own where that one bounds no belief."""
+        """The accountant of the alternative guarantees: that of the run, or `rdp-classic` if the run uses `rdp`."""
         own = self.claim.accountant
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
     def each(self) -> tuple[BeliefBoundGuarantee, ...]:
-        """The alternative guarantees that some noise multiplier achieves, by increasing belief bound."""
+        """The alternative guarantees, ordered by increasing bound on the posterior belief.
+
+        Bounds that no noise multiplier achieves are left out.
+        """
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 
@@ -112,7 +119,10 @@ def _guarantees(claim: Claim) -> tuple[BeliefBoundGuarantee, ...]:
 
 
 def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativesInput | None:
-    """Return the guarantee with its alternatives; None where computing them takes too long."""
+    """Return the claim of a run for its alternative guarantees; None if there is no claimed Gaussian noise.
+
+    Also None if computing the alternatives takes too long, as for sampled releases with accountant `pld`.
+    """
     guarantee = run.facts.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:
         return None
@@ -121,32 +131,42 @@ def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativesInput
     return None if slow else AlternativesInput(guarantee.claim)
 
 
-MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so many numbers of them
+MOST_POINTS = 25  # largest number of coalition sizes for which epsilon is computed
 
 
 @dataclass(frozen=True)
 class GuaranteeAgainstAdversary:
-    """The effective noise multiplier and the guarantee against one adversary."""
+    """The effective noise multiplier and epsilon against one adversary.
 
-    clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
-    noise_multiplier: float  # the noise multiplier that it faces
-    epsilon: float  # the epsilon that remains, at the delta of the guarantee and by its accountant
+    The effective noise is the noise that this adversary does not know.
+    """
+
+    clients: int  # number of clients whose noise the adversary knows, including the insider; 0 for the server
+    noise_multiplier: float  # noise multiplier of the noise that the adversary does not know
+    epsilon: float  # epsilon against the adversary, at the delta and by the accountant of the guarantee
 
 
 @dataclass(frozen=True)
 class ColludersFinding:
-    """The effective noise and guarantee against coalitions of 1 to m - 1 of the m clients, and against the server."""
+    """The effective noise and epsilon against coalitions of 1 to m - 1 of the m clients, and against the server.
 
-    groups: tuple[GuaranteeAgainstAdversary, ...]
+    The effective noise is the noise that the adversary does not know, since each client knows the noise that it added.
+    """
+
+    groups: tuple[GuaranteeAgainstAdversary, ...]  # one entry for each coalition size, in ascending order
     server: GuaranteeAgainstAdversary
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `colluders` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `colluders`, for `summary.json`."""
         return {"colluders": json_of(self)}
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
-    """Return the effective noise against coalitions of clients; None if clients do not add the noise in shares."""
+    """Return the effective noise and epsilon against coalitions of clients and against the server.
+
+    The effective noise is the noise that the adversary does not know. None without a guarantee, or if the clients do
+    not add the noise in shares.
+    """
     facts = run.facts
     mechanism = facts.federation.mechanism
     # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
@@ -159,7 +179,10 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
 
 def _left(facts: RunFacts, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
-    """Return the effective noise multiplier and the guarantee under a threat model."""
+    """Return the effective noise multiplier and epsilon against the adversary of `threat_model`.
+
+    The effective noise is the noise that this adversary does not know.
+    """
     guarantee, mechanism = facts.guarantee, facts.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
@@ -171,21 +194,21 @@ def _left(facts: RunFacts, threat_model: ThreatModel) -> GuaranteeAgainstAdversa
 
 @dataclass(frozen=True)
 class ClippingFinding:
-    """The clipping norms and noise multipliers of a run with adaptive clipping."""
+    """The clipping norm of the first and last round, and the noise multipliers, of a run with adaptive clipping."""
 
-    first_norm: float  # norm of the first round
-    last_norm: float  # median over trials of the norm of the last one
-    sum_noise_multiplier: float  # of the sum of updates
-    count_noise_multiplier: float  # of the count of updates within the norm
-    noise_multiplier: float  # of both releases together
+    first_norm: float  # clipping norm of the first round
+    last_norm: float  # median over trials of the clipping norm of the last round
+    sum_noise_multiplier: float  # noise multiplier of the released sum of updates
+    count_noise_multiplier: float  # noise multiplier of the released count of updates within the clipping norm
+    noise_multiplier: float  # noise multiplier of both releases together
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `clipping` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `clipping`, for `summary.json`."""
         return {"clipping": json_of(self)}
 
 
 def measure_clipping(run: FinishedRun, _: Findings) -> ClippingFinding | None:
-    """Return norms and noise multipliers of a run with adaptive clipping; None if the clipping norm is fixed."""
+    """Return the clipping norms and noise multipliers of a run with adaptive clipping; None if the norm is fixed."""
     mechanism, rounds = run.facts.federation.mechanism, run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
@@ -200,41 +223,44 @@ def measure_clipping(run: FinishedRun, _: Findings) -> ClippingFinding | None:
     )
 
 
-ACCOUNTANT = "pure epsilon"  # sums the epsilons of independent releases; there is no delta
+ACCOUNTANT = "pure epsilon"  # accountant that adds the epsilons of independent releases, with delta 0
 _COLUMNS = ("record_log_odds", "other_log_odds")
 
 
 @dataclass(frozen=True)
 class RecordPairGuarantee:
-    """The guarantee for distinguishing one record from another."""
+    """The local DP guarantee for telling one record from another: epsilon, allowed and measured advantage."""
 
-    differing: int  # number of features in which they differ
-    epsilon: float  # the largest log-odds, in nats
-    advantage: float  # the largest advantage of whoever sees the randomised record and knows both
-    is_exact: bool  # whether that is an equation, or an upper bound
-    measured: AdvantageInterval | None  # the result of the optimal test; None where nothing was drawn
+    differing: int  # number of features in which the two records differ
+    epsilon: float  # largest log-likelihood ratio between the two records, in nats
+    advantage: float  # largest advantage TPR - FPR in telling the two records apart, given the randomised one
+    is_exact: bool  # whether `advantage` is exact; otherwise it is an upper bound
+    measured: AdvantageInterval | None  # measured advantage of the optimal test; None if no trials were drawn
 
 
 @dataclass(frozen=True)
 class RecordGuarantee:
-    """The local DP guarantee of randomised records."""
+    """The local DP guarantee of records that their owners randomise before the training.
 
-    local_randomizer: LocalRandomizer  # the randomisation of records by their owners
-    epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
-    counted: int  # number of features that the paper adds up
-    counted_epsilon: float  # the sum of their epsilons
-    whole_epsilon: float  # the largest log-odds of any two records
-    # The guarantee for one record of the run and another; None if no other can be compared with it.
+    It has the epsilon of one feature, of all features together, and between any two records.
+    """
+
+    local_randomizer: LocalRandomizer  # the randomisation of the records
+    epsilon: float  # epsilon of one unit (a bit, a pair of nodes, or a number of changed pixels), in nats
+    counted: int  # number of units over which the paper on this randomizer composes
+    counted_epsilon: float  # sum of their epsilons, in nats
+    whole_epsilon: float  # epsilon between any two records, in nats
+    # The guarantee for one record of the run and another record; None if there is no pair to compare.
     pair: RecordPairGuarantee | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `record_guarantee` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `record_guarantee`, for `summary.json`."""
         told = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
         return {"record_guarantee": json_of(self) | told | {"unit": unit_of(self.local_randomizer)}}
 
 
 def unit_of(local_randomizer: LocalRandomizer) -> str:
-    """Return the unit to which one epsilon of a local randomizer applies."""
+    """Return a noun phrase for the unit that a local randomizer's epsilon protects, such as "feature"."""
     match local_randomizer:
         case RandomisedBits():
             return "feature"
@@ -248,10 +274,10 @@ def unit_of(local_randomizer: LocalRandomizer) -> str:
 
 
 def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
-    """Return the largest membership advantage from some releases, their total variation distance; 0 without releases.
+    """Return the largest membership advantage (total variation distance) that some releases allow; 0 without releases.
 
-    Randomised bits have a closed form. Other releases use a pessimistic privacy loss distribution, whose result is an
-    upper bound.
+    For a single release of randomised bits the value is exact. Otherwise it is an upper bound from a pessimistic
+    privacy loss distribution.
     """
     match events:
         case ():
@@ -263,11 +289,10 @@ def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
 
 
 def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> AdvantageInterval:
-    """Return the measured advantage of the optimal test between two records, with its confidence interval.
+    """Return the measured advantage TPR - FPR of the optimal test between two records, with a confidence interval.
 
-    The test names the first record if the log-odds are above 0. Its advantage is TPR - FPR: the share of trials with
-    the first record in which the test names it, minus that share in trials with the second record. It does not matter
-    how ties at log-odds 0 are decided, since they are equally likely under both.
+    The test names the first record if the log-odds are above 0. TPR and FPR are the shares of trials with the first and
+    with the second record in which the test names the first record.
 
     Parameters
     ----------
@@ -294,7 +319,7 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
 
 def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee | None:
-    """Return the local DP guarantee of the records; None if records are not randomised."""
+    """Return the local DP guarantee of the records of a run; None if the records are not randomised."""
     if (claim := run.facts.record_claim) is None:
         return None
     local_randomizer, shape = claim.local_randomizer, claim.shape
@@ -309,7 +334,7 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee |
 
 
 def _counted(claim: RecordGuaranteeEvents) -> int:
-    """Return the number of releases over which the randomizer's paper composes epsilon, also if epsilon is infinite."""
+    """Return the number of releases over which Bernau et al. 2019 compose the epsilon of the local randomizer."""
     match claim.local_randomizer:
         case RandomisedBits():
             return math.prod(claim.shape)
@@ -322,9 +347,7 @@ def _counted(claim: RecordGuaranteeEvents) -> int:
 
 
 def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
-    """Return the measured advantage of the optimal test between two records at the given confidence.
-
-    None without draws.
+    """Return the measured advantage of the optimal test between two records; None if no trials were drawn.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Findings on the privacy levels of one training: the guarantee for a record, for a user and for a whole client."""
+"""Findings on the guarantees of one training for each privacy unit: a record, a user, and a whole client."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,36 +13,38 @@ from fl_audit.privacy.group_privacy import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """The guarantee for one unit (record, user or client), and the epsilon that the run proves for it."""
+    """The guarantee of a training for one unit (record, user or client), and the epsilon that the run proves for it."""
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit
-    size: int | None  # largest number of the guarantee's units that it changes; None where it is not known
-    epsilon: float | None  # its epsilon at the delta of the guarantee; infinite if none, None if not known
-    shown: float | None  # epsilon that the run shows at least; None where nobody was asked about this unit
+    size: int | None  # largest number of claimed units that change if one of these units changes; None if unknown
+    epsilon: float | None  # epsilon for this unit at the delta of the guarantee, may be infinite; None if unknown
+    shown: float | None  # lower bound on epsilon from the run; None if the run did not test this unit
 
 
 @dataclass(frozen=True)
 class PrivacyUnitsFinding:
-    """The guarantees for record, user and client, in this order."""
+    """The guarantees of a training for a record, a user and a client, in this order."""
 
     levels: tuple[UnitLevel, ...]
-    delta: float  # of the guarantee
+    delta: float  # the delta of all epsilons
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `levels` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `levels`, for `summary.json`."""
         return {"levels": json_of({"delta": self.delta, "levels": self.levels})}
 
 
 def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding | None:
-    """Return the guarantee for each unit; None without a claim, or if the claim holds for a single pair only.
+    """Return the guarantee of a run for a record, a user and a client; None without a guarantee for all neighbours.
+
+    Also None if the group sizes (numbers of records of a user or client) are unknown.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run; the one on empirical epsilon is used.
+        Earlier findings of the run. If there is a finding on empirical epsilon, its lower bound is used.
     """
     facts, sizes = run.facts, run.facts.group_sizes
     guarantee = facts.guarantee
@@ -70,10 +72,11 @@ def _epsilon(run: FinishedRun, size: int) -> float:
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
-    """Return the group size for group privacy: how many units of the claim change when one unit asked about changes.
+    """Return how many units of the claim change if one unit of another kind changes; None if this is unknown.
 
-    None if it is unknown. A change of a smaller unit counts as a replacement of the larger one, or in an add-remove
-    relation as one removal and one addition.
+    `claimed` is the unit of the claim and `asked` the other unit. `sizes` has the largest number of smaller units in a
+    larger unit, such as records of a client. If `asked` is smaller than `claimed`, one claimed unit is replaced, which
+    counts as two changes in an add-remove relation: one removal and one addition.
     """
     changed = 1 if relation is Relation.REPLACE else 2
     of_user = None if sizes.clients_of_user is None else changed * sizes.clients_of_user

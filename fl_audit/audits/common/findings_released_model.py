@@ -1,4 +1,7 @@
-"""Findings on the released model and its data owners: accuracy, Epsilon* from losses, and guarantees of owners."""
+"""Findings on the released model and on clients: accuracy, Epsilon* from losses, and guarantees of single clients.
+
+Epsilon* is an empirical epsilon from the losses of one model on members and on other records.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,60 +20,68 @@ from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 
 _OF_USERS, _RIGHT_OF_USERS = "epsilon_star_user", "test_accuracy_user"  # columns of runs whose units are users
-FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
+FEW_NATS = 3.0  # if Epsilon* of untrained models is larger, Epsilon* of trained models is not informative
 
 
 @dataclass(frozen=True)
 class StarSummary:
-    """Epsilon* over the trials by one estimator, in nats; infinite or NaN if it was not determined."""
+    """Mean and maximum over the trials of Epsilon* (an empirical epsilon from losses), in nats, by one estimator.
 
-    mean: float  # of the final releases
-    max: float  # the largest of them
-    untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches
-    untrained_max: float  # the largest of the initial models
-    cut: float  # error rates below it or above 1 - cut were left out
+    They are given for the final models and for untrained models. Values are infinite or NaN if Epsilon* was not
+    determined.
+    """
+
+    mean: float  # mean of the final models
+    max: float  # maximum of the final models
+    untrained_mean: float  # mean of the initial models, which cannot leak, so that it shows the effect of chance
+    untrained_max: float  # maximum of the initial models
+    cut: float  # error rates below `cut` or above 1 - `cut` were left out
 
 
 @dataclass(frozen=True)
 class EpsilonStarFinding:
-    """Epsilon* of the final models by the valid estimator.
+    """Epsilon* (an empirical epsilon from losses) of the final models, summarised over the trials.
 
-    It uses normal distributions, or empirical distributions if a test rejects that the losses are normal.
+    The estimator uses normal distributions, or empirical distributions if a test rejects in most trials that the losses
+    are normal.
     """
 
-    mean: float  # over the trials, in nats; infinite or NaN where it was not determined
-    max: float  # the largest over the trials; infinite or NaN where it was not determined
-    delta: float  # at which it was computed
-    cut: float  # error rates below it or above 1 - cut were left out
-    untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
-    untrained_max: float  # the largest of the initial models; NaN where unknown
-    method: StarMethod = StarMethod.PARAMETRIC  # `empirical` where normals were rejected in most trials
-    fit_tested: int = 0  # trials in which it was tested whether normals fit the losses
-    fit_rejected: int = 0  # trials in which they do not
-    by_normals: StarSummary | None = None  # the estimate by normals, where the numbers above have another basis
+    mean: float  # mean over the trials, in nats; infinite or NaN if Epsilon* was not determined
+    max: float  # maximum over the trials, in nats; infinite or NaN if Epsilon* was not determined
+    delta: float  # the delta at which Epsilon* was computed
+    cut: float  # error rates below `cut` or above 1 - `cut` were left out
+    untrained_mean: float  # mean of the initial models, which cannot leak; NaN if unknown
+    untrained_max: float  # maximum of the initial models; NaN if unknown
+    method: StarMethod = StarMethod.PARAMETRIC  # estimator; `empirical` if normality was rejected in most trials
+    fit_tested: int = 0  # number of trials in which normality of the losses was tested
+    fit_rejected: int = 0  # number of trials in which normality was rejected
+    by_normals: StarSummary | None = None  # the estimate by normal distributions, if `method` is `empirical`
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether Epsilon* of untrained models is small enough for Epsilon* to be informative, or is unknown."""
+        """Whether Epsilon* is informative: its mean over untrained models is at most 3 nats, or unknown."""
         return not self.untrained_mean > FEW_NATS
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `epsilon_star` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `epsilon_star`, for `summary.json`."""
         return {"epsilon_star": json_of(self) | {"is_meaningful": self.is_meaningful}}
 
 
 @dataclass(frozen=True)
 class ModelFinding:
-    """The test accuracy and AUROC of the final models."""
+    """The test accuracy and AUROC of the final models, with two accuracies for comparison.
+
+    These are the accuracy without privacy, and that of always predicting the most frequent class.
+    """
 
     test_accuracy: float  # share of right predictions on test records, mean over trials
-    test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
-    # Results of the same training without privacy; None where no such run was named.
+    test_auroc: float  # area under the ROC curve on test records, mean over trials; NaN if not computed
+    # Accuracy of the same training without privacy; None if no such run was given.
     unprotected: NonPrivateAccuracy | None = None
-    commonest: float | None = None  # accuracy of always naming the most frequent class; None where it is not known
+    commonest: float | None = None  # accuracy of always predicting the most frequent class; None if unknown
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `utility` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `utility`, for `summary.json`."""
         without = None if self.unprotected is None else self.unprotected.final
         accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
         others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
@@ -78,7 +89,7 @@ class ModelFinding:
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
-    """Return the test accuracy of the final models, with that of the same training without privacy if known."""
+    """Return the test accuracy and AUROC of the final models, with the accuracy without privacy if it is known."""
     trials = run.tables.trials
     # Batches of an older version have no area.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
@@ -86,7 +97,7 @@ def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
-    """Return Epsilon* of the final models; None if it is switched off."""
+    """Return Epsilon* of the final models over all trials; None if its computation is switched off."""
     if run.facts.star is None:
         return None
     settings, trials = run.facts.star, run.tables.trials
@@ -101,22 +112,25 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
 
 @dataclass(frozen=True)
 class UserLossFinding:
-    """Epsilon* of users, from the mean loss of each user, and the accuracy averaged over users, of the final models."""
+    """Epsilon* of users and the accuracy averaged over users, of the final models.
 
-    star: StarSummary | None  # None where Epsilon* was turned off, or losses stay with their owners
-    delta: float  # at which it was computed; NaN without it
-    # Mean over test users of the share of their records that is named right, and over trials; NaN where unknown.
+    Epsilon* is an empirical epsilon from losses, here from the mean loss of each user.
+    """
+
+    star: StarSummary | None  # Epsilon* of users; None if it was switched off or the losses stay with their owners
+    delta: float  # the delta at which Epsilon* was computed; NaN without Epsilon*
+    # Share of right predictions on a test user's records, mean over users and trials; NaN if unknown.
     test_accuracy: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `of_users` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `of_users`, for `summary.json`."""
         star = None if self.star is None else json_of(self.star)
         right = finite(self.test_accuracy)
         return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": right}}
 
 
 def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:
-    """Return Epsilon* and accuracy of users; None if the unit is not the user, or for a run of an older version."""
+    """Return Epsilon* and accuracy of users; None if neither was computed, as in runs whose unit is not the user."""
     trials, settings = run.tables.trials, run.facts.star
     if _OF_USERS not in trials and _RIGHT_OF_USERS not in trials:
         return None
@@ -139,47 +153,56 @@ def _spread(run: FinishedRun, column: str, cut: float) -> StarSummary:
 
 @dataclass(frozen=True)
 class ProvenanceFinding:
-    """The provenance of a run, None if not recorded, and its timing."""
+    """The recorded provenance of a run (its data, versions and sessions), and its timing.
+
+    The provenance is None if it was not recorded.
+    """
 
     provenance: Provenance | None
     timing: Timing
 
     def to_json(self) -> dict[str, Any]:
-        """Return the key `timing` of `summary.json`, the only one that differs when the same run is repeated."""
+        """Return the timing as JSON values in a dict with the one key `timing`, for `summary.json`.
+
+        This key is the only one that differs when the same run is repeated.
+        """
         return {"timing": json_of(self.timing)}
 
 
 def measure_origin(run: FinishedRun, _: Findings) -> ProvenanceFinding:
-    """Return the provenance of a run, and its timing."""
+    """Return the recorded provenance of a run and its timing."""
     return ProvenanceFinding(run.provenance, run.timing)
 
 
 @dataclass(frozen=True)
 class ClientEpsilonStar:
-    """Quantiles over the trials of Epsilon* of one client's shard, in nats; infinite if unbounded."""
+    """Quantiles over the trials of Epsilon* (an empirical epsilon from losses) of one client's records, in nats.
+
+    They are infinite if Epsilon* is unbounded.
+    """
 
     client: int  # number of the client
-    trials: int  # trials in which its shard had two records or more; without any the rest is NaN
-    low: float  # quantile of 5 %
-    median: float  # of 50 %
-    high: float  # of 95 %
-    max: float  # the largest
+    trials: int  # number of trials in which Epsilon* was determined; if it is 0, the other values are NaN
+    low: float  # 5 % quantile
+    median: float  # 50 % quantile
+    high: float  # 95 % quantile
+    max: float  # maximum
 
 
 @dataclass(frozen=True)
 class ClientStarFinding:
-    """Epsilon* of every client's shard for the final models, and the number of records of each shard if known."""
+    """Epsilon* of each client's shard (its records) for the final models, with the sizes of the shards if known."""
 
     clients: tuple[ClientEpsilonStar, ...]
-    shards: tuple[int, ...] | None = None
+    shards: tuple[int, ...] | None = None  # number of records of each client; None if unknown
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `client_epsilon_star` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `client_epsilon_star`, for `summary.json`."""
         return {"client_epsilon_star": json_of(self.clients)}
 
 
 def measure_clients(run: FinishedRun, _: Findings) -> ClientStarFinding | None:
-    """Return Epsilon* of every client's shard; None if it was not computed."""
+    """Return Epsilon* of each client's shard for the final models; None if it was not computed."""
     table = run.tables.clients
     if table is None or "epsilon_star" not in table:
         return None
@@ -202,15 +225,15 @@ def _client(client: int, known: Floats) -> ClientEpsilonStar:
 
 @dataclass(frozen=True)
 class ClientGuarantee:
-    """The guarantee of one client over all rounds."""
+    """The guarantee of one client for its own records over all rounds, if clients train with DP-SGD."""
 
     client: int  # number of the client
-    records: int  # size of its shard
-    sampling_rate: float  # probability with which a record was in a step, as its accountant counted
-    steps: int  # steps that its accountant counted
-    epsilon: float  # epsilon of the client's guarantee by the accountant of the run
-    epsilon_rdp: float  # epsilon of the client's guarantee by `rdp`
-    epsilon_opacus: float  # the report of its own accountant of Opacus
+    records: int  # number of records of the client
+    sampling_rate: float  # probability that a record is in a local step, as recorded by the client's accountant
+    steps: int  # number of local steps, as recorded by the client's accountant
+    epsilon: float  # epsilon by the accountant of the run
+    epsilon_rdp: float  # epsilon by the accountant `rdp`
+    epsilon_opacus: float  # epsilon that the client's own Opacus accountant reports
 
 
 @dataclass(frozen=True)
@@ -220,12 +243,12 @@ class ClientGuarantees:
     clients: tuple[ClientGuarantee, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `client_guarantees` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `client_guarantees`, for `summary.json`."""
         return {"client_guarantees": json_of(self.clients)}
 
 
 def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
-    """Return the guarantee of every client; None if clients do not train with DP-SGD."""
+    """Return the guarantee of each client for its own records; None if clients do not train with DP-SGD."""
     table, guarantee, mechanism = run.tables.clients, run.facts.guarantee, run.facts.federation.mechanism
     if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
         return None

@@ -1,4 +1,4 @@
-"""Base class of audits that train each trial on D or on D': the victim client, and the losses of members."""
+"""Base class of the audits whose trials train either on D or on D', which differ in one unit."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 class PairAudit(AuditKind):
-    """An audit whose trials train on D or on D', which differ in one unit."""
+    """Base class of the audits whose trials train either on D or on D', which differ in one unit.
+
+    The victim is the client that holds the differing unit.
+    """
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the victim's role for the client that holds the differing unit, and the owner's role for others."""
+        """Return the role VICTIM for the client that holds the differing unit, and OWNER for all other clients."""
         return ClientRole.VICTIM if client == federation.victim else ClientRole.OWNER
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
@@ -28,7 +31,10 @@ class PairAudit(AuditKind):
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield the trials with D, then those with D', each with the losses on their training records."""
+        """Yield a mask of trials and their losses on their training records: first for trials with D, then with D'.
+
+        If no trial uses D, or none uses D', its pair is left out.
+        """
         bits = losses.membership.bits
         for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
             rows = bits == bit
@@ -38,11 +44,19 @@ class PairAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return the losses on the differing unit in trials with D, and on its replacement in trials with D'."""
+        """Return two pairs of losses and a mask of trials: for the differing unit, and for its replacement.
+
+        The function `losses` gives the losses, which have shape (trials, records); the mask has shape (trials,). The
+        mask of the differing unit is true for trials with D, and that of its replacement for trials with D'.
+        """
         return [(losses(federation.differing), membership.bits), (losses(federation.replacement), ~membership.bits)]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Raise `InputError` if there are fewer than two records in D' or in the population sample."""
+        """Raise `InputError` if D and D' have fewer than two common records, or the population sample fewer than two.
+
+        The population sample holds records that no trial trains on. Nothing is checked if Epsilon* and the membership
+        attack are both switched off.
+        """
         wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
         for name, count in (
             ("D'", len(federation.common.labels)),
@@ -53,11 +67,14 @@ class PairAudit(AuditKind):
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason where there is no insider, else an empty text: an insider uses public values alone."""
+        """Return an empty text if the run has an insider; otherwise the reason that it has none.
+
+        The LLRs (log-likelihood ratios) of an insider can be recomputed, since they use only public facts.
+        """
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a description of how the neighbour was chosen."""
+        """Return a phrase that says by which rule the neighbour D' was chosen, and which unit differs."""
         pair, which = public.pair, "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} "
         which = which and f"{which}{public.pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"

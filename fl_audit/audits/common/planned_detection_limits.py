@@ -1,4 +1,4 @@
-"""Limits of detection of a planned run, for missing noise and for signal, if insiders have the exact LLR."""
+"""Compute which breaches of a guarantee a planned run would detect, if insiders have the exact log-likelihood ratio."""
 
 from fl_audit.audits.audit import ClaimedRun
 from fl_audit.federation.federation import Federation
@@ -8,14 +8,16 @@ from fl_audit.verdict.stored_measurements import claimed_length
 
 
 def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
-    """Return the limits of detection for missing noise; None without an insider.
+    """Return how large a lack of noise a planned run would detect; None if the run has no insider.
+
+    An insider is an adversary that is one of the clients.
 
     Parameters
     ----------
     planned
-        The run that is planned.
+        The planned run with its claimed guarantee.
     parameters
-        Number of parameters of the model; None if the noise cannot be measured in all of them.
+        Number of parameters of the model; None if the noise can be measured in only some of them.
     """
     public = planned.public
     if not public.with_insider:
@@ -28,14 +30,17 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetec
 
 
 def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionLimit | None:
-    """Return the limit of detection for a target that counts more than once; None without an exact LLR.
+    """Return which excess weight of the target a planned run would detect; None without an insider with an exact LLR.
+
+    The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood ratio.
 
     Parameters
     ----------
     planned
-        The run that is planned.
+        The planned run with its claimed guarantee.
     is_always_in
-        Whether a target takes part in every trial, as under replacement, or in half of the trials.
+        True if a target is in the training set of every trial, as under replacement; false if it is in half of the
+        trials.
     """
     public, mechanism = planned.public, planned.public.mechanism
     if not public.with_insider or not mechanism.has_exact_llr:
@@ -47,10 +52,10 @@ def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionL
 
 
 def _share_of_rounds(public: Federation) -> float:
-    """Return the mean share of rounds in which a unit is sampled."""
+    """Return the mean share of the rounds in which a unit is sampled, from 0 to 1."""
     return public.mechanism.sampling_rate * _share_of_turns(public)
 
 
 def _share_of_turns(public: Federation) -> float:
-    """Return the largest share of rounds for which a unit is scheduled."""
+    """Return the largest share of the rounds in which a unit is scheduled to be available, from 0 to 1."""
     return public.mechanism.participation.participations(public.rounds) / public.rounds

@@ -1,4 +1,4 @@
-"""Cautions of a report: properties of the data that limit its numbers, and numbers that are not informative."""
+"""Cautions for the reader of a report: properties of the data that limit its numbers, and uninformative numbers."""
 
 import math
 
@@ -12,12 +12,12 @@ NOT_MEANINGFUL = "not meaningful here"
 
 
 def look_at(contents: ReportContents) -> list[str]:
-    """Return the cautions for the reader of a report, one line each.
+    """Return the cautions for the reader of a report, one text for each caution.
 
     Parameters
     ----------
     contents
-        The contents of the report.
+        The findings and facts that the report shows.
     """
     lines = list(contents.facts.look_at)
     model, star = contents.find(ModelFinding), contents.find(EpsilonStarFinding)
@@ -40,19 +40,20 @@ def look_at(contents: ReportContents) -> list[str]:
 
 
 def few_users_text(users: int, outside: int | None, by_chance: float) -> str:
-    """Return a sentence on why Epsilon* of few users is not informative.
+    """Return a sentence that explains why Epsilon* of few users is not informative.
 
-    Epsilon* compares a sample of users in D with one of users outside it, so that the smaller sample decides. Why
-    `FEWEST` users of each are needed is said in `fl_audit.released_model.minimum_sample_size`.
+    Epsilon* (an empirical epsilon from losses) compares a sample of users in D with a sample of users outside D, so the
+    smaller sample limits it. `fl_audit.released_model.minimum_sample_size` explains the number `FEWEST` of users
+    needed.
 
     Parameters
     ----------
     users
         Number of users in D.
     outside
-        Number of users outside D; None if it was not noted.
+        Number of users outside D; None if unknown.
     by_chance
-        Mean Epsilon* of users for the untrained models, which cannot leak.
+        Mean Epsilon* of users for untrained models, which cannot leak; may be infinite.
     """
     reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
     needed = f"a value needs {FEWEST} users in D and as many outside it"
@@ -61,12 +62,12 @@ def few_users_text(users: int, outside: int | None, by_chance: float) -> str:
 
 
 def star_text(star: EpsilonStarFinding) -> str:
-    """Return a sentence on why Epsilon* of this run is not informative.
+    """Return a sentence that explains why Epsilon* of a run is not informative.
 
     Parameters
     ----------
     star
-        Epsilon* of the final and of the untrained models.
+        Epsilon* of the final models and of the untrained models, in nats.
     """
     reached = number_text(star.untrained_mean, 3) if math.isfinite(star.untrained_mean) else "infinity"
     chance = f"untrained models, which cannot leak, score {reached} nats by chance alone"

@@ -1,4 +1,4 @@
-"""Checks that an audit supports a federation; unsupported combinations raise `InputError` before any training."""
+"""Check that an audit supports a federation; unsupported combinations raise `InputError` before any training."""
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.errors import InputError, require
@@ -12,7 +12,9 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def require_clients(public: Federation, fewest: int) -> None:
-    """Raise `InputError` if there are fewer clients than the audit needs, or too many of them collude.
+    """Raise `InputError` if there are fewer clients than an audit needs, or too many of the clients collude.
+
+    The colluders are limited only if noise is added inside the clients' training: the victim must not be among them.
 
     Parameters
     ----------
@@ -31,7 +33,14 @@ def require_clients(public: Federation, fewest: int) -> None:
 
 
 def require_weighable(public: Federation) -> None:
-    """Raise `InputError` if the insider could not compute likelihood ratios, or local noise scaling has no insider."""
+    """Raise `InputError` if insiders could not compute likelihood ratios.
+
+    Raises
+    ------
+    InputError
+        If the federation has insiders for which the likelihood ratio of a release is unknown. Without insiders, if the
+        noise is scaled to the difference between D and D', which needs an insider.
+    """
     if not public.with_insider:
         is_global = public.mechanism.scaling is NoiseScaling.GLOBAL
         require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
@@ -48,14 +57,14 @@ def require_weighable(public: Federation) -> None:
 
 
 def require_targets(public: Federation, kind: str) -> None:
-    """Raise `InputError` if the federation does not support an audit of many targets.
+    """Raise `InputError` if a federation does not support an audit with many targets.
 
     Parameters
     ----------
     public
         The public facts of the federation.
     kind
-        Name of the audit kind, for the error message.
+        Name of the audit kind, which the error message shows.
     """
     mechanism, federation = public.mechanism, f"kind = '{kind}'"
     accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
@@ -76,7 +85,11 @@ def require_targets(public: Federation, kind: str) -> None:
 
 
 def require_candidates(public: Federation) -> None:
-    """Refuse shares of candidates that are no distribution, and values of a column that cannot be candidates."""
+    """Raise `InputError` if the candidates' prior is no probability distribution, or a column cannot have candidates.
+
+    Candidates are the possible targets, of which exactly one is in each trial. The values of a column can be candidates
+    only for records that are not randomised, in the reconstruction audit.
+    """
     shares, found = public.prior_of_candidates, f"candidates have the shares {public.candidate_prior}"
     is_exact = public.membership_scheme is MembershipScheme.EXACTLY_ONE
     is_distribution = is_exact or not public.candidate_prior

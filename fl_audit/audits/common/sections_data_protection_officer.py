@@ -1,4 +1,4 @@
-"""Report section for a data-protection officer: claims, findings, and the operator's declarations."""
+"""The report section for a data-protection officer: claims, findings, and the operator's declarations."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _NIST = (
     ("Security and access control", _UNKNOWN, "that only released models leave the server was not looked at"),
     ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
 )
-"""The topics of NIST SP 800-226 (March 2025), from epsilon at the top to the collection of data at the bottom."""
+"""For each topic of NIST SP 800-226 (March 2025): the topic, whether it is answered here, and where or why not."""
 PUBLISHED = (
     ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
      "US Census Bureau, press release of 9 June 2021"),
@@ -60,17 +60,20 @@ PUBLISHED = (
     ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
      "D. Desfontaines, desfontain.es"),
 )  # fmt: skip
-"""Published deployments: what is released, the unit, epsilon, and the source."""
+"""For each published deployment of DP: what is released, the unit, epsilon, and the source."""
 
 
 @dataclass(frozen=True)
 class OperatorDeclarations:
-    """The operator's declarations, keyed by the settings of `[report]`; settings without a value are left out."""
+    """The operator's declarations for the report, keyed by settings of `[report]`.
+
+    Settings without a value are left out.
+    """
 
     declared: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the declarations under the key `declared` of `summary.json`."""
+        """Return the declarations as JSON values in a dict with the one key `declared`, for `summary.json`."""
         return {"declared": dict(self.declared)}
 
 
@@ -170,7 +173,7 @@ def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Tab
 
 
 def _checked(contents: ReportContents) -> Table:
-    """Return the table of the verdict, what it covers, and cautions about the data."""
+    """Return a table of the verdict with its reason, what was checked, and cautions about the data."""
     numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
     # A line for each sentence: in one block nobody would read twenty of them.

@@ -1,4 +1,4 @@
-"""Report sections on the guarantees: the belief bound, guarantees of records and clients, and their assumptions."""
+"""Report sections on the claimed guarantee, guarantees of records and clients, and alternatives to the guarantee."""
 
 import math
 from dataclasses import asdict
@@ -32,7 +32,7 @@ from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 
-_LARGEST_SHOWN = 30.0  # a factor of more nats than these has so many digits that it tells nothing
+_LARGEST_SHOWN = 30.0  # largest epsilon, in nats, for which the factor e^epsilon is shown as a number
 
 
 def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
@@ -60,7 +60,7 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> s
 
 
 def person_text(contents: ReportContents) -> str:
-    """Return a few sentences on what the guarantee means for a person in the data."""
+    """Return a few sentences that explain the guarantee of a report to a person whose records are in the data."""
     guarantee, verdict = contents.facts.guarantee, contents.find(VerdictFinding)
     if guarantee is None and contents.facts.federation.local_randomizer is not None:
         return (
@@ -145,7 +145,11 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
 
 
 def _fit_rows(guarantee: Guarantee) -> list[Row]:
-    """Return the rows on the mu-GDP fit of the whole privacy profile, with its regret."""
+    """Return two rows: the mu of the Gaussian DP curve that fits the privacy profile, and its regret.
+
+    The privacy profile is delta as a function of epsilon. The regret is the largest error of this curve in the error
+    rates of a test.
+    """
     fit = fit_of_all(guarantee.claims)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
@@ -157,7 +161,7 @@ def _fit_rows(guarantee: Guarantee) -> list[Row]:
 
 
 def at_delta(delta: float | None) -> str:
-    """Return the delta of a number as the end of a phrase; empty if it has none."""
+    """Return a phrase such as ", at delta = 1e-05", to be appended to a number's description; empty for None."""
     return "" if delta is None else f", at delta = {delta:g}"
 
 
@@ -299,7 +303,11 @@ _INDEPENDENT = "draws of the owners are independent, and labels are not hidden; 
 
 
 def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
-    """Return the report's words for the difference, the counted unit of the paper, and the records that differ most."""
+    """Return three phrases that describe a local randomizer in the report.
+
+    They name the features of a record, the features over which the randomizer's paper composes epsilon, and the two
+    records that differ most. An example is "pixels", "all released values", "a black image and a white one".
+    """
     match local_randomizer:
         case RandomisedBits():
             return "features", "all features", "records that differ in all features"
@@ -321,7 +329,7 @@ def _record_sentence(numbers: evidence.RecordGuarantee, _: ReportContents) -> st
 
 
 def _factor(epsilon: float) -> str:
-    """Return e^epsilon, the largest factor on the odds, in words with its epsilon in nats."""
+    """Return the factor e^epsilon as text, such as "exp(1.5) = 4.48"; only "exp(40)" if epsilon exceeds 30."""
     text = f"exp({number_text(epsilon, 3)})"
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 

@@ -1,4 +1,4 @@
-"""Report sections on the mechanism of a run, on the sensitivity of the differing record, and on provenance."""
+"""Report sections on the mechanism of a run, on the local sensitivity of each round, and on the run's provenance."""
 
 import json
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from fl_audit.report.formatting import SPACE, capital, number_text, percent, uni
 from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 
 SMALL_SENSITIVITY = 0.05
-"""Share of the clipping norm: if every median is below it, the axis of the sensitivities is logarithmic."""
+"""If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
 
 
 def mechanism_tables(facts: RunFacts) -> list[Table]:
-    """Return a table of facts on the mechanism, and a table of the resolved configuration without the seed."""
+    """Return two report tables: facts on the mechanism of a run, and the run's configuration without the seed."""
     local_randomizer, words, federation = (
         facts.federation.local_randomizer,
         unit_words(facts.relation),
@@ -81,7 +81,10 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return all settings of a nested configuration as pairs of dotted key and JSON text."""
+    """Return the settings of a nested configuration as pairs of a dotted key, such as "audit.kind", and a JSON text.
+
+    Each key begins with `prefix`.
+    """
     settings = list[tuple[str, str]]()
     for key, value in section.items():
         name = f"{prefix}{key}"
@@ -93,7 +96,7 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
-    """Describe the figure of this section where it is no plain curve under a constant limit."""
+    """Return sentences on how to read the figure of local sensitivities; empty without an insider."""
     facts, words = contents.facts, contents.words
     if not contents.run.has_insider:
         return ""
@@ -171,12 +174,12 @@ _SHOWN_OF_DIGEST = 12
 
 
 def provenance_line(provenance: Provenance | None, records: int) -> str:
-    """Return one line on the provenance of a run.
+    """Return one line on the provenance of a run: date, versions, data and command.
 
     Parameters
     ----------
     provenance
-        The recorded provenance of the run; None if not recorded.
+        The recorded provenance (origin) of the run; None if it was not recorded.
     records
         Number of training records.
     """
@@ -191,7 +194,7 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
 
 
 def day_text(moment: str) -> str:
-    """Return the date of an ISO 8601 time in words.
+    """Return the date of an ISO 8601 time, in words.
 
     Examples
     --------
@@ -242,7 +245,7 @@ def _fingerprint(found: Provenance) -> tuple[str, str]:
 
 
 def drawn_text(records: int, pool: int) -> str:
-    """Return a phrase on the number of training records and of the records from which they were drawn.
+    """Return a phrase on the number of training records and the number of records from which they were drawn.
 
     Parameters
     ----------

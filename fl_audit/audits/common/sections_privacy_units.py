@@ -1,4 +1,4 @@
-"""Report section on the guarantee for record, user and client, by group privacy."""
+"""The report section on the guarantees for a record, a user and a client, which follow by group privacy."""
 
 import math
 
@@ -12,11 +12,11 @@ _WHOSE = {
     Unit.USER: "one user, with all records",
     Unit.CLIENT: "one client, with all records",
 }
-_LARGE = 100.0  # nats, from which on a guarantee says nothing
+_LARGE = 100.0  # epsilon, in nats, from which a guarantee is called meaningless
 
 
 def _follows(level: UnitLevel, claimed: Unit) -> str:
-    """Return a phrase on how a unit's epsilon follows from the claimed guarantee."""
+    """Return a phrase that says how the guarantee for a unit follows from the claimed guarantee."""
     if level.is_claimed:
         return "claimed"
     if level.size is None:
@@ -44,14 +44,16 @@ def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Tabl
 
 
 def beyond(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
-    """Return a sentence on the guarantee for the next larger unit; empty if it is unknown.
+    """Return a sentence on the guarantee for the next unit larger than the claimed one; empty if none is known.
+
+    The order of units is record, user, client.
 
     Parameters
     ----------
     numbers
         The guarantees for record, user and client.
     claimed
-        The unit of the guarantee that is claimed.
+        The unit of the claimed guarantee.
     """
     order = list(Unit)
     larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]

@@ -1,4 +1,4 @@
-"""Report sections on the released model: its accuracy, and Epsilon* from its losses, overall and by owner."""
+"""Report sections on the released model: its accuracy, and Epsilon* (an empirical epsilon) from its losses."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ _UNUSED = "test records were not used in training"
 
 
 def beside_text(numbers: evidence.ModelFinding) -> str:
-    """Return reference accuracies in brackets (without privacy, most frequent class); empty if none is known."""
+    """Return the accuracies without privacy and of the most frequent class, in brackets; empty if both are unknown."""
     known = []
     if numbers.unprotected is not None:
         known.append(f"{percent(numbers.unprotected.final)} without privacy")
@@ -87,7 +87,7 @@ RELEASED_MODEL = Section(
 )  # fmt: skip
 
 
-SQUASH = 4.0  # a claimed epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
+SQUASH = 4.0  # the claimed epsilon is plotted if it is at most this many times the largest Epsilon*
 
 
 def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
@@ -114,7 +114,7 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
 
 
 def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
-    """Return a sentence on the test that the losses are normal, and on the estimator that Epsilon* uses."""
+    """Return a sentence on the normality test of the losses, and on the resulting estimator of Epsilon*."""
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
         reason = "the losses stay with their owners" if owned else f"a test takes {FEWEST} losses of each set"
@@ -130,7 +130,7 @@ def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> st
 
 
 def _fit_note(star: evidence.EpsilonStarFinding) -> str:
-    """Return a short note on the estimator that Epsilon* uses."""
+    """Return a short note on the estimator that Epsilon* uses and on the normality test."""
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
     tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
@@ -144,7 +144,7 @@ def _stay_with_owners(contents: ReportContents) -> bool:
 
 
 def _losses_text(contents: ReportContents) -> str:
-    """Return a sentence on the statistics that owners reported if losses were not pooled; otherwise empty."""
+    """Return a sentence on the statistics of losses that clients reported; empty if losses were pooled."""
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""
@@ -189,7 +189,10 @@ def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -
 
 
 def guarantee_fits(contents: ReportContents) -> bool:
-    """Return whether the plot of Epsilon* stays readable with a line at the claimed epsilon."""
+    """Return whether the plot of Epsilon* stays readable with a line at the claimed epsilon.
+
+    It does if the claimed epsilon is at most four times the largest finite Epsilon*. False without a guarantee.
+    """
     guarantee, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]

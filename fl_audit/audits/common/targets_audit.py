@@ -1,4 +1,4 @@
-"""Base class of audits with many targets, each of which is in the training set of a trial or left out."""
+"""Base class of audits with many targets, each of which is in the training set of some trials and not of others."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,25 @@ if TYPE_CHECKING:
     from fl_audit.federation.loaded_federation import LoadedFederation
     from fl_audit.federation.target_membership import TargetMembership
 
-_SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
+_SURELY_TWO = 40  # with this many fair coins, the probability of fewer than two heads is 1 in 2.7e10
 
 
 class TargetsAudit(AuditKind):
-    """An audit with many targets, some of which are members in each trial."""
+    """Base class of audits with many targets, each of which is a member in some trials and not in others."""
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the role of an owner of targets, for every client."""
+        """Return OWNER_OF_TARGETS, the role of every client in these audits."""
         return ClientRole.OWNER_OF_TARGETS
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return None, since the sampling of all targets is disclosed after the run."""
+        """Return None, which means that the sampling of all targets is disclosed after the run."""
         return None
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield one trial at a time, because the number of members differs between trials."""
+        """Yield one pair for each trial: a mask of shape (trials,) that selects it, and its losses on its members.
+
+        The losses have shape (1, records). Trials differ in the number of members, so each trial has its own pair.
+        """
         is_in = losses.membership.is_in[:, losses.target_of_records]
         for trial, held in enumerate(is_in):
             rows = np.arange(len(is_in)) == trial
@@ -39,12 +42,16 @@ class TargetsAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return the losses on each record of the client's targets, which it holds where the target is in."""
+        """Return one pair of losses and a mask for each record of the client's targets.
+
+        The function `losses` gives the losses, which have shape (trials, 1). The mask, shape (trials,), is true for the
+        trials that trained on the record.
+        """
         present, found = federation.present(client, membership), losses(federation.shard(client))
         return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Raise `InputError` for Epsilon* if a trial could have fewer than two members."""
+        """Raise `InputError` if Epsilon* is computed and a trial could have fewer than two member records."""
         sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
         require(
             sure,
@@ -54,14 +61,17 @@ class TargetsAudit(AuditKind):
         )
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return True: insiders see in which samples the target of the pair takes part.
+        """Return True: each insider learns in which rounds its own target is sampled.
 
-        Every target has a separate insider, which knows the membership and sampling of all other targets.
+        Each target has a separate insider, which knows the membership and sampling of all other targets.
         """
         return True
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason: LLRs depend on the coins of the other targets, which are the challenger's secret."""
+        """Return the reason why LLRs cannot be recomputed: they depend on the secret membership of the other targets.
+
+        LLRs are log-likelihood ratios. Without an insider, the reason is that there are none.
+        """
         if not public.with_insider:
             return WITHOUT_INSIDER
         return (
@@ -70,11 +80,14 @@ class TargetsAudit(AuditKind):
         )
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase on the number of targets."""
+        """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial"."""
         return f"one of {public.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the defaults: the add-remove relation for the strategy's unit, and an insider if there is noise."""
+        """Return two dicts of defaults: for [audit] an insider in private training, and for [privacy] an adjacency.
+
+        The adjacency is a default only for training without privacy. The membership attack on losses is switched off.
+        """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         is_private = privacy.get("private") is not False
         relation = {} if is_private else {"adjacency": str(privacy.get("adjacency", of_unit))}

@@ -1,1 +1,1 @@
-"""The identifiability audit: whether an insider can distinguish two neighbouring training sets D and D'."""
+"""The identifiability audit, which tests whether an insider can distinguish two neighbouring training sets D and D'."""

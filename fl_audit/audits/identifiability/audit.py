@@ -1,4 +1,4 @@
-"""The audit of identifiability: whether an insider can tell D from D'."""
+"""The audit kind `identifiability`, which tests whether an insider can distinguish D from D'."""
 
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,16 @@ if TYPE_CHECKING:
 
 
 class IdentifiabilityAudit(PairAudit):
-    """The audit in which one unit differs, and an insider computes the likelihood ratio of each release, or a score."""
+    """The audit kind `identifiability`: trials train on D or D', and an insider tries to tell which.
+
+    The insider computes the likelihood ratio of each release, or a score if the ratio is unknown.
+    """
 
     judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
     chooses_pair = True
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return log-odds, or scores where no likelihood ratio is known; nothing without an insider."""
+        """Return LOG_ODDS if the likelihood ratio of a release is known, else SCORES; NOTHING without an insider."""
         if not public.with_insider:
             return ReleaseQuery.NOTHING
         return ReleaseQuery.LOG_ODDS if public.mechanism.has_exact_llr else ReleaseQuery.SCORES

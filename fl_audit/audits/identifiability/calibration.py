@@ -1,8 +1,8 @@
-"""Calibration of the insider's beliefs: among trials with a belief near p, a share of about p should have used D.
+"""Test whether the insider's beliefs are calibrated: of the trials with a belief near p, a share near p should use D.
 
-The module computes a reliability diagram with exact confidence intervals, and exact tests. Given the insider's
-observations, the correctness of its guesses are independent coins with known probabilities, so every number of right
-guesses has a Poisson-binomial distribution.
+The module computes a reliability diagram with exact confidence intervals, and exact tests. If the beliefs are
+calibrated, the guesses of the trials are right independently, with known probabilities. So the number of right guesses
+has a Poisson-binomial distribution.
 """
 
 from dataclasses import dataclass
@@ -20,49 +20,56 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """One bin of the reliability diagram: the trials whose beliefs lie in an interval."""
+    """One bin of a reliability diagram: the trials whose beliefs in D lie in an interval.
 
-    lowest: float  # smallest belief in D in it
-    highest: float  # largest one
-    trials: int  # number of trials
-    members: int  # in how many of them D was used
-    mean_belief: float  # the share of members that the beliefs expect
-    share: float  # the share of members that there was
-    low: float  # lower end of its Clopper-Pearson interval
-    high: float  # upper end
-    p_value: float  # exact two-sided probability of a share as far from the expected one, or farther
+    It has the mean belief, and the share of its trials that used D with a confidence interval and a p-value.
+    """
+
+    lowest: float  # smallest belief in D in the bin
+    highest: float  # largest belief in D in the bin
+    trials: int  # number of trials in the bin
+    members: int  # number of these trials that used D
+    mean_belief: float  # mean belief in D, which is the expected share of trials with D
+    share: float  # observed share of trials with D
+    low: float  # lower end of the Clopper-Pearson interval of the share
+    high: float  # upper end of the Clopper-Pearson interval of the share
+    p_value: float  # exact two-sided p-value of the number of trials with D, given the beliefs
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration test of beliefs, with the bins of the reliability diagram."""
+    """The result of testing whether beliefs are calibrated: two p-values, and the bins of the reliability diagram.
 
-    wins: int  # trials won
-    expected_wins: float  # sum of the chances that the beliefs gave them
-    wins_p_value: float  # exact two-sided p-value of the number of wins
-    p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
-    bins: tuple[ReliabilityBin, ...]  # the bins of a reliability diagram, from the smallest beliefs to the largest
-    confidence: float  # of each bin's interval
+    One p-value is that of the number of right guesses, the other that of the bins.
+    """
+
+    wins: int  # number of trials that the insider guessed right
+    expected_wins: float  # expected number of right guesses, if the beliefs are calibrated
+    wins_p_value: float  # exact two-sided p-value of the number of right guesses
+    p_value: float  # p-value of calibration: smallest p-value of the bins times their number (Bonferroni), at most 1
+    bins: tuple[ReliabilityBin, ...]  # the bins of the reliability diagram, ordered by increasing belief
+    confidence: float  # confidence of the interval of each bin
 
 
 def calibration(
     log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
 ) -> Calibration:
-    """Test whether the insider's beliefs are calibrated.
+    """Test whether the insider's beliefs in D are calibrated, and return the p-values and the reliability diagram.
 
     Parameters
     ----------
     log_odds
-        LLR of D against D' in each trial, i.e. log-odds without a prior, shape (trials,), at least one trial.
+        Log-likelihood ratio of D against D' in each trial, i.e. log-odds without a prior, shape (trials,), at least one
+        trial.
     members
-        Whether D was used in each trial, bool, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,).
     confidence
         Confidence of the intervals of the bins, above 0 and below 1.
     prior
-        The prior belief in D by which the insider guesses.
+        The insider's prior belief in D, from which it makes its guess; above 0 and below 1.
     coin
-        Probability with which the challenger uses D. Beliefs are computed with this prior, the only one at which they
-        can be calibrated.
+        Probability with which the challenger uses D, above 0 and below 1. The tested beliefs have this prior, since
+        beliefs with another prior are not calibrated.
     bins
         Largest number of bins, at least 1. Bins have equal numbers of trials, at least 10 if there are so many.
 
@@ -88,17 +95,18 @@ def calibration(
 def _poisson_binomial_p(count: int, chances: Floats) -> float:
     """Return the two-sided p-value of a number of successes among independent trials with known probabilities.
 
-    It is twice the smaller tail probability, at most 1. It is computed exactly, and conservative because the count is
-    discrete.
+    `count` is the number of successes, and `chances` the probability of success in each trial. The p-value is twice the
+    smaller of the two exact tail probabilities, at most 1.
     """
     distribution = _poisson_binomial(chances)
     return min(1.0, 2 * min(float(distribution[: count + 1].sum()), float(distribution[count:].sum())))
 
 
 def _poisson_binomial(chances: Floats) -> Floats:
-    """Return the Poisson-binomial probabilities of 0 to n successes, shape (n + 1,), to about 1e-15 each.
+    """Return the probabilities of 0 to n successes in n independent trials, shape (n + 1,), each to about 1e-15.
 
-    The distributions are convolved pairwise by FFT in n log^2 n steps; `scipy.stats.poisson_binom` takes n^2.
+    `chances` are the probabilities of success of the trials, shape (n,). FFT convolutions need n log^2 n steps, while
+    `scipy.stats.poisson_binom` needs n^2.
     """
     distributions = np.stack([1 - chances, chances], axis=1)
     while len(distributions) > 1:

@@ -1,7 +1,8 @@
-"""The three empirical epsilons of section 5.3 of Bernau et al. 2021: point estimates, each with an interval.
+"""The three empirical epsilons of section 5.3 of Bernau et al. 2021, each a point estimate with an interval.
 
-None of them is a lower bound on epsilon of the mechanism; for such bounds see `lower_bounds`. The note of each says
-what its interval means.
+None of the estimates is a lower bound on the epsilon of the mechanism; for lower bounds see
+`fl_audit.statistics.lower_bounds`. The note of each estimate says what its interval means. Equation numbers are those
+of the paper.
 """
 
 import math
@@ -21,26 +22,26 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class EpsilonInterval:
-    """One of the paper's three empirical epsilons, with an interval."""
+    """One of the three empirical epsilons of Bernau et al. 2021, with an interval."""
 
-    epsilon: float  # the point value, at least 0; infinite for an advantage of 1
+    epsilon: float  # the point estimate, at least 0; infinite for an advantage of 1
     low: float  # lower end of the interval, at least 0
     high: float  # upper end of the interval, which may be infinite
-    confidence: float  # least probability of the interval; 1 where nothing is random
-    note: str  # the meaning of the interval, in words
+    confidence: float  # confidence of the interval; 1 if the interval is a range of exact values
+    note: str  # one or more sentences on the meaning of the interval
 
 
 def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
-    """Return the epsilon that Eq. (6) gives for a measured advantage.
+    """Return the epsilon that Eq. (6) of Bernau et al. 2021 gives for a measured advantage; 0 if it is at most 0.
 
-    0 if it is not positive. Section 5.3, variant (iii).
+    This is variant (iii) of section 5.3.
 
     Parameters
     ----------
     advantage
-        The measured advantage, from -1 to 1; the result is infinite at 1.
+        The measured membership advantage, from -1 to 1; the result is infinite for 1.
     delta
-        Delta at which epsilon is taken, above 0 and below 1.
+        The delta in Eq. (6), above 0 and below 1.
 
     Raises
     ------
@@ -55,13 +56,12 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
 
 def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
-    """Return the largest epsilon over trials from their observed local sensitivities. Section 5.3, variant (i).
+    """Return the largest and smallest epsilon over trials that follow from the observed local sensitivities.
 
-    The interval is the range over the trials; each value is computed exactly, not estimated.
-
-    Without sampling, each trial is a composition of Gaussian releases with mu_i, so the accountant gets mu = sqrt(sum
-    of mu_i^2). With sampling, the claimed releases are accounted with larger noise: by the factor of the claimed over
-    the observed sensitivity, as root mean square over the rounds of a trial.
+    This is variant (i) of section 5.3 of Bernau et al. 2021. The values are computed exactly, so the interval is simply
+    the range over the trials. Without sampling, each trial composes Gaussian releases with parameters mu_i to mu =
+    sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with larger noise: the claimed noise
+    multiplier times the claimed sensitivity over the observed one, as root mean square over the rounds of a trial.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
         mu_i = Delta_i / sigma_i, the local sensitivity divided by the standard deviation of the added noise, shape
         (trials, rounds), finite and at least 0; 0 in rounds in which the unit was observed not to take part.
     claim
-        The claim, with Gaussian noise.
+        The privacy claim of the run, with Gaussian noise.
 
     Raises
     ------
@@ -91,7 +91,10 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
-    """Return epsilon of the claimed releases if the signal of every round were this mu; 0 for a signal of 0."""
+    """Return the epsilon of the claimed releases if every round had the given signal; 0 for a signal of 0.
+
+    The signal of a round is the sensitivity divided by the standard deviation of the noise.
+    """
     z = claim.noise_multiplier
     if signal == 0 or z is None:
         return 0.0
@@ -99,25 +102,26 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
 
 
 def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
-    """Return the largest log-odds of the truth over all trials, with an interval. Section 5.3, variant (ii).
+    """Return the largest log-odds of the true data set over all trials, at least 0, with an interval.
 
-    This is Eq. (5) at the largest posterior belief, computed from log-odds because beliefs round to 1; at least 0.
+    This is variant (ii) of section 5.3 of Bernau et al. 2021: Eq. (5) at the largest posterior belief. It is computed
+    from log-odds because beliefs round to 1. The largest of n log-odds grows with n, so the interval is not an interval
+    of the mechanism's epsilon.
 
-    The largest of n log-odds grows with n, so no interval around it is an interval of the mechanism's epsilon. If each
-    trial's log-odds of the truth are distributed as N(mu^2/2, mu^2), the largest of n lies with the given confidence
-    between mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and at 1 - (1 - confidence)/2. This is a prediction
-    for n trials that does not depend on the observations. Without a known distribution, order statistics give a lower
-    bound on the median of the largest of n, which is the 2^(-1/n) quantile of one trial; there is no upper bound on an
-    extreme value.
+    If `mu` is given, the log-odds of a trial are distributed as N(mu^2/2, mu^2). The interval then predicts the largest
+    of n: from mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 to the same at p = (1 + confidence)/2. Without
+    `mu`, the lower end is a lower bound on the median of the largest of n, from order statistics, and the upper end is
+    infinite.
 
     Parameters
     ----------
     log_odds
-        Log-odds of the data set that was used against the other, without a prior, shape (trials,), finite.
+        Log-odds of the data set that was used against the other data set, without a prior, shape (trials,), finite.
     confidence
         Confidence of the interval, above 0 and below 1.
     mu
-        Square root of the sum of (Delta_i / sigma_i)^2 if it is the same in every trial (local scaling), else None.
+        Square root of the sum over rounds of (Delta_i / sigma_i)^2, the squared ratios of local sensitivity to noise,
+        if it is the same in every trial; else None.
 
     Raises
     ------
@@ -153,16 +157,18 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
 
 def advantage_interval(wins: int, trials: int, delta: float, confidence: float) -> EpsilonInterval:
-    """Return `epsilon_from_measured_advantage` with an interval: Eq. (6) at the Clopper-Pearson ends of the advantage.
+    """Return the epsilon that Eq. (6) of Bernau et al. 2021 gives for the measured advantage, with an interval.
+
+    The interval is Eq. (6) at the ends of the Clopper-Pearson interval of the advantage.
 
     Parameters
     ----------
     wins
-        Number of trials that the insider won, from 0 to `trials`.
+        Number of trials that the insider guessed right, from 0 to `trials`.
     trials
         Number of trials, at least 1.
     delta
-        Delta of Eq. (6), above 0 and below 1.
+        The delta in Eq. (6), above 0 and below 1.
     confidence
         Confidence of the interval, above 0 and below 1.
 

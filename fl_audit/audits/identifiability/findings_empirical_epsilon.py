@@ -1,4 +1,4 @@
-"""Findings on epsilon: the paper's three estimates, lower bounds, bounds from scores, and the measured ROC curve."""
+"""Findings on epsilon: the estimates of Bernau et al. 2021, lower bounds, bounds from scores, and the ROC curve."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,24 +23,24 @@ from fl_audit.verdict.verdict import Judgement
 
 @dataclass(frozen=True)
 class EmpiricalFinding:
-    """The empirical epsilons and the lower bounds on epsilon of a run."""
+    """The empirical epsilons of Bernau et al. 2021 and the lower bounds on epsilon, from one run."""
 
-    # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021, with its interval; None where the
-    # insider cannot compute the sensitivities.
+    # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021; None if the insider cannot compute
+    # the sensitivities.
     from_sensitivity: EpsilonInterval | None
-    from_belief: EpsilonInterval  # estimate by the largest belief, variant (ii), with its interval
-    from_advantage: EpsilonInterval  # estimate by the advantage, variant (iii), with its interval
-    decisive: Judgement  # the judgement behind the verdict
-    bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no trial
+    from_belief: EpsilonInterval  # estimate by the largest belief, variant (ii)
+    from_advantage: EpsilonInterval  # estimate by the advantage, variant (iii)
+    decisive: Judgement  # the judgement that gives the verdict
+    bounds: tuple[LowerBound, ...]  # one bound by each method that applies; empty without trials with D or with D'
 
     @property
     def intervals(self) -> dict[str, EpsilonInterval]:
-        """The paper's estimates, keyed by their names in `summary.json`."""
+        """The estimates of Bernau et al. 2021, keyed by their names in `summary.json`, such as `from_belief`."""
         counted = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
         return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `empirical_epsilon` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `empirical_epsilon`, for `summary.json`."""
         decisive, each = self.decisive, json_of(self.intervals)
         told = {name: interval.pop("epsilon") for name, interval in each.items()}
         bounds = {
@@ -53,14 +53,14 @@ class EmpiricalFinding:
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding | None:
-    """Return the empirical epsilons and lower bounds of a run; None without a guarantee or an insider.
+    """Return the empirical epsilons and lower bounds of a run; None without a guarantee, verdict or insider.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run; the verdict is used.
+        Earlier findings of the run, which include the verdict.
     """
     guarantee, verdict = run.facts.guarantee, findings.find(VerdictFinding)
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
@@ -79,17 +79,17 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
 
 @dataclass(frozen=True)
 class ScoreFinding:
-    """The AUC of an insider's scores that are no likelihood ratio, and the lower bound on epsilon from them."""
+    """The AUC of an insider's scores that are not likelihood ratios, and the lower bound on epsilon from them."""
 
-    members: int  # number of trials in which the record was in
-    nonmembers: int  # number of trials in which it was not
-    area: Estimate  # how well the scores separate them
-    bound: LowerBound  # the epsilon that they prove, without any assumption about their distribution
-    # Area of every insider's scores, by client, where several attack; empty where one does.
+    members: int  # number of trials with D, in which the differing unit was in
+    nonmembers: int  # number of trials with D'
+    area: Estimate  # AUC of the scores for D against D'
+    bound: LowerBound  # lower bound on epsilon, valid for any distribution of the scores
+    # AUC of each insider's scores, keyed by the client's number, if several insiders attack; empty if one does.
     of_each: Mapping[int, Estimate] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `scores` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `scores`, for `summary.json`."""
         each = {client: area.value for client, area in self.of_each.items()}
         area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
         told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
@@ -98,7 +98,10 @@ class ScoreFinding:
 
 
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
-    """Return AUC and lower bound from scores of unknown distribution; None if the insider has no such scores."""
+    """Return the AUC and the lower bound from an insider's scores that are not likelihood ratios.
+
+    None if the run has no such scores, no guarantee, or trials of only one kind.
+    """
     guarantee, scores = run.facts.guarantee, run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:
         return None
@@ -120,27 +123,33 @@ def _of_each(run: FinishedRun) -> dict[int, Estimate]:
     }
 
 
-FEWEST = 20  # a curve of fewer trials of either kind has steps too large to say anything
-_AT = 0.1  # share of false alarms at which numbers are told
+FEWEST = 20  # smallest number of trials with D, and also with D', from which a ROC curve is shown
+_AT = 0.1  # the FPR of `TradeoffFinding`
 
 
 @dataclass(frozen=True)
 class TradeoffFinding:
-    """The TPR of the insider at one FPR, with its confidence interval and the largest TPR under the guarantee."""
+    """The insider's TPR at one FPR, with its confidence interval and the largest TPR that the guarantee allows.
 
-    false_alarms: float  # share of the trials with D' that is taken for D
-    found: float  # share of the trials with D that is found at it
-    low: float  # lower end of its interval
-    high: float  # upper end
-    allowed: float  # the largest share that the guarantee allows
+    A positive is a trial that the insider takes for a trial with D.
+    """
+
+    false_alarms: float  # the FPR: share of the trials with D' that are taken for D
+    found: float  # the TPR: share of the trials with D that are taken for D
+    low: float  # lower end of the confidence interval of the TPR
+    high: float  # upper end of the confidence interval of the TPR
+    allowed: float  # largest TPR at this FPR that the guarantee allows
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `tradeoff` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `tradeoff`, for `summary.json`."""
         return {"tradeoff": json_of(self)}
 
 
 def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
-    """Return the TPR of the insider at one FPR; None without a guarantee or insider, or with too few trials."""
+    """Return the insider's TPR at FPR 0.1; None without a guarantee or an insider.
+
+    Also None with fewer than 20 trials with D or with D', or if the TPR that the guarantee allows cannot be computed.
+    """
     guarantee = run.facts.guarantee
     if guarantee is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
         return None
@@ -153,27 +162,27 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
 
 
 def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
-    """Return the ROC curve of the insider with its confidence band at the given FPRs, each of shape (points,).
+    """Return the insider's TPRs at the given FPRs, with a pointwise confidence band, each of shape (points,).
 
     Parameters
     ----------
     run
         A finished run with an insider.
     alarms
-        False-positive rates, i.e. shares of the trials with D', from 0 to 1, shape (points,).
+        False-positive rates, i.e. shares of the trials with D' taken for D, from 0 to 1, shape (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
 
 
 def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
-    """Return the confidence interval of the insider's TPR at one FPR.
+    """Return the lower and upper end of the confidence interval of the insider's TPR at one FPR.
 
     Parameters
     ----------
     run
         A finished run with an insider.
     alarms
-        A false-positive rate, from 0 to 1.
+        The false-positive rate, from 0 to 1.
     confidence
         Confidence of the interval, above 0 and below 1.
     """

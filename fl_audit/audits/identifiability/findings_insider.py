@@ -1,4 +1,4 @@
-"""Findings on the insiders: their advantage and largest belief, and the distribution of the log-odds' increments."""
+"""Findings on the insiders: their advantage and largest belief, and the distribution of the increments of log-odds."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,14 +15,17 @@ from fl_audit.verdict.stored_measurements import measured_in
 
 @dataclass(frozen=True)
 class InsiderFinding:
-    """The advantage of the insider, and its largest belief."""
+    """The insider's advantage over guessing, its largest belief, and how often its belief exceeded the bound.
 
-    estimate: AdvantageEstimate  # trials won, and the advantage that follows
-    max_belief: float  # its largest belief in the dataset that was really used
-    belief_violations: int  # trials in which that belief passed its bound
+    The belief is the posterior belief in the data set that was used.
+    """
+
+    estimate: AdvantageEstimate  # number of right guesses, and the advantage that follows from it
+    max_belief: float  # largest posterior belief over trials in the data set that was used
+    belief_violations: int  # number of trials in which this belief exceeded the belief bound of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `insider` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `insider`, for `summary.json`."""
         counted = self.estimate
         advantage = {"advantage": counted.advantage, "advantage_low": counted.low, "advantage_high": counted.high}
         beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
@@ -30,7 +33,7 @@ class InsiderFinding:
 
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
-    """Return the insider's advantage and largest belief; None without a guarantee or an insider."""
+    """Return the insider's advantage and largest belief over all trials; None without a guarantee or an insider."""
     if (guarantee := run.facts.guarantee) is None or not run.has_insider:
         return None
     # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
@@ -42,44 +45,44 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
 
 @dataclass(frozen=True)
 class OneInsider:
-    """The advantage and largest belief of one of several insiders."""
+    """The advantage and the largest belief of one of several insiders in the same trials."""
 
-    client: int  # number of the client that it is
-    estimate: AdvantageEstimate  # trials won, and the advantage that follows
-    max_belief: float  # its largest belief in the dataset that was really used
+    client: int  # number of the client that is the insider
+    estimate: AdvantageEstimate  # number of right guesses, and the advantage that follows from it
+    max_belief: float  # largest posterior belief over trials in the data set that was used
 
 
 @dataclass(frozen=True)
 class InsiderAgreementFinding:
-    """The advantages of several insiders in the same trials, and how often they agree."""
+    """The advantages of several insiders in the same trials, and the share of trials in which all agree."""
 
-    each: tuple[OneInsider, ...]  # every insider, in the order of the clients
-    agreement: float  # share of the trials in which all of them said the same
+    each: tuple[OneInsider, ...]  # one entry for each insider, ordered by the client's number
+    agreement: float  # share of the trials in which all insiders made the same guess
 
     @property
     def best(self) -> OneInsider:
-        """The insider with the most right guesses; the first of equals."""
+        """The insider with the most right guesses; the first of them if several have equally many."""
         return max(self.each, key=lambda one: one.estimate.wins)
 
     @property
     def worst(self) -> OneInsider:
-        """The insider with the fewest right guesses."""
+        """The insider with the fewest right guesses; the first of them if several have equally many."""
         return min(self.each, key=lambda one: one.estimate.wins)
 
     @property
     def spread(self) -> float:
-        """The advantage of the best insider minus that of the worst."""
+        """The advantage of the best insider minus the advantage of the worst insider."""
         return self.best.estimate.advantage - self.worst.estimate.advantage
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `insiders` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `insiders`, for `summary.json`."""
         each = [{"client": one.client, **asdict(one.estimate), "max_belief": one.max_belief} for one in self.each]
         best = {"best": self.best.client, "spread": self.spread, "agreement": self.agreement}
         return {"insiders": best | {"each": each}}
 
 
 def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding | None:
-    """Return the advantages of several insiders; None if there is only one."""
+    """Return the advantages of several insiders; None without a guarantee or with only one insider."""
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_guarantee:
         return None
@@ -93,12 +96,12 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding |
 
 @dataclass(frozen=True)
 class InnovationFinding:
-    """The test whether the innovations of the log-odds are standard normal and independent."""
+    """The result of testing that the innovations (standardised increments of the log-odds) are independent N(0, 1)."""
 
     check: InnovationCheck
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `innovations` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `innovations`, for `summary.json`."""
         groups, names = [], ("count", "mean", "variance", "serial_correlation")
         for bit, group in self.groups:
             groups.append({"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value})
@@ -106,12 +109,15 @@ class InnovationFinding:
 
     @property
     def groups(self) -> tuple[tuple[int, HypothesisInnovations], ...]:
-        """The secret bits, each with the test of the innovations of its trials."""
+        """Two pairs of a secret bit and the statistics of its trials: first bit 1 (D), then bit 0 (D')."""
         return (1, self.check.members), (0, self.check.nonmembers)
 
 
 def measure_innovations(run: FinishedRun, _: Findings) -> InnovationFinding | None:
-    """Return the test of the innovations; None without a guarantee, an insider or an exact LLR."""
+    """Return the test of the innovations, which are the standardised increments of the insider's log-odds.
+
+    None without a guarantee, an insider or an exact log-likelihood ratio.
+    """
     if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
         return None
     return InnovationFinding(check_scores(measured_in(run).innovations, run.bits))

@@ -1,4 +1,4 @@
-"""Findings on the audited pair D, D': estimates from the insider's beliefs, and the effect of a crafted record."""
+"""Findings on the audited pair D and D': estimates from the insider's beliefs, and the effect of a crafted record."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,35 +15,38 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, MeanInterval
 from fl_audit.statistics.intervals import Estimate
 
-CURVE_POINTS = 9
-FEWEST_TRIALS = 20  # with fewer trials there is no curve: there would be nothing to see
+CURVE_POINTS = 9  # number of epsilons at which delta is estimated
+FEWEST_TRIALS = 20  # smallest number of trials from which the curve delta(epsilon) is estimated
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """delta(epsilon) of the pair at one epsilon, estimated from beliefs and by counting, each with its interval."""
+    """Two estimates of delta at one epsilon for the audited pair D and D', each with its interval.
+
+    One estimate is from the insider's beliefs, the other from counts of trials.
+    """
 
     epsilon: float
-    delta: float
-    low: float
-    high: float
-    counted: float
-    counted_low: float
-    counted_high: float
+    delta: float  # estimate of delta from beliefs
+    low: float  # lower end of the confidence interval of `delta`
+    high: float  # upper end of the confidence interval of `delta`
+    counted: float  # estimate of delta by counting trials
+    counted_low: float  # lower end of the confidence interval of `counted`
+    counted_high: float  # upper end of the confidence interval of `counted`
 
 
 @dataclass(frozen=True)
 class PairFinding:
-    """The insider's advantage and epsilon(delta) of the pair, estimated from beliefs."""
+    """The insider's advantage and the curve epsilon(delta) for the audited pair D and D', estimated from beliefs."""
 
-    advantage: MeanInterval  # the insider's expected advantage
-    counted: AdvantageEstimate  # the advantage that was counted, beside it
-    epsilon: Estimate | None  # of the pair at the claimed delta; None where one kind of trial is missing
-    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few trials
-    calibration: Calibration  # whether the beliefs agree with what was true
+    advantage: MeanInterval  # the insider's expected advantage, from its beliefs
+    counted: AdvantageEstimate  # the insider's advantage, from its number of right guesses
+    epsilon: Estimate | None  # epsilon of the pair at the claimed delta; None without trials with D or with D'
+    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty in the same case or with fewer than 20 trials
+    calibration: Calibration  # test whether the beliefs are calibrated
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `pair` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `pair`, for `summary.json`."""
         found, beliefs = self.advantage, json_of(self.calibration)
         beliefs.pop("confidence")
         error = finite(found.standard_error)
@@ -58,16 +61,16 @@ def _interval_json(value: float, found: MeanInterval | Estimate) -> dict[str, An
 
 
 def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
-    """Return the estimates for the pair D, D' from the insider's beliefs.
+    """Return the estimates for the audited pair D and D' from the insider's beliefs.
 
-    None without a guarantee, insider or exact LLR.
+    None without a guarantee, an insider or an exact log-likelihood ratio.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run; the one on the insider is used.
+        Earlier findings of the run, which include the finding on the insider.
     """
     guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
@@ -85,12 +88,12 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
 
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the confidence interval of the insider's advantage, estimated from beliefs.
+    """Return the lower and upper end of the confidence interval of the insider's advantage, from its beliefs.
 
     Parameters
     ----------
     run
-        A finished run whose beliefs are exact.
+        A finished run whose insider has exact log-likelihood ratios.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
@@ -99,12 +102,14 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
 
 
 def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the confidence interval of the epsilon of the pair at the claimed delta, estimated from beliefs.
+    """Return the lower and upper end of the confidence interval of the pair's epsilon, from the insider's beliefs.
+
+    It is the epsilon of the audited pair D and D' at the claimed delta.
 
     Parameters
     ----------
     run
-        A finished run with a guarantee and exact beliefs, and with trials of both D and D'.
+        A finished run with a guarantee, whose insider has exact log-likelihood ratios, with trials of both D and D'.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
@@ -114,7 +119,10 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
 
 
 def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
-    """Return delta(epsilon) at even steps from 0 to slightly beyond the claimed or observed epsilon."""
+    """Return estimates of the audited pair's delta at nine equally spaced epsilons, starting at 0.
+
+    The last epsilon is `claimed`, or the 90 % quantile of the absolute log-odds over trials if this is smaller.
+    """
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))
     for epsilon in np.linspace(0.0, min(claimed, seen) or 1.0, CURVE_POINTS).tolist():
@@ -126,14 +134,14 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
 
 @dataclass(frozen=True)
 class CraftedFinding:
-    """The gradient norm and the sensitivity of the crafted record."""
+    """The clipped gradient norm and the local sensitivity of a record that was crafted to have a large effect."""
 
-    initial: CraftedMeasures  # at the initial weights
-    first: float | None  # local sensitivity over the global one, mean over trials, in round 1; None where unmeasured
-    mean: float | None  # local sensitivity over the global one, mean over trials and rounds; None where unmeasured
+    initial: CraftedMeasures  # measures at the initial weights
+    first: float | None  # local over global sensitivity in round 1, mean over trials; None if not measured
+    mean: float | None  # local over global sensitivity, mean over trials and rounds; None if not measured
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `crafted` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `crafted`, for `summary.json`."""
         initial = self.initial
         return {"crafted": {
             "label": initial.label, "clipped_gradient_norm": initial.length,
@@ -144,7 +152,10 @@ class CraftedFinding:
 
 
 def measure_crafted(run: FinishedRun, _: Findings) -> CraftedFinding | None:
-    """Return gradient norm and sensitivity of the crafted record; None if there is no crafted record."""
+    """Return the gradient norm and the local sensitivity of the run's crafted record; None if the run has none.
+
+    A crafted record is made to have a large effect on the training.
+    """
     facts = run.facts
     if facts.crafted is None:
         return None

@@ -1,16 +1,17 @@
-"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain, over all trials.
+"""Compute the evidence of the differential identifiability adversary of Bernau et al. 2021 (Algorithm 1).
 
-The adversary knows every record but one, sees each release, and compares D with its neighbour D'. It also measures the
-noise (`noise_measurement`). Each step is a pure function of public values without state, so steps can run concurrently.
+The adversary (the insider) knows every record but one, sees each release, and compares D with its neighbour D'. It
+works in the log domain, on all trials of a batch at once, and also measures the noise (`noise_measurement`). Each step
+is a pure function of public values, so steps can run concurrently.
 
-**Averages.** If clients train with DP-SGD, the insider sees only the average of their models, and the noise is added
-inside each client's training. If each client takes one step, the release is a noisy sum with an exact likelihood ratio
-(`fl_audit.federation.private_steps`). After several steps its distribution has no closed form, so this insider's score
-is **no likelihood ratio**, and it has no beliefs. The score measures how far the release lies in the direction in which
-the differing record moves it, and so is higher if the record was in. It is the log-odds of a Gaussian approximation:
-the mean is the expected result of the clients' steps, and the variance is the sum over all steps as if they were
-independent. The true release differs from this, since a step depends on the noise of earlier steps and on the sampled
-records.
+**DP-SGD at the clients.** Here the insider sees only the average of the clients' models, and the noise is added inside
+each client's training. If each client takes one step, the release is a noisy sum with an exact likelihood ratio
+(`fl_audit.federation.private_steps`). After several steps the distribution of the release has no closed form. The
+insider's score is then **no likelihood ratio**, and the insider has no beliefs. The score measures how far the release
+lies in the direction in which the differing record moves it, so it is higher if the record was in. It is the log-odds
+of a Gaussian approximation. The mean of this approximation is the expected result of the clients' steps, and its
+variance adds up all steps as if they were independent. In truth a step depends on the noise of earlier steps and on the
+sampled records.
 """
 
 from dataclasses import dataclass, replace
@@ -35,11 +36,14 @@ from fl_audit.verdict.noise_statistics import NoiseStatistics, join
 
 @dataclass(frozen=True)
 class Observation:
-    """The insider's observation of one round."""
+    """The insider's evidence from one round: increments of the log-odds, local sensitivities and noise measurements.
 
-    increment: Floats  # increment of the log-odds of D against D' per trial, float64 (trials,)
-    local_sensitivity: Floats  # ||f_i(D) - f_i(D')|| per trial, float64 (trials,)
-    # The noise along the difference of D and D' as normal scores, under D and under D', float64 (trials, 2); see
+    Each is given for all trials of a batch.
+    """
+
+    increment: Floats  # increment of the log-odds of D against D' in this round, float64 (trials,)
+    local_sensitivity: Floats  # L2 distance between the sums of contributions under D and D', float64 (trials,)
+    # The noise along the difference of D and D' as normal scores, in columns for D and D', float64 (trials, 2); see
     # `fl_audit.mechanisms.likelihood_ratio.ReleaseEvidence`.
     scores: Floats
     residuals: NoiseStatistics  # the measurements of the noise
@@ -48,10 +52,10 @@ class Observation:
 def observe(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> Observation:
-    """Compute the insider's increment of the log-odds for a round, and measure the noise.
+    """Return the insider's evidence from one round: the increments of its log-odds, and measurements of the noise.
 
-    A round in which D and D' do not differ adds 0 to the log-odds. Raises `InputError` if only models are visible, and
-    their rounding error exceeds a thousandth of sigma in a trial where D and D' differ.
+    A round in which D and D' do not differ adds 0 to the log-odds. Raises `InputError` if the insider sees only models
+    and their rounding error exceeds a thousandth of the noise's standard deviation, in a trial where D and D' differ.
 
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release, as a log-likelihood ratio.
 
@@ -62,10 +66,10 @@ def observe(
     seen
         The insider's view of the round.
     batch_trials
-        Number of trials in the original batch of trials, if LLRs are recomputed for its first trials only; see
+        Number of trials in the original batch, if LLRs are recomputed for only its first trials; otherwise None. See
         `StackedModel.clipped_sum`.
     insider
-        The observing client; None for the first insider.
+        Number of the client that is the insider; None for the first insider.
     """
     mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
     question = question_of(federation, seen, batch_trials, insider)
@@ -85,16 +89,16 @@ def observe(
 def weigh(
     federation: LoadedFederation, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None
 ) -> Observation:
-    """Compute the log-likelihood ratio of noisy sums under the hypotheses D and D', and measure the noise.
+    """Return the log-likelihood ratio of D against D' for noisy sums, and measurements of the noise.
 
     Parameters
     ----------
     federation
         The federation, whose mechanism defines the noise.
     hypotheses
-        The contributions to the sums under D and under D'.
+        The sums of contributions that are expected under D and under D'.
     release
-        The noisy sums R_i, float32 or float64, shape (trials, parameters).
+        The noisy sums of all trials, float32 or float64, shape (trials, parameters).
     norms
         Clipping norms of the round, float64, shape (trials,), if clipping is adaptive; otherwise None.
     """
@@ -117,9 +121,10 @@ def weigh(
 
 
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
-    """Return the insider's membership score for the differing record in one round, float64 (trials,).
+    """Return the insider's score for the membership of the differing record in one round, float64 (trials,).
 
-    The scores of several rounds are added. Raises `InputError` if the view lacks a value that the insider needs.
+    The score is for DP-SGD at the clients, see the module's docstring. The scores of several rounds are added. Raises
+    `InputError` if the view lacks a value that the insider needs.
 
     Parameters
     ----------
@@ -128,7 +133,7 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     seen
         The insider's view of the round.
     insider
-        The insider's client, which knows its own update and those of its colluders, including their noise.
+        Number of the insider's client, which knows the updates and the noise of itself and of its colluders.
     """
     # The residual of a release after subtracting its expectation.
     if (

@@ -1,4 +1,4 @@
-"""Planning and judging of the identifiability audit, in which an insider distinguishes D from D'."""
+"""Plan and judge identifiability audits, in which an insider distinguishes D from D'."""
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import AuditJudging, ClaimedRun
@@ -13,17 +13,18 @@ from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with
 
 
 class IdentifiabilityJudging(AuditJudging):
-    """Planning and judging for an insider with an LLR, or another score, of every release for one differing unit."""
+    """Planning and judging of the audit kind `identifiability`, with LLRs (log-likelihood ratios) or scores."""
 
     def require_playable(self, public: Federation) -> None:
-        """Raise `InputError` if the insider could not compute likelihood ratios or scores in this federation."""
+        """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
         require_clients(public, 2)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the tests of the LLRs and the noise, or by the bound from scores.
+        """Return the judgement of the guarantee by tests of LLRs and noise, or by a bound from scores.
 
-        None without an insider.
+        A judgement has a verdict and a lower bound on epsilon. The bound from scores is used if the insider has scores
+        that are not LLRs (log-likelihood ratios). None without an insider.
         """
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
@@ -32,23 +33,30 @@ class IdentifiabilityJudging(AuditJudging):
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, facts: RunFacts) -> str:
-        """Return a sentence on the pair and seed that a verdict covers, and on the rounds of the differing unit."""
+        """Return a sentence on the pair D and D' and the seed that a verdict covers.
+
+        It also says in how many rounds the differing unit can take part, if participation follows a schedule.
+        """
         return pairs_covered("this pair", facts)
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return the limit of detection for missing noise, in all parameters or along the difference of D and D'.
+        """Return how large a lack of noise a planned run would detect; None if the run has no insider.
 
         Parameters
         ----------
         planned
-            The run that is planned.
+            The planned run with its claimed guarantee.
         parameters
-            Number of parameters of the model; None if the noise cannot be measured in all of them.
+            Number of parameters of the model; None if the noise can be measured in only some of them.
         """
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
-        """Return the limit of detection for a unit that counts more than once; None without an exact LLR."""
+        """Return which excess weight of the target a planned run would detect; None without an exact LLR.
+
+        The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood
+        ratio.
+        """
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)
 
@@ -59,7 +67,7 @@ def pairs_covered(these: str, facts: RunFacts) -> str:
     Parameters
     ----------
     these
-        Phrase for the pairs, such as `this pair`.
+        Phrase for the audited pairs in the sentence, such as `this pair`.
     facts
         The facts of the run.
     """

@@ -1,9 +1,10 @@
-"""Estimates of the insider's success from its log-odds, as means of bounded variables with confidence intervals.
+"""Estimate the insider's success, and delta and epsilon of the audited pair, from the insider's log-odds.
 
-The log-odds L of D against D' are the exact log-likelihood ratio if the noise is as claimed. Given its observations,
-the insider knows the probability that its guess is right. The mean of this probability is its true success rate, and
-E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means have a far smaller variance than counts of
-right guesses. `counted_delta` is the count, for comparison.
+The log-odds L of D against D' are the exact log-likelihood ratio if the noise is as claimed. From its observations the
+insider then knows the probability that its guess is right. The mean of this probability over trials estimates the
+insider's success rate. Likewise the mean of max(0, 1 - e^(eps - L)) over trials with D estimates delta(eps) of the pair
+in one direction. These means of bounded variables have a far smaller variance than counts of right guesses.
+`counted_delta` counts, for comparison.
 """
 
 import math
@@ -36,9 +37,9 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
     Parameters
     ----------
     log_odds
-        Log-odds of D against D', without a prior, shape (trials,).
+        Log-likelihood ratio of D against D' in each trial, shape (trials,).
     prior
-        The insider's prior belief in D, above 0 and below 1; it guesses D if its posterior odds favour D.
+        The insider's prior belief in D, above 0 and below 1. The insider guesses D if its posterior odds favour D.
     coin
         Probability with which the challenger uses D, above 0 and below 1. If it differs from the prior, the result can
         be below 1/2, since the guess uses the prior.
@@ -60,17 +61,20 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
 
 
 def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0.5, coin: float = 0.5) -> MeanInterval:
-    """Return the insider's advantage 2 P(right) - 1, estimated as a mean of posterior probabilities of being right.
+    """Return an estimate of the insider's advantage from its log-odds, with a confidence interval.
+
+    The advantage is 2 p - 1, where p is the probability of a right guess. It is estimated by the mean over trials of
+    the posterior probability of being right.
 
     Parameters
     ----------
     log_odds
-        Log-odds of D against D' in each trial, as for `chance_of_being_right`.
+        Log-likelihood ratio of D against D' in each trial, shape (trials,), at least one trial.
     prior
-        The insider's prior belief in D. At prior 1/2 the advantage is the total variation distance of the two
-        distributions; at another prior it is the advantage of an insider who guesses by that prior.
+        The insider's prior belief in D, above 0 and below 1. At prior 1/2 the advantage is the total variation distance
+        of the releases under D and D'.
     coin
-        Probability with which the challenger uses D, as for `chance_of_being_right`.
+        Probability with which the challenger uses D, above 0 and below 1.
     confidence
         Confidence of the interval, above 0 and below 1.
 
@@ -84,25 +88,27 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
 
 
 def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
-    """Return (1 - e^(eps - L))+ for each trial, whose mean is delta(eps) of one direction of the pair.
+    """Return max(0, 1 - e^(epsilon - L)) for each trial, whose mean estimates delta(epsilon), shape (trials,).
 
-    L must be the log-odds of the data set that was used. Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5:
-    delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
+    L is the trial's log-odds of the data set that was used, given as `log_odds`. Source: Dong, Roth & Su 2022, or Balle
+    & Wang 2018 theorem 5: delta(epsilon) is the mean of this term if L is the privacy loss.
     """
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
 
 def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
-    """Estimate delta(eps) of the audited pair from the log-odds.
+    """Estimate delta of the audited pair D and D' at a given epsilon, from the log-odds of trials.
+
+    The larger of the two directions counts.
 
     Parameters
     ----------
     log_odds
-        Log-odds of D against D' in each trial, without a prior, shape (trials,).
+        Log-likelihood ratio of D against D' in each trial, shape (trials,).
     members
-        Whether D was used in each trial, bool, shape (trials,), with at least one trial each of D and D'.
+        True for trials with D, false for trials with D', shape (trials,); both must occur.
     epsilon
-        Epsilon at which delta is taken, at least 0 and finite.
+        The epsilon for which delta is estimated, at least 0 and finite.
     confidence
         Confidence of the interval, above 0 and below 1. Each direction has half of the error probability.
 
@@ -118,20 +124,20 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
 
 def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
-    """Estimate delta(eps) of the audited pair by counting trials, for comparison with `delta_from_beliefs`.
+    """Estimate delta of the audited pair D and D' at a given epsilon by counting trials.
 
-    The event that attains delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) - e^eps P(L > eps |
-    D'), or the same with D and D' exchanged, whichever is larger. Each of the four probabilities has a Clopper-Pearson
-    interval with a quarter of the error probability.
+    With L the log-odds, delta(epsilon) is P(L > epsilon | D) - e^epsilon P(L > epsilon | D'), or the same with D and D'
+    exchanged, whichever is larger (Neyman-Pearson). Each of the four probabilities has a Clopper-Pearson interval with
+    a quarter of the error probability. Raises `InputError` as `delta_from_beliefs` does.
 
     Parameters
     ----------
     log_odds
-        Log-odds of D against D' in each trial, as for `delta_from_beliefs`, which documents the exceptions.
+        Log-likelihood ratio of D against D' in each trial, shape (trials,).
     members
-        Whether D was used in each trial, bool, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,); both must occur.
     epsilon
-        Epsilon at which delta is taken, at least 0 and finite.
+        The epsilon for which delta is estimated, at least 0 and finite.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
@@ -150,25 +156,24 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
 
 
 def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> Estimate:
-    """Estimate epsilon(delta) of the audited pair from the log-odds.
+    """Estimate epsilon of the audited pair D and D' at a given delta, from the log-odds of trials.
 
-    The interval contains every epsilon for which a betting test does not reject that the mean of the terms (1 - e^(eps
-    - L))+ is delta. The true epsilon is outside only if the test rejects the truth, so the interval has the stated
-    confidence. The stakes of the bets are chosen from earlier trials, and are the same for every epsilon. No term
-    increases with epsilon. So if the test rejects an epsilon as too small, it also rejects all smaller ones, and if it
-    rejects one as too large, it also rejects all larger ones. Therefore bisection finds the ends of the interval.
+    The interval contains every epsilon that a betting test does not reject. The test checks that the mean of max(0, 1 -
+    e^(epsilon - L)) is delta, where L are the log-odds; a bet's stake depends only on earlier trials. No term increases
+    with epsilon. So if the test rejects an epsilon as too small it also rejects all smaller ones, and likewise for too
+    large. Therefore bisection finds the ends of the interval. Raises `InputError` as `delta_from_beliefs` does.
 
     Parameters
     ----------
     log_odds
-        Log-odds of D against D' in each trial, as for `delta_from_beliefs`, which documents the exceptions.
+        Log-likelihood ratio of D against D' in each trial, shape (trials,).
     members
-        Whether D was used in each trial, bool, shape (trials,).
+        True for trials with D, false for trials with D', shape (trials,); both must occur.
     confidence
         Confidence of the interval, above 0 and below 1.
     delta
-        Delta at which epsilon is taken, above 0 and below 1. If it is below a few divided by the number of trials,
-        epsilon has no upper bound and `high` is infinite.
+        The delta for which epsilon is estimated, above 0 and below 1. If it is below a few divided by the number of
+        trials, epsilon has no upper bound and `high` is infinite.
     """
     require_delta(delta)
     each = (1 + confidence) / 2
@@ -176,7 +181,10 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
 
 
 def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
-    """Return the log-odds of D in trials with D, and the log-odds of D' in trials with D'."""
+    """Return the log-odds of D against D' in trials with D, and the log-odds of D' against D in trials with D'.
+
+    Raises `InputError` if shapes differ or one kind of trial is missing.
+    """
     require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     parts = log_odds[members], -log_odds[~members]
     require(all(part.size for part in parts), "one kind of trial is missing: accepted are trials with D and with D'")
@@ -189,7 +197,10 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estim
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
-    """Return the estimate of epsilon(delta) in one direction, and the lower and upper end of its interval."""
+    """Return an estimate of epsilon(delta) in one direction, and the lower and upper end of its interval.
+
+    `log_odds` are those of the data set that was used.
+    """
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), confidence)
 
@@ -207,9 +218,10 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
 
 
 def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
-    """Return the terms, each at an epsilon estimated from earlier trials, since stakes may depend on the past alone.
+    """Return the term max(0, 1 - e^(epsilon - L)) of each trial at an epsilon estimated from earlier trials.
 
-    The estimate is updated whenever the number of trials has doubled.
+    L are the log-odds of the data set that was used. The stakes of the betting test are chosen from these terms, so
+    they must not depend on later trials. The estimate of epsilon is updated whenever the number of trials has doubled.
     """
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:
@@ -221,7 +233,11 @@ def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
 
 
 def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
-    """Return the epsilon at which the mean of the terms equals delta; 0 if the mean is smaller already at epsilon 0."""
+    """Return the epsilon, from 0 to `largest`, at which the mean of max(0, 1 - e^(epsilon - L)) equals delta.
+
+    The mean is over trials, and L are the log-odds of the data set that was used. The result is 0 if the mean is below
+    delta already at epsilon 0.
+    """
 
     def excess(epsilon: float) -> float:
         return float(_delta_terms(log_odds, epsilon).mean()) - delta

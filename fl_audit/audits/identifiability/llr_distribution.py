@@ -1,12 +1,15 @@
-"""The exact distribution of the insider's log-odds: a test of their innovations, and the curves in figures.
+"""The exact distribution of the insider's log-odds of D against D': tests of their increments, and curves for figures.
 
-Whatever adaptivity chose Delta_i, r_i is normal given the past. So with mu_i = Delta_i / sigma_i the innovation (L_i -
-L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past, in every mode. This is the strongest test of a whole
-run, because noise, bits, sensitivities and log-odds all enter it.
+In round i the log-odds L_i change by a normal increment N(+-mu_i^2/2, mu_i^2). Here mu_i is the local sensitivity
+divided by the standard deviation of the noise. The mean is positive if D was used and negative if D' was used.
 
-So in round i the log-odds of D against D' change by N(+-mu_i^2/2, mu_i^2), with the positive mean if D was used and the
-negative one if D' was used. If mu_i is fixed, the final log-odds are N(+-mu^2/2, mu^2); if units are sampled, their
-distribution is computed on a grid. The belief is the logistic function of the log-odds plus the prior log-odds.
+**Innovations.** The standardised increment (L_i - L_{i-1} -+ mu_i^2/2) / mu_i is called the innovation. It is N(0, 1)
+and independent of the past, even if mu_i was chosen adaptively. Its test is the strongest test of a whole run, because
+noise, secret bits, sensitivities and log-odds all enter it.
+
+**Final log-odds.** If all mu_i are fixed, the final log-odds are N(+-mu^2/2, mu^2) with mu^2 the sum of the mu_i^2. If
+units are sampled, the distribution is computed on a grid. The belief is the logistic function of the log-odds plus the
+prior log-odds.
 """
 
 import math
@@ -21,55 +24,62 @@ from scipy.special import expit, logit, ndtri
 from fl_audit.array_types import Flags, Floats
 from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsDistribution, NormalLogOdds
 
-LARGEST_Z_SCORE = 4.0
-SMALLEST_P_VALUE = 0.001
+LARGEST_Z_SCORE = 4.0  # the test of innovations fails if the absolute value of a z-score is larger
+SMALLEST_P_VALUE = 0.001  # the test of innovations fails if the Kolmogorov-Smirnov p-value is not larger
 
 
 @dataclass(frozen=True)
 class HypothesisInnovations:
-    """Statistics of the innovations of the trials with one secret bit."""
+    """Statistics of the innovations (standardised increments of the log-odds) in the trials with one secret bit.
 
-    count: int  # number of innovations; below 2 nothing is tested: the moments are 0, 1, 0, the z-scores 0, p 1
-    mean: float  # of all innovations; 0 expected
-    variance: float  # of all innovations; 1 expected
-    serial_correlation: float  # between consecutive rounds of the same trial; 0 expected
-    mean_z: float  # distance of the mean from what is expected, in standard errors
-    variance_z: float  # distance of the variance from the expected one, in standard errors
-    serial_correlation_z: float  # distance of the serial correlation from the expected one, in standard errors
-    ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
+    They are mean, variance and serial correlation with their z-scores, and a Kolmogorov-Smirnov p-value.
+    """
+
+    count: int  # number of innovations; below 2 the other fields have their expected values, z-scores 0 and p-value 1
+    mean: float  # mean of all innovations; 0 is expected
+    variance: float  # variance of all innovations; 1 is expected
+    serial_correlation: float  # correlation between consecutive rounds of the same trial; 0 is expected
+    mean_z: float  # mean minus expected mean, in standard errors
+    variance_z: float  # variance minus expected variance, in standard errors
+    serial_correlation_z: float  # serial correlation in standard errors
+    ks_p_value: float  # p-value of the Kolmogorov-Smirnov test against N(0, 1)
 
     @property
     def holds(self) -> bool:
-        """Whether every z-score is within 4 and the Kolmogorov-Smirnov p-value above 0.001."""
+        """Whether the innovations pass: no z-score exceeds 4 in absolute value, and the p-value is above 0.001."""
         largest = max(abs(self.mean_z), abs(self.variance_z), abs(self.serial_correlation_z))
         return self.ks_p_value > SMALLEST_P_VALUE and largest <= LARGEST_Z_SCORE
 
 
 @dataclass(frozen=True)
 class InnovationCheck:
-    """The test of the innovations, separately for trials with bit 1 and with bit 0."""
+    """The test of the innovations (standardised increments of log-odds), separately for trials with D and D'."""
 
-    members: HypothesisInnovations  # the innovations of trials with bit 1
-    nonmembers: HypothesisInnovations  # of trials with bit 0
+    members: HypothesisInnovations  # the innovations of trials with D
+    nonmembers: HypothesisInnovations  # the innovations of trials with D'
     rounds: int  # number of rounds of all trials together
-    left_out: int  # number of those without an innovation, because their signal is under `SMALLEST_SIGNAL`
+    left_out: int  # number of these rounds without an innovation, because their signal is below `SMALLEST_SIGNAL`
 
     @property
     def holds(self) -> bool:
-        """Whether the innovations of both groups pass the test; a correct run fails with probability of about 0.2 %."""
+        """Whether the innovations of trials with D and of trials with D' pass the test.
+
+        A correct run fails with a probability of about 0.2 %.
+        """
         return self.members.holds and self.nonmembers.holds
 
 
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
-    """Test values for being independent and N(0, 1), separately for each secret bit.
+    """Test whether innovations are independent and N(0, 1), separately for trials with D and with D'.
 
     Parameters
     ----------
     values
-        Innovations, shape (trials, rounds); NaN in rounds without information. If the increments are not Gaussian, they
-        are the normal scores, under the true hypothesis, of the noise along the difference of D and D'.
+        Innovations (standardised increments of the log-odds), shape (trials, rounds); NaN in rounds without
+        information. If the increments are not Gaussian, these are instead normal scores of the noise along the
+        difference of D and D'.
     bits
-        1 or True where D was used, shape (trials,).
+        1 or True for trials with D, 0 or False for trials with D', shape (trials,).
     """
     member = bits.astype(bool)
     groups = _group(values[member]), _group(values[~member])
@@ -77,7 +87,10 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> Innovatio
 
 
 def _group(values: Floats) -> HypothesisInnovations:
-    """Return the test statistics of the innovations of some trials, shape (trials, rounds)."""
+    """Return the test statistics of the innovations of some trials.
+
+    `values` has shape (trials, rounds), with NaN in rounds without an innovation.
+    """
     used = values[~np.isnan(values)]
     count = int(used.size)
     if count < 2:
@@ -99,10 +112,10 @@ def _group(values: Floats) -> HypothesisInnovations:
 
 
 def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) -> Floats:
-    """Return the density of the log-odds of D against D' under a distribution.
+    """Return the density of the log-odds of D against D' under a distribution, with the shape of `log_odds`.
 
     A distribution on a grid is smoothed over a hundredth of its central 99.8 % range. An atom, e.g. of a unit that was
-    never sampled, is a peak of that width.
+    never sampled, becomes a peak of this width.
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(distribution, NormalLogOdds):
@@ -122,23 +135,20 @@ def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) ->
 def belief_density(
     belief: ArrayLike, distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, share: float = 0.5
 ) -> Floats:
-    """Return the density of the final belief in the data set that was used.
+    """Return the density of the final belief in the data set that was used, with the shape of `belief`.
 
-    It is a change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 -
-    belief)).
+    It is the density of l = logit(belief) times dl/dbelief = 1 / (belief (1 - belief)).
 
     Parameters
     ----------
     belief
         Beliefs at which the density is evaluated, strictly between 0 and 1.
     distributions
-        Distribution of the final log-odds of D against D' for each secret bit: 1 where D was used, and 0 where D' was
-        used.
+        Distribution of the final log-odds of D against D', keyed by the secret bit: 1 for trials with D, 0 for D'.
     prior
-        Belief in D before the first release.
+        Prior belief in D, above 0 and below 1.
     share
-        Share of the trials that used D. It matters only if the two distributions are not mirror images or the prior is
-        not 1/2.
+        Share of the trials that used D, from 0 to 1.
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, distributions[1])
@@ -150,20 +160,18 @@ def belief_density(
 def belief_grid(
     distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, points: int = 600, tail: float = 1e-6
 ) -> Floats:
-    """Return beliefs at which to plot their density, equally spaced in logit.
-
-    The probability `tail` lies beyond each end.
+    """Return beliefs at which to plot their density, equally spaced in logit, shape (points,).
 
     Parameters
     ----------
     distributions
-        Distribution of the log-odds of D against D' for each secret bit.
+        Distribution of the final log-odds of D against D', keyed by the secret bit: 1 for trials with D, 0 for D'.
     prior
-        Belief in D before the first release.
+        Prior belief in D, above 0 and below 1.
     points
         Number of beliefs.
     tail
-        Probability beyond either end.
+        Probability that a belief lies below the smallest returned one, and also that it lies above the largest one.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
@@ -173,20 +181,22 @@ def belief_grid(
 
 
 def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> tuple[Floats, ...]:
-    """Return lower end, median and upper end of the central interval of the belief in D after rounds 0 to `rounds`.
+    """Return lower end, median and upper end of a central interval of the belief in D after each round.
+
+    Each array has shape (rounds + 1,), from round 0 (before the first release) to the last round.
 
     Parameters
     ----------
     mu
-        Gaussian-DP parameter of all rounds together; each round has mu / sqrt(rounds).
+        The mu of Gaussian DP of all rounds together, at least 0; each round has mu / sqrt(rounds).
     rounds
         Number of rounds, at least 1.
     bit
         The secret bit: 1 if D was used, 0 if D' was used.
     prior
-        Belief in D before the first release.
+        Prior belief in D, above 0 and below 1.
     level
-        Probability of the interval at each round.
+        Probability that the belief after a given round lies in the interval, above 0 and below 1.
     """
     variance = mu**2 * np.arange(rounds + 1) / rounds
     centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)

@@ -1,4 +1,4 @@
-"""Report sections on epsilon: the paper's estimates, lower bounds, bounds from scores, and the measured ROC curve."""
+"""Report sections on epsilon: estimates of Bernau et al. 2021, lower bounds, bounds from scores, and the ROC curve."""
 
 import math
 from functools import partial
@@ -26,13 +26,13 @@ from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
-    """Return the name of the deciding method: the title of a test, or the name of a bound method."""
+    """Return a phrase for the method that gives the verdict: the title of a test, or the name of a bound method."""
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
 def _detectable(contents: ReportContents) -> str:
-    """Return a sentence on the limit of detection of the deciding test, with the significance level of that test."""
+    """Return a sentence on the limit of detection of the test that gives the verdict, with its significance level."""
     decisive = verdict_of(contents).judged
     level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):
@@ -74,7 +74,7 @@ def _rows(numbers: evidence.EmpiricalFinding, contents: ReportContents) -> list[
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return the table row of one of the paper's estimates, with its interval or its range over the trials."""
+    """Return the table row of an empirical epsilon, with its interval or its range over the trials."""
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
         low = high = found.epsilon
@@ -96,7 +96,10 @@ def _tables(numbers: evidence.EmpiricalFinding, _: ReportContents) -> list[Table
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
-    """Return the smallest breach that would be found and the largest that could be shown; one of them is missing."""
+    """Return two table cells for a bound: the smallest epsilon it would find, and the largest it could show.
+
+    Each method has only one of these limits; the other cell is a dash.
+    """
     limit = finite(bound.limit_of_detection)
     return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
 

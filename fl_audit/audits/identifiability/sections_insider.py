@@ -1,4 +1,4 @@
-"""Report sections on the insiders: their advantage, their beliefs round by round, and the innovations."""
+"""Report sections on the insiders: their advantage, their beliefs over rounds, and tests of the log-odds increments."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clo
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.innovations import SMALLEST_SIGNAL
 
-FEWEST_FOR_HISTOGRAM = 20  # below this many trials each is drawn as a mark of its own
+FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 
 _COUNTED = "counted; trials are independent repetitions"
 
@@ -47,14 +47,14 @@ def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str
 
 
 def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
-    """Return the table row of the insider's advantage, with the claimed limit.
+    """Return the table row of the insider's advantage, with its interval and the largest claimed advantage.
 
     Parameters
     ----------
     found
-        The estimated advantage of the insider.
+        The estimated advantage of the insider over guessing.
     contents
-        The contents of the report.
+        The findings and facts that the report shows.
     """
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
@@ -63,7 +63,7 @@ def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
 
 
 def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> Row:
-    """Return the share of trials in which the insider exceeded the claimed limit, next to the allowed share."""
+    """Return the table row of the share of trials in which the insider's belief exceeded the claimed bound."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return Row("Share of trials surer than claimed", beyond / estimate.trials, f"{_COUNTED}; Clopper-Pearson interval",
@@ -85,7 +85,10 @@ def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[Ro
 
 
 def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
-    """Return the distributions of the final log-odds, keyed by secret bit; empty if they are not known exactly."""
+    """Return the exact distributions of the final log-odds, keyed by secret bit; empty if they are unknown.
+
+    The bit is 1 for trials with D and 0 for trials with D'.
+    """
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
@@ -130,9 +133,9 @@ def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: 
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
-    """Draw the histogram of the final beliefs and return the height of its tallest bar.
+    """Draw the final beliefs of all trials, and return the height of the tallest bar of their histogram.
 
-    0 if few trials are single marks.
+    With fewer than 20 trials, draw one mark for each trial and return 0.
     """
     label, style = f"measured, {plural(len(beliefs), 'trial')}", BIT_STYLES[1]
     if len(beliefs) < FEWEST_FOR_HISTOGRAM:
@@ -169,7 +172,7 @@ def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents)
 
 
 def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: ReportContents) -> None:
-    """Draw the belief in D over the rounds: quantile bands, or one curve for each of few trials."""
+    """Draw the belief in D over the rounds: bands of quantiles, or one curve for each trial if there are few."""
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
@@ -184,7 +187,10 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
 
 
 def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
-    """Draw the beliefs of all trials with one secret bit, with the central 90 % of the exact distribution if known."""
+    """Draw the beliefs over the rounds of all trials with one secret bit: 1 for D, 0 for D'.
+
+    If their exact distribution is known, its central 90 % are drawn too.
+    """
     style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
@@ -264,7 +270,7 @@ def _insiders_sentence(numbers: evidence.InsiderAgreementFinding, contents: Repo
 
 
 def _best_row(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> Row:
-    """Return the table row of the best insider's advantage, with a Bonferroni correction for choosing the best."""
+    """Return the table row of the best insider's advantage, at a level that is corrected for choosing the best one."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 

@@ -1,4 +1,4 @@
-"""Report sections on the audited pair: estimates from beliefs, and the crafted record."""
+"""Report sections on the audited pair D and D': estimates from the insider's beliefs, and the crafted record."""
 
 from dataclasses import asdict
 from functools import partial

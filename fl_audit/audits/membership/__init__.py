@@ -1,1 +1,1 @@
-"""The membership audit: insiders, and attacks on the released models, infer which of many targets are members."""
+"""The membership audit, in which insiders, and attacks on released models, infer which of many targets are members."""

@@ -1,20 +1,19 @@
-"""Limits of a guarantee on membership attacks: the largest TPR at each FPR, and the largest area under the curve.
+"""Limits that a guarantee sets to membership attacks: the largest TPR at each FPR, and the largest area under the ROC.
 
-To call a target a member is to test "in" against "out". The guarantee limits such tests by the trade-off function f,
-the smallest false-negative rate at a given false-positive rate (Dong, Roth & Su 2022). Let delta_in(epsilon) be the
-privacy profile of "in" against "out", and delta_out(epsilon) that of the reverse. Then, for every epsilon of at least
-0,
+A membership attack on a target tests "in" (the target is a member) against "out". The guarantee limits these tests by
+the trade-off function f: the smallest false-negative rate at a given false-positive rate a (Dong, Roth & Su 2022). Let
+delta_in(epsilon) be the privacy profile of "in" against "out", and delta_out(epsilon) that of "out" against "in". Then,
+for every epsilon of at least 0,
 
-    f(a) >= max(0, 1 - delta_in(epsilon) - e^epsilon a, e^-epsilon (1 - delta_out(epsilon) - a)),
+    f(a) >= max(0, 1 - delta_in(epsilon) - e^epsilon a, e^-epsilon (1 - delta_out(epsilon) - a)).
 
-and the supremum over epsilon is f itself where both deltas belong to one pair of distributions.
-`PrivacyProfile.tradeoff` takes the larger delta for both, which bounds tests in either direction. Here the direction is
-known, which under secret sampling lowers the largest TPR at large FPR.
+The supremum over epsilon is f itself if both deltas belong to one pair of distributions. `PrivacyProfile.tradeoff`
+takes the larger delta for both, which bounds tests in either direction. This module uses the known direction, which
+under secret sampling gives a smaller TPR at large FPR.
 
-Under add-remove adjacency, where a target that is out is absent and not replaced, the limits hold for each target, and
-therefore also for the pooled scores of all targets. They do not hold for an attacker that is shown a member and a
-nonmember of the same training and has to order them: the two hypotheses then differ in two units, and `largest_order`
-is the limit.
+Under add-remove adjacency (a target that is out is absent, not replaced), the limits hold for each target, and
+therefore also for the pooled scores of all targets. They do not hold for an attacker who has to order a member and a
+nonmember of the same training. There the two hypotheses differ in two units, and `largest_order` is the limit.
 """
 
 import math
@@ -31,15 +30,15 @@ from fl_audit.privacy.log_odds import fine_curves
 
 
 def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
-    """Return the largest true-positive rate of an attack at each false-positive rate, float64 in the shape of `fpr`.
+    """Return the largest true-positive rate of a membership attack at each FPR, with the shape of `fpr`.
 
-    It is 1 - f(fpr), which is Phi(Phi^-1(fpr) + mu) for Gaussian releases without sampling. Otherwise it is computed
-    from the privacy loss distribution, and never too small.
+    It is 1 - f(fpr), where f is the trade-off function. For Gaussian releases without sampling this is Phi(Phi^-1(fpr)
+    + mu). Otherwise it is computed from the privacy loss distribution, and never too small.
 
     Parameters
     ----------
     profile
-        Privacy profile of a `Claim` over all rounds, whatever its accountant.
+        Privacy profile of a claim over all rounds, with any accountant.
     fpr
         False-positive rates, from 0 to 1.
 
@@ -64,9 +63,10 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 
 
 def largest_auc(profile: PrivacyProfile) -> float:
-    """Return the largest area under the ROC curve of an attack, which is 1 minus the integral of f, from 1/2 to 1.
+    """Return the largest area under the ROC curve of a membership attack, from 1/2 to 1.
 
-    It is Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
+    It is 1 minus the integral of the trade-off function. For Gaussian releases without sampling this is Phi(mu / sqrt
+    2). Otherwise it is the area of a curve that is never too low.
 
     Raises
     ------
@@ -88,12 +88,13 @@ def largest_auc(profile: PrivacyProfile) -> float:
 
 
 def largest_order(profile: PrivacyProfile) -> float:
-    """Return the largest probability of ranking a member above a nonmember of the same training, from 1/2 to 1.
+    """Return the largest probability that an attack ranks a member above a nonmember of the same training.
 
-    Adding i and removing j changes "i out, j in" into "i in, j out". Let T be the largest TPR as a function of the FPR.
-    The first step leads from a probability a to at most T(a), and the second from b to at most T'(b) = 1 - T^-1(1 - b)
-    (group privacy, Dong, Roth & Su 2022, theorem 2.14). The limit at even odds is therefore
-    (1 + max_a (T'(T(a)) - a)) / 2. It is Phi(mu) for Gaussian releases without sampling; otherwise it comes from a
+    It is from 1/2 to 1. Adding unit i and removing unit j turns "i out, j in" into "i in, j out". Let T be the largest
+    TPR as a function of the FPR. Adding a unit changes the probability of any outcome from a to at most T(a). Removing
+    a unit changes it from b to at most T'(b) = 1 - T^-1(1 - b). Both steps together change it from a to at most
+    T'(T(a)) (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the limit at even odds is
+    (1 + max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling it is Phi(mu). Otherwise it comes from a
     curve that is never too low.
 
     Raises
@@ -113,13 +114,14 @@ def largest_order(profile: PrivacyProfile) -> float:
 
 
 class _Tradeoff:
-    """The trade-off function f, piecewise linear, from the distributions of the privacy loss L on a grid.
+    """The trade-off function f of a privacy profile, piecewise linear: the smallest false-negative rate at each FPR.
 
-    For each grid point l >= 0 of the loss of "in" against "out", the best test calls members all whose loss exceeds l.
-    Its false-positive rate is P_out(L > l) and its false-negative rate P_in(L <= l). These points are the corners of f
-    at small false-positive rates, where f is steeper than -1. The reverse loss gives the corners at large rates in the
-    same way, with both rates exchanged, and a line of slope -1 joins the two chains. Losses below 0 are not used,
-    because rounding spoils their tails.
+    It is computed from the distributions of the privacy loss L on a grid. For each grid point l >= 0 of the loss of
+    "in" against "out", the best test calls all members whose loss exceeds l. Its false-positive rate is P_out(L > l),
+    and its false-negative rate P_in(L <= l). These points are the corners of f at small false-positive rates, where f
+    is steeper than -1. The loss of "out" against "in" gives the corners at large rates in the same way, with both rates
+    exchanged. A line of slope -1 joins the two chains of corners. Losses below 0 are not used, because rounding spoils
+    their tails.
     """
 
     def __init__(self, profile: PrivacyProfile) -> None:
@@ -128,11 +130,11 @@ class _Tradeoff:
         self._small, self._large = (alarms[::-1], missed[::-1]), _corners(curves[-1])
         # Both are the line 1 - delta(0) - a; those of two grids may differ by what the grids are off.
         self._height = float(max(self._small[0][-1] + self._small[1][-1], self._large[0][0] + self._large[1][0]))
-        # Rates of false alarms between which f is straight, ascending.
+        # False-positive rates at the corners of f, ascending, including 0 and 1.
         self.corners = np.unique(np.concatenate([[0.0], self._small[0], self._large[0], [1.0]]))
 
     def missed(self, alarms: Floats) -> Floats:
-        """Return the trade-off function f, i.e. the smallest false-negative rate, at false-positive rates."""
+        """Return the trade-off function f, i.e. the smallest false-negative rate, at the given false-positive rates."""
         line = self._height - alarms
         small = np.where(alarms <= self._small[0][-1], np.interp(alarms, *self._small), line)
         large = np.where(alarms >= self._large[0][0], np.interp(alarms, *self._large, right=0.0), line)
@@ -140,7 +142,10 @@ class _Tradeoff:
 
 
 def _corners(curve: pld.LossCurve) -> tuple[Floats, Floats]:
-    """Return P(L <= l), which rises, and the other distribution's P(L > l), which falls, at the grid points l >= 0."""
+    """Return two arrays over the grid points l >= 0 of a loss curve: P(L <= l), rising, and P'(L > l), falling.
+
+    The loss curve gives the loss L under a distribution P, and P' is the other distribution of the pair.
+    """
     # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
     kept = losses > -curve.interval / 2

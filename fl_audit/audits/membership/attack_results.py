@@ -1,18 +1,18 @@
 """Results of one attack in the membership audit: its rates, its ROC curve, and lower bounds on epsilon from its scores.
 
-Scores of one trial share its model, so a lower bound that needs independent scores must not use all of them. If one
-target of each trial is drawn before scores are seen, the pairs of its score and its coin are i.i.d. over trials. The
-score has the distribution P1 if the coin says in, and P0 if not.
+**One target of each trial.** Scores of one trial share its model, so a lower bound that needs independent scores must
+not use all of them. If one target of each trial is drawn before the scores are seen, the pairs of its score and its
+coin are i.i.d. over trials. The score has the distribution P1 if the coin says in, and P0 if not.
 
 **P1 and P0 are close if the mechanism is private.** For fixed coins of all other targets, P1 and P0 are distributions
-of a function of the releases of two neighbours, so that P1(A) <= e^epsilon P0(A) + delta for every event A, and the
-same holds with both exchanged. Coins are independent, so both inequalities still hold after averaging over the other
+of a function of the releases of two neighbours. So P1(A) <= e^epsilon P0(A) + delta for every event A, and the same
+holds with P1 and P0 exchanged. Coins are independent, so both inequalities still hold after averaging over the other
 coins and over the drawn target. Nothing else is assumed; records may depend on each other.
 
-**What scores may depend on.** The score of a trial may depend on its own release and on shadow trials that are not used
-for the bound. If every trial were a shadow of all others, a trial's coin would influence other trials' scores, and they
-would no longer be independent. Attacks take the shadow trials as an argument; pass only scores of the other trials to
-these functions.
+**Shadow trials.** These are trials whose models and membership an attack learns from. The score of a trial may depend
+on its own release and on shadow trials that are not used for the bound. If every trial were a shadow of all others, a
+trial's coin would influence the scores of other trials, and the scores would not be independent. So pass only scores of
+trials that are no shadows to these functions.
 """
 
 from dataclasses import dataclass
@@ -34,28 +34,28 @@ from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
 _GUESSED = 0.1
-"""Share of targets called members in a one-run audit, and share called nonmembers; fixed beforehand."""
+"""Share of the targets that are guessed members in a one-run bound, and also the share guessed nonmembers."""
 _PUBLIC_SEED = 0
-_LARGEST_PHI = 2.0  # cut of phi in the paper
+_LARGEST_PHI = 2.0  # largest value of phi, as in the paper of `relative_tradeoff`
 
 
 class OneTargetScores(NamedTuple):
-    """Scores of one drawn target per trial, of members (n1,) and nonmembers (n0,), and the targets drawn (trials,)."""
+    """Scores of one drawn target of each trial, separately for trials in which it was a member and a nonmember."""
 
-    members: Floats
-    nonmembers: Floats
-    targets: Integers
+    members: Floats  # scores of drawn targets that were members, shape (n1,)
+    nonmembers: Floats  # scores of drawn targets that were not members, shape (n0,)
+    targets: Integers  # index of the drawn target of each trial, shape (trials,)
 
 
 def one_target_scores(scores: ArrayLike, membership: TargetMembership, draw: np.random.Generator) -> OneTargetScores:
-    """Draw one target of every trial and return its score.
+    """Draw one target of each trial at random, and return the scores of the drawn targets.
 
     Parameters
     ----------
     scores
-        Scores of trials that served no other trial as shadows, no NaN, shape (trials, targets).
+        Scores of trials that are not shadows of other trials, no NaN, shape (trials, targets).
     membership
-        Membership of the targets in the trials of `scores`.
+        The membership of the targets in the trials of `scores`.
     draw
         Generator that draws the targets; it must not depend on the scores.
 
@@ -76,18 +76,20 @@ def one_target_scores(scores: ArrayLike, membership: TargetMembership, draw: np.
 def epsilon_of_one_target(
     scores: ArrayLike, membership: TargetMembership, delta: float, draw: np.random.Generator, confidence: float = 0.95
 ) -> LowerBound | None:
-    """Return a lower bound on epsilon from one target of each trial; None if all drawn targets were in, or all out.
+    """Return a lower bound on epsilon from the score of one target of each trial.
+
+    None if all drawn targets were members, or all were nonmembers.
 
     Parameters
     ----------
     scores
-        Scores of the trials, as for `one_target_scores`.
+        Scores of trials that are not shadows of other trials, no NaN, shape (trials, targets).
     membership
-        Membership of the targets in the trials of `scores`.
+        The membership of the targets in the trials of `scores`.
     draw
-        Generator that draws the targets, as for `one_target_scores`.
+        Generator that draws the targets; it must not depend on the scores.
     delta
-        Delta at which epsilon is bounded, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
         Confidence of the bound, above 0.5 and below 1.
 
@@ -104,17 +106,17 @@ def epsilon_of_one_target(
 
 @dataclass(frozen=True)
 class AttackResults:
-    """The results of a membership attack: its rates, its ROC curve, and lower bounds on epsilon."""
+    """The results of one membership attack: its rates, its ROC curve, and lower bounds on epsilon from its scores."""
 
     rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
-    roc: RocCurve  # the curve of all scores
-    # The epsilon that its scores prove, from one target of every trial; None where its trials were each other's shadows
-    # and none were kept apart.
+    roc: RocCurve  # ROC curve of the scores of all targets in all trials
+    # Lower bound on epsilon from the score of one target of each trial; None if the attack needs shadow trials and no
+    # separate trials served as shadows.
     bound: LowerBound | None
-    # Epsilon that the first trial alone proves; None for an adversary that knows other coins of this trial.
+    # Lower bound on epsilon from the first trial alone; None if the attacker knows coins of other targets.
     one_run: OneRunBound | None
-    # Epsilon that the same guesses prove by the whole trade-off curve of (epsilon, delta)-DP; each of both bounds holds
-    # by itself.
+    # Lower bound on epsilon from the same guesses as `one_run`, by the trade-off curve of (epsilon, delta)-DP. The
+    # confidence is that of each bound, not of both together.
     by_tradeoff: OneRunBound | None = None
 
 
@@ -126,24 +128,25 @@ def achieved_by_attack(
     confidence: float,
     knows_coins: bool = False,
 ) -> AttackResults:
-    """Return the rates and the lower bounds on epsilon of an attack on models.
+    """Return the rates and the lower bounds on epsilon of a membership attack on models.
 
     Parameters
     ----------
     scores
-        Scores, higher for a likelier member, (trials, targets), where each trial is attacked with all others as
-        shadows.
+        Scores of the attack, higher for a likelier member, shape (trials, targets). Each trial is attacked with all
+        other trials as shadows, if the attack uses shadows.
     apart
-        Scores by separate shadow trials, (trials, targets), with NaN in these; `scores` itself if the attack has no
-        shadows; None if there are no separate shadow trials.
+        Scores of the attack with separate shadow trials, shape (trials, targets), with NaN in the shadow trials. Pass
+        the object `scores` itself if the attack has no shadows, and None if there are no separate shadow trials.
     membership
-        Membership of the targets in all trials.
+        The membership of the targets in all trials.
     delta
-        Delta of the bounds, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
-        Confidence of the bounds, above 0.5 and below 1.
+        Confidence of each bound and of the rates' intervals, above 0.5 and below 1.
     knows_coins
-        Whether the attacker of a trial knows some of its coins, so that one-run bounds do not apply.
+        Whether the attacker of a trial knows the membership of some of its targets, so that one-run bounds do not
+        apply.
     """
     has_shadows = apart is not scores
     rates = rates_of(scores, membership, confidence, has_shadows, of_insiders=False)
@@ -160,18 +163,20 @@ def achieved_by_attack(
 def achieved_by_insiders(
     log_odds: Floats, membership: TargetMembership, delta: float, confidence: float
 ) -> AttackResults:
-    """Return the rates and the lower bound of the insiders, one for each target, who know all other coins.
+    """Return the rates and the lower bound on epsilon of the insiders.
+
+    Each target has a separate insider, who knows the membership of all other targets.
 
     Parameters
     ----------
     log_odds
-        Final log-odds of membership, shape (trials, targets).
+        Final log-odds of each target's membership, shape (trials, targets).
     membership
-        Membership of the targets in all trials.
+        The membership of the targets in all trials.
     delta
-        Delta of the bounds, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
-        Confidence of the bounds, above 0.5 and below 1.
+        Confidence of the bound and of the rates' intervals, above 0.5 and below 1.
     """
     rates = rates_of(log_odds, membership, confidence, has_shadows=False, of_insiders=True)
     bound = bound_of_scores(log_odds, membership, delta, confidence)
@@ -181,18 +186,20 @@ def achieved_by_insiders(
 def rates_of(
     scores: Floats, membership: TargetMembership, confidence: float, has_shadows: bool, of_insiders: bool
 ) -> MembershipRates:
-    """Return the rates of an attack with bootstrap intervals; resamples are the same for every confidence.
+    """Return the rates of an attack with bootstrap intervals, from the scores of all trials.
+
+    The bootstrap samples are the same in every call.
 
     Parameters
     ----------
     scores
         Scores, higher for a likelier member, shape (trials, targets).
     membership
-        Membership of the targets in all trials.
+        The membership of the targets in all trials.
     confidence
-        Confidence of the intervals, above 0.5 and below 1.
+        Confidence with which all intervals hold jointly, above 0.5 and below 1.
     has_shadows
-        Whether the trials are each other's shadows.
+        Whether each trial is attacked with all other trials as shadows.
     of_insiders
         Whether the scores are log-odds of insiders.
     """
@@ -204,17 +211,17 @@ def rates_of(
 def bound_of_scores(
     apart: Floats | None, membership: TargetMembership, delta: float, confidence: float
 ) -> LowerBound | None:
-    """Return a lower bound on epsilon from the scores of one target of each trial; None without usable scores.
+    """Return a lower bound on epsilon from the score of one target of each trial; None without usable scores.
 
     Parameters
     ----------
     apart
-        Scores by separate shadow trials, with NaN in these, or all scores of an attack without shadows, shape (trials,
-        targets); None if there are no separate shadow trials.
+        Scores of an attack without shadows, or with separate shadow trials and NaN in these, shape (trials, targets);
+        None if there are no separate shadow trials.
     membership
-        Membership of the targets in all trials.
+        The membership of the targets in all trials.
     delta
-        Delta at which epsilon is bounded, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
         Confidence of the bound, above 0.5 and below 1.
     """
@@ -225,30 +232,31 @@ def bound_of_scores(
 
 
 def _draws() -> np.random.Generator:
-    """Return the generator that resamples trials and draws one target per trial; it does not depend on scores."""
+    """Return a generator with a fixed seed, which resamples trials and draws one target of each trial."""
     return generator(_PUBLIC_SEED, Purpose.TARGET_CHOICE, round=1)
 
 
 def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, accuracy: float, classes: int) -> float:
-    """Return phi, from 0 to 2, which is above 1 if privacy gained relatively more than accuracy lost.
+    """Return phi, the relative trade-off between privacy gained and accuracy lost by DP, from 0 to 2.
 
-    It is phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2; it is 2, as in
-    the paper, if no accuracy was lost. It is NaN if there was nothing to lose, because without privacy the attack or
-    the model was no better than guessing. Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially
-    private deep learning with membership inference, section on the relative privacy-accuracy trade-off.
+    It is above 1 if DP gained relatively more privacy than it lost accuracy. With C classes, and AUC_o and ACC_o
+    without DP, phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2. It is 2, as
+    in the paper, if no accuracy was lost. It is NaN if without DP the attack or the model was no better than guessing.
+    Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially private deep learning with membership
+    inference, section on the relative privacy-accuracy trade-off.
 
     Parameters
     ----------
     auc_without
-        AUC of a membership attack on the model without differential privacy, from 0 to 1.
+        AUC of a membership attack on the model without DP, from 0 to 1; AUC_o in the formula.
     auc
-        AUC of the same attack on the model with differential privacy, from 0 to 1.
+        AUC of the same attack on the model with DP, from 0 to 1.
     accuracy_without
-        Test accuracy of the model without differential privacy, from 0 to 1.
+        Test accuracy of the model without DP, from 0 to 1; ACC_o in the formula.
     accuracy
-        Test accuracy of the model with differential privacy, from 0 to 1.
+        Test accuracy of the model with DP, from 0 to 1; ACC in the formula.
     classes
-        Number of classes, at least 2; 1 / classes is the accuracy of guessing.
+        Number of classes C, at least 2; 1 / C is the accuracy of guessing.
 
     Raises
     ------

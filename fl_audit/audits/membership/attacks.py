@@ -1,6 +1,7 @@
-"""The attacks of the membership audit by name, applied to the outputs of the models of a run.
+"""Apply the membership attacks, by name, to the outputs of the models of a run.
 
-If an attack uses shadow models, the model of every trial is attacked with those of all other trials as shadow models.
+If an attack uses shadow models (models with known membership), each trial is attacked with the models of all other
+trials as shadow models.
 """
 
 from dataclasses import dataclass
@@ -25,58 +26,65 @@ from fl_audit.user_modules import import_function
 
 T = TypeVar("T")
 
-_LEAST_SURPRISE = 1e-7  # -log p_y of a record of the population that single precision cannot tell from 0
+_LEAST_SURPRISE = 1e-7  # smallest -log p_y of a population record that is used, since float32 has no smaller one
 _FEW_TRIALS = 64
 """Number of trials below which LiRA uses one spread for all targets (Carlini et al. 2022, section VI-B)."""
 
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """The outputs of the models of all trials on the records of the targets and of the population."""
+    """The outputs of the models of all trials on the records of the targets and on population records.
 
-    log_probability: Floats  # log p_y of every target, (trials, targets); of a client the mean over its records
-    confidence: Floats  # scaled confidence of every target, (trials, targets); of a client the mean over its records
-    # Logits of the targets' records (trials, records, classes), where there is one record a target; None elsewhere.
+    They are log-probabilities and confidences of labels, and if requested logits, gradient features and further
+    queries. Population records are records that no model was trained on.
+    """
+
+    # log p_y (log-probability of the true label y) of each target, (trials, targets); mean over the records of a target
+    # with several records.
+    log_probability: Floats
+    confidence: Floats  # logit of the probability p_y of each target, (trials, targets); mean as above
+    # Logits of the targets' records, (trials, records, classes); None if targets are not single records.
     logits: NDArray[np.floating] | None
-    labels: Integers | None  # classes of these records (records,); None with `logits`
-    population: Floats  # log p_y of records that no trial was trained on, (trials, p)
-    # Features and classes of targets and of the population, (targets, features) and (p, features); None as `logits`.
+    labels: Integers | None  # true labels of these records, (records,); None if `logits` is None
+    population: Floats  # log p_y of p records that no trial was trained on, (trials, p)
+    # Features and labels of the targets, (targets, features), and of the population, (p, features); None if `logits` is
+    # None.
     records: tuple[Floats, Floats] | None = None
     # Features of the targets' gradients in three releases, the final one last; None if not requested.
     white_box: WhiteBoxFeatures | None = None
-    # Targets whose membership the attacker of each trial knows, bool (trials, targets); None as `white_box`.
+    # Whether the attacker of a trial knows the target's membership, bool (trials, targets); None with `white_box`.
     known: Flags | None = None
-    # Mean loss of every target while the insider pushed it up, (trials, targets); None if it did not.
+    # Mean loss of each target while the insider raised it by gradient ascent, (trials, targets); None without ascent.
     under_ascent: Floats | None = None
-    # Scaled confidence of every query about every target, (trials, targets, queries); None if there was one query each.
+    # Logit of p_y for each query about each target, (trials, targets, queries); None if there was one query for each.
     queries: Floats | None = None
 
     def of(self, trials: Integers) -> "ModelOutputs":
-        """Return the outputs of the models of some trials, without optional fields such as gradients and queries."""
+        """Return the outputs of the models of the given trials only; fields that have a default are None."""
         logits = None if self.logits is None else self.logits[trials]
         seen = self.log_probability[trials], self.confidence[trials]
         return ModelOutputs(*seen, logits, self.labels, self.population[trials])
 
 
-_TRIALS_AT_ONCE = 32
+_TRIALS_AT_ONCE = 32  # largest number of trials whose logits are converted together
 
 
 def attack_scores(
     attack: Attack | str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None
 ) -> Floats:
-    """Return the scores of an attack, higher for a likelier member, shape (trials, targets).
+    """Return the scores that an attack gives the targets, higher for a likelier member, shape (trials, targets).
 
     Parameters
     ----------
     attack
-        The attack; any other string is the name `package.module:name` of the user's own attack.
+        A built-in attack, or the location `package.module:name` of the user's own attack function as a string.
     answers
-        Outputs of the models on the targets.
+        Outputs of the models of all trials on the targets.
     membership
-        Membership of the targets in all trials. No attack on a trial uses the membership of this trial's own targets.
+        The membership of the targets in all trials. The attack on a trial never uses the trial's own membership.
     shadows
-        Mask of the trials that only serve as shadow models, (trials,), whose scores are NaN; None attacks each trial
-        with all others as shadow models.
+        Mask of the trials that serve only as shadow models, (trials,), whose scores are NaN; None attacks each trial
+        with all other trials as shadow models.
 
     Raises
     ------
@@ -121,11 +129,12 @@ def attack_scores(
 
 
 def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
-    """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
+    """Return the scores of the user's attack function, higher for a likelier member, shape (trials, targets).
 
-    The attack gets the model of one trial, the trial's shadow models, and their membership, bool (shadow models,
-    targets). It returns the scores of the targets, (targets,). It gets no membership of the attacked trial, so its
-    scores cannot depend on the coins that it has to infer.
+    The function is called as `attack(model, shadows, is_in)` for each trial. Its arguments are the outputs of the
+    trial's model, the outputs of the shadow models, and the membership in the shadow models, bool (shadow models,
+    targets). The function returns one finite score for each target, (targets,). The membership of the attacked trial is
+    not passed.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
@@ -143,7 +152,7 @@ def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, 
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return the values unchanged; `InputError` if they are None, because targets are not single records."""
+    """Return the values unchanged, or raise `InputError` if they are None because targets are not single records."""
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

@@ -1,10 +1,9 @@
-"""Attribute inference (Yeom et al. 2018): the attacker picks the value of an attribute with which the model fits best.
+"""Attribute inference (Yeom et al. 2018): guess the value of an attribute for which the model has a small loss.
 
 The attacker knows a record except for one attribute, and the distribution of this attribute among people (the prior).
-It asks the model for the loss of the record with every possible value in turn. The leak is that a model fits its
-members better than others; a value that can be guessed for anybody does not come from the training set. Therefore the
-measure is the share of correct guesses among members minus that among others. Arrays whose shapes do not fit, and
-numbers out of their range, raise `InputError`.
+It asks the model for the loss of the record with each possible value in turn. A value that can be guessed for anybody
+is no leak of the training set. Therefore the measure of the leak is the share of correct guesses among members minus
+the share among nonmembers. Functions raise `InputError` if shapes do not fit or numbers are out of range.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 
 LossDistribution = Callable[[Floats], Floats]
-"""A function from losses to log densities of a member's loss, of the same shape, up to a constant."""
+"""A function from losses to the log density of a member's loss at each, with the same shape, up to a constant."""
 
 _LEAST_SAMPLES = 2
 _MOST_KERNELS, _MOST_PLACES = 1000, 2000
@@ -32,15 +31,15 @@ range of 99 % of members' losses.
 
 @dataclass(frozen=True)
 class AttributeGuesses:
-    """The attacker's guess for every record in every trial."""
+    """The attacker's guesses of an attribute, one for each target record in each trial, and whether they are right."""
 
-    values: Integers  # the guessed value of the attribute, from 0, shape (trials, targets)
-    right: Flags  # whether it is the true one, shape (trials, targets)
+    values: Integers  # index of the guessed value of the attribute, from 0, shape (trials, targets)
+    right: Flags  # whether the guessed value is the true value, shape (trials, targets)
 
     def advantage(self, membership: TargetMembership) -> Floats:
-        """Return the share of correct guesses among members minus that among others, in each trial, shape (trials,).
+        """Return the share of correct guesses among members minus the share among nonmembers, shape (trials,).
 
-        It lies between -1 and 1; a trial without members or without others gives NaN. Source: Yeom et al. 2018,
+        It lies between -1 and 1, and is NaN in a trial without members or without nonmembers. Source: Yeom et al. 2018,
         definition 5.
         """
         shape = (membership.trials, membership.targets)
@@ -54,11 +53,11 @@ class AttributeGuesses:
 def attribute_guesses(
     losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, distribution: LossDistribution | None = None
 ) -> AttributeGuesses:
-    """Guess the attribute of every record in every trial.
+    """Guess the attribute of each target record in each trial from the losses of its possible values.
 
-    With `distribution`, the guess is the argmax of prior times density of the loss. Without it, the guess is the value
-    with the smallest loss among those with a positive prior; ties go to the value with the larger prior, and then to
-    the first one.
+    With `distribution`, the guess has the largest product of prior and density of its loss. Without it, the guess has
+    the smallest loss among the values with a positive prior; of equal losses the value with the larger prior is taken,
+    and then the first one.
 
     Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution it is the reduction to
     membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
@@ -70,12 +69,12 @@ def attribute_guesses(
     losses
         Loss of each record with each possible value of the attribute, finite, shape (trials, targets, values).
     truth
-        Index of the true value of each record, from 0, shape (targets,).
+        Index of the true value of each record, from 0, shape (targets,); used only to mark guesses as right.
     prior
-        Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
-        it depends on the other attributes of the record.
+        Probability of each value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if it
+        depends on the other attributes of the record.
     distribution
-        Distribution of a member's loss; None if the attacker does not know it.
+        Log density of a member's loss; None if the attacker does not know it.
     """
     values = np.asarray(losses, dtype=np.float64)
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (trials, targets, k)")
@@ -97,19 +96,22 @@ def attribute_guesses(
 def attribute_guesses_with_shadows(
     losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: TargetMembership
 ) -> AttributeGuesses:
-    """Guess the attribute of every record in every trial by the distribution of members' losses in other trials.
+    """Guess the attribute of each target record in each trial, given the density of members' losses in other trials.
+
+    Trials of even number are attacked with the losses of members in odd trials, and vice versa. So the density does not
+    depend on the secrets of the attacked trial.
 
     Parameters
     ----------
     losses
-        Loss of each record with each possible value of the attribute, as for `attribute_guesses`.
+        Loss of each record with each possible value of the attribute, finite, shape (trials, targets, values).
     truth
-        Index of the true value of each record, as for `attribute_guesses`.
+        Index of the true value of each record, from 0, shape (targets,).
     prior
-        Probability of every value among people, as for `attribute_guesses`.
+        Probability of each value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if it
+        depends on the other attributes of the record.
     membership
-        The membership. Trials of even number are attacked with the distribution of members' losses in the odd ones, and
-        vice versa, so the distribution does not depend on the attacked trial's coins and losses.
+        The membership of the targets in all trials.
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
     shape = (membership.trials, membership.targets)
@@ -125,15 +127,15 @@ def attribute_guesses_with_shadows(
 
 
 def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
-    """Return a kernel density estimate of members' losses, computed on log(loss + a thousandth of the mean loss).
+    """Return a kernel density estimate of members' losses, as a function from losses to log densities.
 
-    On the log scale losses are spread evenly enough for one bandwidth (Silverman's rule). Beyond the kernels the
-    density is the tail of the nearest kernel, whose logarithm is never -infinity.
+    The density is estimated on the scale of log(loss + a thousandth of the mean loss), where losses are spread evenly
+    enough for one bandwidth (Silverman's rule). Its logarithm is finite for every loss.
 
     Parameters
     ----------
     member_losses
-        Losses of members of shadow trials, at least 0, 2 different ones or more.
+        Losses of members in shadow trials, at least 0 and finite, of any shape, with at least two different values.
     """
     sample = np.asarray(member_losses, dtype=np.float64).ravel()
     usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())
@@ -157,7 +159,10 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
 
 
 def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return the log of the prior, shape (targets, values); `InputError` if the prior is no distribution."""
+    """Return the log of the prior probabilities of the attribute's values, shape (targets, values).
+
+    `shape` is (targets, values). Raises `InputError` if the prior is no probability distribution.
+    """
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
     require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
@@ -168,7 +173,10 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    """Return the indices of the true values, int64 (targets,); `InputError` if one is out of range."""
+    """Return the index of the true attribute value of each record as int64, shape (targets,).
+
+    `shape` is (targets, values). Raises `InputError` if an index is out of range or the shape is wrong.
+    """
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
     require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")

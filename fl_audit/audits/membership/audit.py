@@ -1,4 +1,4 @@
-"""The membership audit: independent coins decide which of many targets are in; insiders and attackers guess them."""
+"""The audit kind `membership`: independent coins decide which of many targets are in, and attackers guess the coins."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,23 +13,27 @@ if TYPE_CHECKING:
 
 
 class MembershipAudit(TargetsAudit):
-    """The audit in which an independent coin decides for every target whether it is a member."""
+    """The audit kind `membership`, in which an independent coin decides for each target whether it is a member."""
 
     judged_by = "fl_audit.audits.membership.judging:MembershipJudging"
     own_settings = ("targets", "attacks", "queries")
     counted = "targets"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the default attacks together with the defaults of all audits of targets."""
+        """Return two dicts of defaults: for [audit] the attacks and an insider, for [privacy] an adjacency.
+
+        The insider is a default only for private training, and the adjacency only for training without privacy. The
+        attacks depend on whether the unit is a record.
+        """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
         return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the query for targets, if there are insiders."""
+        """Return TARGETS, which asks the insiders for the log-odds of each target; NOTHING without insiders."""
         return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING
 
     def keeps_outputs(self, public: "Federation") -> bool:
-        """Return true, because the attacks use the models' outputs after the run."""
+        """Return True, because the attacks use the outputs of the models after the run."""
         return True

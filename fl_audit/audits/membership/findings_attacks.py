@@ -1,4 +1,4 @@
-"""Findings of attacks on many targets, on an attribute and on the final model, with the limits of the guarantee."""
+"""Findings of the attacks on many targets, on an attribute and on the final model, with the limits of the guarantee."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -29,43 +29,43 @@ from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_low
 from fl_audit.statistics.methods import BoundMethod
 
 SCORE, APART = "score_", "apart_"
-"""Prefixes of columns of an attack's scores: with all other trials as shadows, and with separate shadow trials."""
+"""Prefixes of the columns with an attack's scores: with all other trials as shadows, or separate shadow trials."""
 INSIDER = "insider"
-_RATES = 4  # rates of an attack whose intervals hold together
+_RATES = 4  # number of rates of an attack whose intervals hold jointly
 _TRIALS_OF_PAIRS = 100
-"""Number of trials in which the theory of the insiders uses all pairs; more would change no digit shown."""
+"""Number of trials whose pairs of a member and a nonmember are used for the insiders' expected AUC."""
 
 
 @dataclass(frozen=True)
 class AttackFinding:
-    """The results of all membership attacks and of the insiders, with the limits that the guarantee sets."""
+    """The results of all membership attacks and of the insiders, with the limits that the guarantee sets to them."""
 
-    achieved: dict[str, AttackResults]  # by name, the attacks in the order of the configuration, the insider last
+    achieved: dict[str, AttackResults]  # results keyed by attack, in the order of the configuration, `INSIDER` last
     trials: int  # number of trials
     targets: int  # number of targets
-    # AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds are
+    # Expected AUC of the insiders from their signal-to-noise ratios; None without insiders, or if participation is
     # sampled in secret.
     insider_auc: float | None
     largest_auc: (
         float | None
-    )  # AUC that is allowed to an insider, who is compared over trials; None without a guarantee
-    # AUC that is allowed to an attacker who is shown a member and a nonmember of the same trial; None without a
-    # guarantee.
+    )  # largest AUC of an insider, whose scores are compared over trials, under the guarantee; None without a guarantee
+    # Largest AUC of an attacker who orders members and nonmembers of the same trial, under the guarantee; None without
+    # a guarantee.
     largest_order: float | None
-    # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the guarantee allows.
+    # Under the guarantee: largest TPR at FPR 0.1 % and at FPR 1 %, and largest balanced accuracy; None without one.
     largest_rates: tuple[float | None, float | None, float | None]
 
     @property
     def outsiders(self) -> dict[str, AttackResults]:
-        """The results of the attacks that use only models, i.e. all except those of the insiders."""
+        """The results of the attacks that use only models, keyed by attack; those of the insiders are left out."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
 
     def largest_auc_of(self, name: str) -> float | None:
-        """Return the largest AUC of an attacker under the guarantee; None without a guarantee."""
+        """Return the largest AUC that the guarantee allows the attack with the given name; None without a guarantee."""
         return self.largest_auc if name == INSIDER else self.largest_order
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `attacks` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `attacks`, for `summary.json`."""
         limits = {"largest_auc": self.largest_auc, "largest_auc_within_trials": self.largest_order}
         limits |= {"insider_auc_from_signal": self.insider_auc}
         by_name = {name: _json(found) for name, found in self.achieved.items()}
@@ -86,28 +86,29 @@ def _json(found: AttackResults) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one attack, or the log-odds of the insiders, in all trials."""
+    """The scores of one attack, or the log-odds of the insiders, for all targets in all trials."""
 
-    values: Floats  # higher for a likelier member, (trials, targets)
-    apart: Floats | None  # scores with NaN in trials that served as shadows; None where no trials were kept apart
-    membership: TargetMembership  # the membership
-    of_insiders: bool = False  # whether they are log-odds of insiders
+    values: Floats  # scores, higher for a likelier member, (trials, targets)
+    # Scores with separate shadow trials, with NaN in these; None without such trials; `values` itself without shadows.
+    apart: Floats | None
+    membership: TargetMembership  # membership of the targets in all trials
+    of_insiders: bool = False  # whether the scores are log-odds of insiders
 
     def rates(self, confidence: float) -> MembershipRates:
-        """Return the rates of these scores, with intervals that hold jointly at a confidence."""
+        """Return the AUC and other rates of these scores, with intervals that hold jointly at the given confidence."""
         has_shadows = not self.of_insiders and self.apart is not self.values
         return rates_of(self.values, self.membership, confidence, has_shadows, self.of_insiders)
 
 
 def scores_of(run: FinishedRun, name: str) -> Scores:
-    """Return the scores of an attack, or the log-odds of the insiders.
+    """Return the scores of an attack, or the log-odds of the insiders, in all trials of a run.
 
     Parameters
     ----------
     run
         A finished run of the membership audit.
     name
-        Name of the attack, or `INSIDER`.
+        Name of the attack, or `INSIDER` for the log-odds of the insiders.
     """
     table = run.tables.targets
     assert table is not None, "only the membership audit has targets"
@@ -127,16 +128,18 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
 
 
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:
-    """Return the interval of a single rate of an attack, at its own confidence and not jointly with other rates.
+    """Return the lower and upper end of the confidence interval of a single rate of an attack.
+
+    The confidence is that of this interval alone, not of all rates jointly.
 
     Parameters
     ----------
     run
         A finished run of the membership audit.
     name
-        Name of the attack, or `INSIDER`.
+        Name of the attack, or `INSIDER` for the insiders.
     rate
-        Name of the rate, a field of `MembershipRates`.
+        Name of the rate, which is a field of `MembershipRates`.
     confidence
         Confidence of the interval, above 1/2 and below 1.
     """
@@ -146,14 +149,16 @@ def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tupl
 
 
 def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
-    """Return an attack's lower bound on epsilon at a given confidence, and infinity as the upper end.
+    """Return an attack's lower bound on epsilon at the given confidence, and infinity as the upper end.
+
+    The lower bound is 0 without usable scores.
 
     Parameters
     ----------
     run
         A finished run of the membership audit.
     name
-        Name of the attack, or `INSIDER`.
+        Name of the attack, or `INSIDER` for the insiders.
     confidence
         Confidence of the bound, above 1/2 and below 1.
     """
@@ -164,7 +169,10 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
-    """Return the results of all attackers; None outside the membership audit, or if `can_compare_targets` is false."""
+    """Return the results of all attacks and insiders; None if the run is no membership audit or has no attack.
+
+    Also None if the trials are too few to measure attacks (`can_compare_targets`).
+    """
     table, guarantee = run.tables.targets, run.facts.guarantee
     if (
         table is None
@@ -197,10 +205,11 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
 
 
 def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:
-    """Return the expected AUC if log-odds are N(+-mu^2/2, mu^2), with mu of each target; None without any pairs.
+    """Return the expected AUC if log-odds are N(+-mu^2/2, mu^2), with the mu of each target, shape (trials, targets).
 
-    It is the mean over pairs of a member and another target in the first trials. For a member with mu_1 and another
-    target with mu_0 the difference of their log-odds is N(s^2/2, s^2) with s^2 = mu_1^2 + mu_0^2.
+    It is the mean over pairs of a member and a nonmember of the same trial, in the first 100 trials; None without
+    pairs. For a member with mu_1 and a nonmember with mu_0 the difference of their log-odds is N(s^2/2, s^2) with s^2 =
+    mu_1^2 + mu_0^2.
     """
     right, pairs = 0.0, 0
     for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):
@@ -215,39 +224,45 @@ TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION = (
     "attribute_loss",
     "attribute_distribution",
 )
-"""Columns of the table of targets: the true value, from 0, and the guesses of each adversary."""
+"""Columns of the table of targets: index of the attribute's true value, and the value that each adversary guesses."""
 GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
 
 @dataclass(frozen=True)
 class AttributeGuesser:
-    """The accuracy of one adversary that guesses an attribute of every target, for members and for others."""
+    """The accuracy of one adversary that guesses an attribute of each target.
 
-    members: float  # share of correct guesses among targets that were in, over all trials
-    others: float  # share of correct guesses among targets that were out, over all trials
-    advantage: AdvantageInterval  # `members` minus `others` in each trial, averaged over trials
+    It is given for members, for nonmembers, and as the difference of the two.
+    """
+
+    members: float  # share of correct guesses among members, over all trials
+    others: float  # share of correct guesses among nonmembers, over all trials
+    advantage: AdvantageInterval  # share among members minus share among nonmembers in a trial, mean over trials
 
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The accuracies of all adversaries that guess an attribute."""
+    """The accuracies of all adversaries that guess an attribute of the targets, and the advantage that is allowed."""
 
-    attribute: str  # name of the column, or its number
-    values: int  # number of different values
-    by_name: dict[str, AttributeGuesser]  # results of all adversaries, by the column of their guesses
-    # The advantage that the guarantee allows; None without a guarantee. Members and others are of one training, so that
-    # two records change places, as for `largest_order`.
+    attribute: str  # name or number of the attribute's column
+    values: int  # number of different values of the attribute
+    by_name: dict[str, AttributeGuesser]  # results of each adversary, keyed by the column of its guesses
+    # The largest advantage that the guarantee allows; None without a guarantee. Members and nonmembers are of the same
+    # training, as for `largest_order`.
     largest: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `attribute` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `attribute`, for `summary.json`."""
         told = {name.removeprefix("attribute_"): json_of(found) for name, found in self.by_name.items()}
         numbers = {"attribute": self.attribute, "values": self.values, "largest_advantage": self.largest}
         return {"attribute": numbers | {"by_name": told}}
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
-    """Return the findings on an attribute; None if no attribute was guessed, or `can_compare_targets` is false."""
+    """Return the accuracies of the adversaries that guess an attribute; None if no attribute was guessed.
+
+    Also None if the trials are too few to measure attacks (`can_compare_targets`).
+    """
     table, guarantee = run.tables.targets, run.facts.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
@@ -258,7 +273,10 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
-    """Return the accuracy and the advantage of one adversary, computed from the table of targets."""
+    """Return the accuracy and the advantage of one adversary, from the table of targets.
+
+    `name` is the column with the adversary's guesses.
+    """
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
@@ -271,7 +289,7 @@ def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGues
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
-    """Return the interval of the advantage of an adversary that guessed an attribute.
+    """Return the ends of the confidence interval of the advantage of an adversary that guesses an attribute.
 
     Parameters
     ----------
@@ -291,12 +309,12 @@ _COLUMNS, _SCORE = ["membership_advantage", "record_membership_guess"], "record_
 
 
 def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the interval of the mean advantage of the membership adversary.
+    """Return the ends of the confidence interval of the membership adversary's mean advantage.
 
     Parameters
     ----------
     run
-        A finished run with the membership adversary.
+        A finished run in which the membership adversary (an attack on the losses of the final model) was evaluated.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
@@ -305,7 +323,9 @@ def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
 
 def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the lower bound on epsilon from the differing record's losses, and infinity as the upper end.
+    """Return the lower bound on epsilon from the losses on one record, and infinity as the upper end.
+
+    The record is the one in which D and D' differ.
 
     Parameters
     ----------
@@ -322,18 +342,22 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class MembershipFinding:
-    """The success of the membership adversary."""
+    """The success of the membership adversary, which attacks the losses of the final model, and its bounds.
 
-    over_trials: AdvantageInterval  # mean over trials of its advantage about members and others
-    record: AdvantageEstimate  # its guesses about the record in which D and D' differ
-    bounds: MembershipBounds | None  # its bounds by the guarantee; None where nothing was claimed
-    record_bound: float | None  # the guarantee's bound for an adversary that decides about that record; None likewise
-    # The epsilon that the losses of that record under the final models prove, without any assumption about their
-    # distribution; None where nothing was claimed or one kind of trial is missing.
+    It has the advantage in telling members from nonmembers, and the advantage for the one record in which D and D'
+    differ.
+    """
+
+    over_trials: AdvantageInterval  # advantage in telling members from nonmembers, mean over trials
+    record: AdvantageEstimate  # advantage in guessing whether the differing record is a member
+    bounds: MembershipBounds | None  # upper bounds on `over_trials` by the guarantee; None without a guarantee
+    record_bound: float | None  # upper bound on the advantage in `record` by the guarantee; None without a guarantee
+    # Lower bound on epsilon from the losses on the differing record, valid for any distribution of the losses; None
+    # without a guarantee, or without trials with D or with D'.
     lower_bound: LowerBound | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `membership` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `membership`, for `summary.json`."""
         bounds, low = self.bounds, self.lower_bound
         mean = {name: getattr(self.over_trials, name) for name in ("advantage", "low", "high", "confidence")}
         record = {name: getattr(self.record, name) for name in ("wins", "advantage", "low", "high")}
@@ -344,7 +368,7 @@ class MembershipFinding:
 
 
 def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
-    """Return the success of the membership adversary; None if the run has no such adversary."""
+    """Return the success of the membership adversary on the final models' losses; None if it was not evaluated."""
     trials, facts = run.tables.trials, run.facts
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None

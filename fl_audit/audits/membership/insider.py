@@ -1,18 +1,17 @@
-"""The insider of the membership audit: exact log-odds for all targets at once.
+"""The insiders of the membership audit: exact log-odds of membership for all targets at once.
 
 Each target has a separate insider, who knows all records, the membership of the other targets, and the rounds in which
-each of these takes part. It subtracts the contributions of the others from a release. The rest is x = n + b s g with
-the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and its participation s, 0 or
-1. The sufficient statistic is <x, g> = <n, g> + b s ||g||^2. Therefore a simulation that knows the noise computes the
-log-odds of all insiders of a trial in one pass over the records.
+the other targets take part. This insider subtracts the contributions of all others from a release. The rest is x = n +
+b s g. Here n is the noise, of distribution N(0, sigma^2 I), g is the target's clipped gradient, b its coin, and s its
+participation, 0 or 1. The sufficient statistic is <x, g> = <n, g> + b s ||g||^2. Therefore a simulation that knows the
+noise computes the log-odds of all insiders of a trial in one pass over the records.
 
-Summed over rounds, the log-odds of a target are the log-likelihood ratio of all releases, however the models evolved.
-Insiders of one trial see the same noise, so their log-odds are not independent. Arrays whose shapes do not fit, and
-numbers out of their range, raise `InputError`.
+Summed over rounds, the log-odds of a target are the log-likelihood ratio of all releases, even though the model depends
+on earlier releases. Insiders of one trial see the same noise, so their log-odds are not independent.
 
 In the federation one client acts as the insiders of all targets. It gets all coins and the participation, and computes
-the noise of the release. For each target it uses the target's own coin only by way of the release, which the insider of
-this target sees anyway.
+the noise of the release. For each target, the result depends on the target's own coin only through the release, which
+the insider of this target sees anyway. Functions raise `InputError` if shapes do not fit or numbers are out of range.
 """
 
 import math
@@ -42,19 +41,20 @@ from fl_audit.privacy.events import require_sampling_rate
 
 
 def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
-    """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (trials, targets).
+    """Return mu = min(||g||, C) / sigma of each target in one round, at least 0, float64 (trials, targets).
 
-    Given all earlier rounds, the increment of a target that is known to take part is N(mu^2/2, mu^2) if it is in, and
-    N(-mu^2/2, mu^2) if it is out.
+    `norms` are the norms ||g|| of the targets' contributions, and `clipping_norm` is C. Given all earlier rounds, the
+    increment of the log-odds of a target that is known to take part is N(mu^2/2, mu^2) if it is in, and N(-mu^2/2,
+    mu^2) if it is out.
     """
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
 
 def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
-    """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (trials, targets).
+    """Return <n, h> / (||h|| sigma), the noise along each target's contribution h, float64 (trials, targets).
 
-    Given all earlier rounds, which determine h, it is N(0, 1) for any participation if the noise has the claimed
-    distribution. It is NaN if h is 0, which has no direction.
+    `products` are <n, h>, and `norms` are ||h||. Given all earlier rounds, the result is N(0, 1) if the noise n has the
+    claimed distribution. It is NaN if h is 0.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
@@ -71,12 +71,12 @@ def increments(
     sampling_rate: float = 1.0,
     sees_participation: bool = False,
 ) -> Floats:
-    """Return the increment of a round to the log-odds of "in" against "out" per target, float64 (trials, targets).
+    """Return the increment of one round to each target's log-odds of "in" against "out".
 
-    It is in nats. Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds that the target is in the sum. If the insider
-    knows whether the target takes part, the increment is l if it does and 0 if not; otherwise it is
-    log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing. Raises `InputError` also if
-    records are sampled and `takes_part` is missing.
+    It is in nats, float64, shape (trials, targets). Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds that the
+    target is in the sum, with the symbols of the module's docstring. If the insider knows whether the target takes
+    part, the increment is l if it does and 0 if not. Otherwise it is log((1 - q) + q e^l), which is at least log(1 -
+    q). A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
     `fl_audit.mechanisms.likelihood_ratio`.
@@ -84,13 +84,13 @@ def increments(
     Parameters
     ----------
     products
-        Inner products <n, h>, finite, shape (trials, targets). n is the noise of the trial's release (the release less
-        the true sum of clipped gradients), and h the target's gradient before clipping; see
+        Inner products <n, h>, finite, shape (trials, targets). Here n is the noise of the trial's release (the release
+        minus the true sum of clipped gradients), and h is the target's gradient before clipping; see
         `fl_audit.learning.record_gradients`.
     norms
         Norms ||h|| of the targets' gradients before clipping, finite, shape (trials, targets).
     clipping_norm
-        Clipping norm C, positive, or None for no clipping.
+        Clipping norm C, positive; None for no clipping.
     sigma
         Standard deviation of the noise in each trial, positive, shape (trials,). 0 is refused, because without noise
         the log-odds are infinite as soon as a target takes part.
@@ -98,12 +98,12 @@ def increments(
         Whether each target is in, bool, shape (trials, targets).
     takes_part
         Whether each target takes part in the round if it is in, bool, shape (trials, targets); None means that all take
-        part. Coins of targets that are out count: under seen participation the insider sees them too.
+        part. If the insider sees participation, this includes the coins of targets that are out.
     sampling_rate
-        Probability q with which each target takes part by a secret coin, above 0 and at most 1. At 1 there is no
-        secret: a target that does not take part, say because its client is not in a public cohort, is known not to.
+        Probability q with which each target takes part by a secret coin, above 0 and at most 1. If it is 1, the insider
+        knows of each target whether it takes part.
     sees_participation
-        Whether the insider sees which targets take part.
+        Whether the insider sees which targets take part in the round.
     """
     shape = np.shape(products)
     require_sampling_rate(sampling_rate)
@@ -130,7 +130,10 @@ def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
 
 
 def _checked(values: ArrayLike, name: str) -> Floats:
-    """Return values as float64; `InputError` unless they are finite and have the axes (trials, targets)."""
+    """Return values as float64; raise `InputError` if they are not finite or not of shape (trials, targets).
+
+    The message calls the values `name`.
+    """
     found = np.asarray(values, dtype=np.float64)
     require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
     require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
@@ -138,7 +141,7 @@ def _checked(values: ArrayLike, name: str) -> Floats:
 
 
 def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
-    """Return the noise scale of each trial, shape (trials, 1).
+    """Return the noise scale of each trial, float64, shape (trials, 1).
 
     Raises
     ------
@@ -162,36 +165,36 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
 
 
 class TargetObservations(NamedTuple):
-    """The evidence in the observation of one round about every target."""
+    """The evidence that one round gives about each target: log-odds increment, signal-to-noise ratio, and noise."""
 
-    increments: Floats  # added to the log-odds of "in" against "out", float64 (trials, targets)
-    # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (trials,
+    increments: Floats  # increments of the log-odds of "in" against "out", float64 (trials, targets)
+    # Norm of the target's clipped contribution over sigma, 0 where it is known to take no part, float64 (trials,
     # targets).
     signal: Floats
     # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
-    # float64 (trials, targets); NaN where there is no such direction. It is computed from the coins, so only the
-    # challenger knows it. In the reconstruction audit it has a meaning only for the candidate that is in.
+    # float64 (trials, targets); NaN where the contribution is 0. It is computed from the coins, so only the challenger
+    # knows it. In the reconstruction audit it has a meaning only for the candidate that is in.
     noise: Floats
 
 
 def observe_targets(
     federation: LoadedFederation, seen: ObservedRound, membership: TargetMembership | None
 ) -> TargetObservations:
-    """Compute the log-likelihood ratio of a round for every target.
+    """Return the evidence that one round gives about each target: its log-likelihood ratio, signal and noise.
+
+    Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
-    Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
 
     Parameters
     ----------
     federation
         The federation with its targets.
     membership
-        Membership of the targets. None in the reconstruction audit, where exactly one candidate is in and the insider
-        does not know which: the log-likelihood ratio of every candidate against no candidate then differs from its
-        log-likelihood by the same constant for all.
+        The membership of the targets in the trials. Pass None in the reconstruction audit, where exactly one candidate
+        is in and the insider does not know which. Each candidate's increment is then relative to no candidate being in.
     seen
-        The observation of the clients, which contains the participation of all units if rounds are sampled.
+        The insider's view of the round, with the participation of all units if rounds are sampled.
     """
     public, trials = federation.public, len(seen.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
@@ -234,7 +237,10 @@ def observe_targets(
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return which units take part in a round if they are in, bool (trials, units); None means that all do."""
+    """Return which units take part in a round if they are in, bool (trials, units); None means that all do.
+
+    `number` is the number of the round.
+    """
     turn, shown = federation.public.turn(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
@@ -246,7 +252,10 @@ def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int,
 
 
 def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Flags | None) -> Flags:
-    """Return the units that are in a round's sum, (trials, units)."""
+    """Return which units are in a round's sum, i.e. are members and take part, bool (trials, units).
+
+    `part` says which units take part, (trials, units); None means that all do.
+    """
     held = np.ones((membership.trials, federation.units), dtype=np.bool_)
     held[:, federation.targets] = membership.is_in
     return held if part is None else held & part
@@ -255,9 +264,9 @@ def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Fl
 def _noise_of_records(
     federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the noise of a round: the release minus all gradients in it, float64 (trials, parameters).
+    """Return the noise of the round `step`, i.e. its release minus all clipped gradients, float64 (trials, parameters).
 
-    The second value is the noise of the bits of an adaptive clipping norm, computed in the same way, or None.
+    The second value is the noise on the bits of an adaptive clipping norm, computed in the same way, or None.
     """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
@@ -284,10 +293,11 @@ def _of_records_over_rounds(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return <n, g> and ||g||, each (trials, targets), for the whitened sum g of each target's clipped gradients.
+    """Return two pairs of <n, g> and ||g||, each (trials, targets), for records or users as targets.
 
-    g and the noise n are summed over `steps`. With an adaptive norm, a target's bit is one further coordinate of both.
-    A second pair of these results leaves this coordinate out, as in `_of_clients`.
+    Here g is a target's clipped gradient and n the noise, both summed over `steps`, i.e. rounds with whitened noise.
+    With adaptive clipping, g and n have one further coordinate for the target's bit, which says whether its gradient is
+    within the clipping norm. The second pair leaves this coordinate out.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
@@ -320,7 +330,10 @@ def _of_records_over_rounds(
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the factor that makes the noise of an adaptive norm's bits as large as that of the sum, (trials,)."""
+    """Return the factor that makes the noise on clipping bits as large as the noise on the sum, shape (trials,).
+
+    The bits of adaptive clipping say whether contributions are within the clipping norm.
+    """
     mechanism = federation.public.mechanism
     return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)
 
@@ -332,11 +345,12 @@ def _of_clients(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return <n, g> and ||g||, each (trials, targets), for the target clients' clipped updates g and the noise n.
+    """Return two pairs of <n, g> and ||g||, each (trials, targets), for clients as targets.
 
-    With an adaptive norm, a client's bit is one further coordinate, scaled so that its noise is as large as that of the
-    others. A second pair of these results leaves it out, because next to a short update the noise of the bits would
-    hide that of the sum.
+    Here g is a target's clipped update and n the noise, both summed over `steps`, i.e. rounds with whitened noise. With
+    adaptive clipping, g and n have one further coordinate for the client's bit, which says whether its update is within
+    the clipping norm. This coordinate is scaled so that its noise equals that of the others. The second pair leaves it
+    out, because after a small update the noise on the bits would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)
@@ -368,19 +382,24 @@ def _of_clients(
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
-    """Return sums in float64, with one further coordinate for a bit if there is one."""
+    """Return the sums `total` as float64, (trials, parameters), with one further column of `bits` times `unit`.
+
+    There is no further column if `bits` is None.
+    """
     if bits is None:
         return total.double()
     return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
 
 
 def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
-    """Return a malicious insider's addition to its contribution, which raises losses, float32 (trials, parameters).
+    """Return the addition to a malicious insider's contribution that raises the targets' losses.
+
+    It is float32, shape (trials, parameters).
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its targets.
     models
         The models at the start of the round, float32 (trials, parameters).
     """

@@ -1,4 +1,4 @@
-"""Planning and judging of the membership audit, in which coins decide which of many targets are in."""
+"""Plan and judge membership audits, in which coins decide which of many targets are in."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
 class MembershipJudging(AuditJudging):
-    """Planning and judging of audits in which an independent coin decides for every target."""
+    """Planning and judging of the audit kind `membership`, in which an independent coin decides for each target."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the membership audit cannot run on a federation, e.g. if it has too few clients."""
@@ -28,7 +28,11 @@ class MembershipJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by log-odds of one target per trial and the noise along it; None without insiders."""
+        """Return the judgement of the guarantee from one randomly drawn target of each trial.
+
+        It uses the insider's log-odds for the target, and the noise along the target's contribution. A judgement has a
+        verdict and a lower bound on epsilon. None without insiders.
+        """
         drawn = target_scores(run)
         if drawn is None:
             return None
@@ -37,35 +41,42 @@ class MembershipJudging(AuditJudging):
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Return a sentence on the pairs and the seed that a verdict covers."""
+        """Return a sentence on the pairs of training sets and the seed that a verdict covers."""
         return pairs_covered("these pairs", facts)
 
     def not_compared(self, run: FinishedRun) -> str:
-        """Return a sentence on why no attack was measured, for a report; empty if attacks can be measured."""
+        """Return a sentence, with a leading space, on why no attack was measured; empty if attacks can be measured."""
         if can_compare_targets(run):
             return ""
         why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
         return f" No attack was measured, for {why}: play more trials, or choose more targets."
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return the insiders' limit of detection for the noise, along their targets alone.
+        """Return how large a lack of noise a planned run would detect along its targets; None without insiders.
 
         Parameters
         ----------
         planned
-            The run that is planned.
+            The planned run with its claimed guarantee.
         parameters
-            Number of parameters of the model; None if the noise in all of them cannot be measured.
+            Number of parameters of the model; not used, since the noise is measured only along the targets.
         """
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
-        """Return the limit of detection for a target that counts more than once; None without an exact LLR."""
+        """Return which excess weight of the target a planned run would detect; None without an exact LLR.
+
+        The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood
+        ratio.
+        """
         return limit_of_signal(planned, is_always_in=False)
 
 
 def target_scores(run: FinishedRun) -> OneTargetScores | None:
-    """Return the log-odds of one target of every trial; None outside this audit, or without insiders."""
+    """Return the insiders' log-odds for one randomly drawn target of each trial.
+
+    None if the run is no membership audit, or without insiders.
+    """
     table = run.tables.targets
     if (
         table is None
@@ -80,7 +91,10 @@ def target_scores(run: FinishedRun) -> OneTargetScores | None:
 
 
 def can_compare_targets(run: FinishedRun) -> bool:
-    """Return whether attacks can be measured: at least two trials, one of them with both a member and a nonmember."""
+    """Return whether attacks can be measured: there are two trials or more, one of them with both kinds of target.
+
+    The kinds are members and nonmembers.
+    """
     if (table := run.tables.targets) is None or run.trials < 2:
         return False
     inside = table.groupby("trial")["is_in"].agg(["any", "all"])

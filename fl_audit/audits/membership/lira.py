@@ -1,7 +1,8 @@
-"""The likelihood ratio attack (LiRA) of Carlini et al. 2022, which tests whether a confidence is that of a member.
+"""The likelihood ratio attack (LiRA) of Carlini et al. 2022, which infers membership from a model's confidence.
 
-Every trial is attacked with all other trials, or with given ones, as its shadow trials. The attack uses the confidence
-in a record's label on the log-odds scale (`scaled_confidence`), which is nearly normal over models.
+Shadow trials are trials with known membership. Each trial is attacked with all other trials, or with given ones, as
+shadow trials. The attack uses the confidence in a record's label on the log-odds scale (`scaled_confidence`), which is
+nearly normal over models.
 """
 
 from enum import StrEnum
@@ -18,14 +19,20 @@ _LEAST_VARIANCE = 1e-30
 
 
 class LiraForm(StrEnum):
-    """The shadow trials of a target. ONLINE: trials with the target and without it. OFFLINE: only those without."""
+    """The shadow trials that the attack on a target uses.
+
+    ONLINE: trials with the target and trials without it. OFFLINE: only trials without the target.
+    """
 
     ONLINE = "online"
     OFFLINE = "offline"
 
 
 class LiraSpread(StrEnum):
-    """The estimate of the variance over models. EACH: per target and query. SHARED: one for all, if trials are few."""
+    """The estimate of the variance of confidences over models.
+
+    EACH: one variance for each target and query. SHARED: one variance for all targets.
+    """
 
     EACH = "each"
     SHARED = "shared"
@@ -40,30 +47,30 @@ def lira_scores(
 ) -> Floats:
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (trials, targets).
 
-    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
-    differences from the authors' code: means are used as in the algorithm, while the code takes medians; and the shared
-    variance is that about each target's own mean, for in and out separately, while the code takes the variance of all
-    members' values, including the differences between records, for both.
+    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. There
+    are two differences from the authors' code. Here means are used, as in the algorithm, and the code uses medians.
+    Here the shared variance is about each target's own mean, separately for in and out. The code uses one variance of
+    all members' values, including the differences between records, for both.
 
     Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow trials on
-    a side that is used (with a shared spread: fewer than 1, or no two of any target).
+    a side that is used. With a shared spread, 1 shadow trial is enough if another target has 2.
 
     Parameters
     ----------
     confidences
-        phi of every target under every trial's model, finite, shape (trials, targets), or (trials, targets, queries)
-        if each target is queried in several ways (augmentations).
+        Confidence phi, on the log-odds scale, of each trial's model in each target, finite. The shape is (trials,
+        targets), or (trials, targets, queries) if each target is queried in several ways (augmentations).
     membership
-        Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
+        The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial may serve as a shadow, bool, shape (trials,). None allows all trials but the attacked one.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
-        strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
-        deviations. Either is averaged over queries, as if they were independent.
+        strictly increasing function of the paper's one-sided test. Either is averaged over queries, as if they were
+        independent.
     spread
-        SHARED: the variance about each target's own mean, pooled over targets, separately for in and out and for each
-        query.
+        EACH: the variance of each target and query. SHARED: the variance about each target's own mean, pooled over
+        targets, separately for in and out and for each query.
 
     Examples
     --------
@@ -84,7 +91,11 @@ def lira_scores(
 
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
-    """Return the shadow trials of one side, or raise `InputError` if they are too few."""
+    """Return statistics of the shadow trials of one side (in or out); raise `InputError` if they are too few.
+
+    `values` are the confidences, (trials, targets, queries). `side` marks the trials and targets on this side, (trials,
+    targets), `shadows` marks the trials that may serve, and `name` names the side in the error message.
+    """
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
@@ -93,7 +104,7 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
 
 
 def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the variance estimate of each trial's attacker, shape (trials, targets or 1, queries), above 0."""
+    """Return the variance estimate for the attack on each trial, above 0, shape (trials, targets or 1, queries)."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance
@@ -107,6 +118,9 @@ def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
 
 
 def _log_density(values: Floats, group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the logarithm of the normal density of the group at the values, up to a constant."""
+    """Return the log density of a normal distribution fitted to the shadow trials of `group`, up to a constant.
+
+    It is evaluated at `values`, (trials, targets, queries), and has the same shape.
+    """
     variance = _variance(group, spread)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)

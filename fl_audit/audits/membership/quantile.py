@@ -1,8 +1,8 @@
-"""Quantile regression (Bertran et al. 2023): compares the confidence in a record with that in similar records.
+"""The quantile regression attack (Bertran et al. 2023), which compares the confidences in a record and in similar ones.
 
-The attacker has records that no model was trained on. On these it regresses the quantiles of the attacked model's
-confidence on the features of the record, so that no member shifts them. No shadow model is trained: the attack costs
-one regression, where others cost one training per shadow model.
+The attacker has population records, which no model was trained on. On these it regresses the quantiles of the attacked
+model's confidence on the features of the record. The attack needs no shadow models: it costs one regression for each
+attacked model.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 
 FEWEST_RECORDS = 30
-"""Smallest number of population records from which the spread of confidences can be learned."""
+"""Smallest number of population records that the attack accepts."""
 _PENALTIES = np.geomspace(1e-3, 1e4, 15)
 _LEAST = 1e-12
 
@@ -20,25 +20,26 @@ _LEAST = 1e-12
 def quantile_scores(
     confidences: ArrayLike, records: ArrayLike, population_confidences: ArrayLike, population: ArrayLike
 ) -> Floats:
-    """Return the quantile of each target's confidence among similar records, as a normal score, (trials, targets).
+    """Return the score (phi - mean(x)) / spread(x) of each target x, higher for a likelier member.
 
-    It is (phi - mean(x)) / spread(x), higher for a likelier member, with the mean and spread of the trial's regression.
+    The scores have shape (trials, targets). Here phi is the confidence in the target. The mean and spread of the
+    confidence in records like x come from a regression on the population records of the trial. So the score is the
+    quantile of phi as a normal score.
 
     Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
     regression". As in the paper's Gaussian form, quantiles are mean(x) + spread(x) times the same normal quantile for
-    all records. Mean and log spread are ridge regressions on the record, each with the penalty of the smallest
-    leave-one-out error. One singular value decomposition serves all trials and all leave-one-out residuals.
+    all records. Mean and log spread are ridge regressions, each with the penalty of the smallest leave-one-out error.
 
     Parameters
     ----------
     confidences
-        Confidence phi of every target under every trial's model, shape (trials, targets).
+        Confidence phi of each trial's model in each target, on the log-odds scale, shape (trials, targets).
     records
-        Known features of every target, including its label, shape (targets, features).
+        Known features of each target, including its label, shape (targets, features).
     population_confidences
-        Confidence phi of p records on which no trial was trained, shape (trials, p), p at least 30.
+        Confidence phi of each trial's model in p population records, shape (trials, p), p at least 30.
     population
-        Known features of the p records on which no trial was trained, shape (p, features).
+        Known features of the p population records, shape (p, features).
     """
     asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
     own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))
@@ -59,7 +60,10 @@ def quantile_scores(
 
 
 class _Ridge:
-    """Ridge regressions of many responses on the same records, each with the penalty of least leave-one-out error."""
+    """Ridge regressions of many responses on the same records, for predictions at other records.
+
+    Each regression has the penalty of the smallest leave-one-out error.
+    """
 
     def __init__(self, records: Floats, asked: Floats) -> None:
         self._middle = records.mean(axis=0)
@@ -70,7 +74,10 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Return predictions for the queried records, and the leave-one-out residuals of the responses `answers`."""
+        """Return predictions at the queried records, and the leave-one-out residuals of the responses `answers`.
+
+        `answers` has shape (records, responses). The predictions have shape (queried records, responses).
+        """
         middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)
         found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)

@@ -1,23 +1,25 @@
-"""Rates of scores that distinguish members from others: ROC, AUC, TPR at small FPR, balanced accuracy, and intervals.
+"""Rates of scores that distinguish members from nonmembers: ROC, AUC, TPR at small FPR, balanced accuracy, intervals.
 
-Scores of one trial share its model: they are not independent, and a thousand records of three trials say little about a
-fourth. Therefore the bootstrap resamples **trials**, each with all its targets.
+Scores of one trial share its model, so they are not independent: a thousand records of three trials say little about a
+fourth trial. Therefore the bootstrap resamples **trials**, each with all its targets.
 
 **The AUC compares scores of the same trial**, as is usual when models are attacked one by one and results are averaged.
-No score of a trial depends on its own coins (in a white-box attack, on those of the half that it judges). Without a
-leak, each trial's AUC therefore has the mean 1/2 over coins, whatever the attack and its shadows. Between two trials
-that are each other's shadows this fails. Let w have used a target that v did not use. The score of w is computed
-without w's own value on the side of those that used the target, and that of v without v's value on the other side: the
-first comes out too low, the second too high. On such pairs alone, without any leak, online LiRA has an AUC of 0.41,
-0.43 and 0.44 with 24, 48 and 96 trials, which biases an AUC over all pairs by about (0.41 - 0.5) / targets. The ROC and
-the TPR at a small FPR need more records than a trial has, so that all trials share a threshold there.
+No score of a trial depends on its own coins (for a white-box attack, on the coins of the half that it judges).
+Therefore, without a leak, the AUC of a trial has the mean 1/2 over coins, for any attack and any shadow trials.
+
+Pairs of two trials that are each other's shadows would bias the AUC. Suppose that trial w used a target and trial v did
+not. The score of w is computed without w's own value among the trials that used the target, and comes out too low. The
+score of v is computed without v's value among the other trials, and comes out too high. On such pairs alone, without
+any leak, online LiRA has an AUC of 0.41, 0.43 and 0.44 with 24, 48 and 96 trials. This biases an AUC over all pairs by
+about (0.41 - 0.5) / targets. The ROC and the TPR at a small FPR need more records than a trial has, so for these all
+trials share a threshold.
 
 **The AUC of insiders compares scores of different trials.** Each insider knows all coins of its trial but one, so the
-scores of two insiders in one trial reveal each other's coins. They also share the noise: if two contributions are
-equal, the noise cancels, and all pairs of one trial are in order whatever the noise. The guarantee limits each insider
-alone, over trials. With a threshold that trials share, each insider's error rates obey the guarantee, and so do those
-of their mixture, since a trade-off curve is convex: `largest_auc` holds for this AUC. For the same reason insiders call
-a target a member if its log-odds are above 0, and not if they are above the median of the trial.
+scores of two insiders in one trial reveal each other's coins. They also share the noise. If two contributions are
+equal, the noise cancels, and all pairs of one trial are in order for any noise. The guarantee limits each insider by
+itself, over trials. With a threshold that trials share, each insider's error rates obey the guarantee. So do those of
+their mixture, since a trade-off curve is convex: `largest_auc` holds for this AUC. For the same reason insiders call a
+target a member if its log-odds are above 0, and not if they are above the median of the trial.
 """
 
 import math
@@ -36,57 +38,63 @@ from fl_audit.statistics.intervals import Interval
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
-"""Factor on the false alarms at the larger small rate: top scores with so many nearly always suffice to resample."""
+"""Factor on the allowed false positives, which gives the number of top scores that the bootstrap ranks at first."""
 
 
 @dataclass(frozen=True)
 class RocCurve:
-    """The corners of the ROC of all scores together; ties give straight lines between them."""
+    """The corners of the ROC curve of the scores of all trials together, joined by straight lines."""
 
-    fpr: Floats  # share of others at or above each threshold, ascending from 0 to 1, shape (corners,)
-    tpr: Floats  # share of members at or above each threshold, as `fpr`
+    fpr: Floats  # share of nonmembers at or above each threshold, ascending from 0 to 1, shape (corners,)
+    tpr: Floats  # share of members at or above each threshold, ascending from 0 to 1, shape (corners,)
 
     @property
     def area(self) -> float:
-        """Area under the curve, from 0 to 1: over pairs of scores of all trials, unlike `MembershipRates.auc`."""
+        """Area under the curve, from 0 to 1, over pairs of scores of all trials.
+
+        `MembershipRates.auc` instead uses only pairs of the same trial, or for insiders of different trials.
+        """
         return float(np.trapezoid(self.tpr, self.fpr))
 
 
 @dataclass(frozen=True)
 class MembershipRates:
-    """The rates of an attack over all trials and targets; every number lies between 0 and 1."""
+    """AUC, TPR at FPR 0.1 %, TPR at FPR 1 % and balanced accuracy of an attack, each from 0 to 1 with an interval.
 
-    # Probability that a member's score is above that of another in the same trial, of insiders in another trial, ties
-    # counting half; 1/2 without a leak. Over all such pairs, so that trials count by their number of pairs.
+    They are computed over all trials and targets, and the intervals hold jointly.
+    """
+
+    # Share of pairs of a member and a nonmember in which the member has the higher score, ties counting half; 1/2
+    # without a leak. The pairs are of the same trial, and for insiders of different trials.
     auc: Interval
-    # Largest TPR of a threshold whose share of false alarms is at most 0.1 %, not interpolated: with fewer than 1000
-    # others no false alarm is allowed at all, and few allowed ones make a rough interval.
+    # Largest TPR of a threshold whose FPR is at most 0.1 %, not interpolated: with fewer than 1000 nonmembers no false
+    # positive is allowed.
     tpr_at_fpr_0001: Interval
-    # Largest TPR of a threshold whose share of false alarms is at most 1 %, for which 100 others are enough.
+    # Largest TPR of a threshold whose FPR is at most 1 %, not interpolated.
     tpr_at_fpr_001: Interval
-    # (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their trial's median, or for
-    # insiders above 0. It is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
+    # (TPR + TNR) / 2 of the rule that calls a target a member if its score is above its trial's median, or for insiders
+    # above 0. The best of all thresholds would be above 1/2 even without a leak.
     balanced_accuracy: Interval
     confidence: float  # joint confidence of all four intervals, approximate because of the bootstrap
     trials: int  # number of trials
-    members: int  # members counted over trials
-    others: int  # others counted over trials
+    members: int  # number of members, summed over trials
+    others: int  # number of nonmembers, summed over trials
 
 
 def roc_curve(scores: ArrayLike, membership: TargetMembership) -> RocCurve:
-    """Return the ROC of all scores together.
+    """Return the ROC curve of the scores of all trials together.
 
     Parameters
     ----------
     scores
         Scores, higher for a likelier member, no NaN, shape (trials, targets).
     membership
-        Membership of the targets in all trials.
+        The membership of the targets in all trials.
 
     Raises
     ------
     InputError
-        If shapes do not fit, a score is NaN, or there are no members or no others.
+        If shapes do not fit, a score is NaN, or there are no members or no nonmembers.
     """
     ranked = _Ranked(_checked(scores, membership), membership, 0.0)
     hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.trials))))
@@ -102,39 +110,38 @@ def membership_rates(
     shadows_of_each_other: bool = True,
     of_insiders: bool = False,
 ) -> MembershipRates:
-    """Return the rates of an attack, with intervals over trials.
+    """Return the rates of an attack, with intervals from a bootstrap over trials.
 
-    The half-width is the largest of three numbers: the distances to two bootstrap quantiles, and t standard errors.
-    Here t is the quantile of Student's distribution with W - 1 degrees of freedom for W trials, the standard error is
-    that of the bootstrap times sqrt(W / (W - 1)), and the quantiles are those at Phi(-t sqrt(W / (W - 1))) and one
-    minus that, further out than the confidence says (Hesterberg 2015, What teachers should know about the bootstrap,
-    section 3.5).
+    The half-width of an interval is the largest of three numbers: the distances to two bootstrap quantiles, and t
+    standard errors. Here t is the quantile of Student's distribution with W - 1 degrees of freedom for W trials. The
+    standard error is that of the bootstrap times sqrt(W / (W - 1)). The bootstrap quantiles are those at Phi(-t sqrt(W
+    / (W - 1))) and at one minus this value, which widens them for few trials (Hesterberg 2015, What teachers should
+    know about the bootstrap, section 3.5).
 
     If trials are each other's shadows, the interval is wider by the square root of 2. Without a leak, trial v
-    contributes to the score of trial w, to first order, a random term h(w, v), and w contributes h(v, w) to that of v.
-    For online LiRA both are equal, so that every pair of trials counts twice, and the variance of the mean over trials
-    is twice what resampled trials show. It cannot be larger, by the Cauchy-Schwarz inequality. If there is a leak, each
-    trial's own randomness weighs more, and the interval is wider than necessary. Attacked trials that are nobody's
-    shadows (`shadows` of the attacks) need no factor.
+    contributes to the score of trial w, to first order, a random term h(w, v), and w contributes h(v, w) to the score
+    of v. For online LiRA both terms are equal, so every pair of trials counts twice. Then the variance of the mean over
+    trials is twice what resampled trials show. It cannot be larger, by the Cauchy-Schwarz inequality. With a leak, the
+    interval is wider than necessary. Attacked trials that are nobody's shadows need no factor.
 
-    The coverage of the intervals is tested with coins in `tests.validation.coverage`.
+    The coverage of the intervals is tested in `tests.validation.coverage`.
 
     Parameters
     ----------
     scores
         Scores, higher for a likelier member, no NaN, shape (trials, targets), at least 2 trials.
     membership
-        Membership of the targets in all trials.
+        The membership of the targets in all trials.
     generator
-        Generator that draws the trials of each resample.
+        Generator that draws the trials of each bootstrap sample.
     resamples
-        Number of resamples, at least 100.
+        Number of bootstrap samples, at least 100.
     confidence
-        Joint confidence of the four intervals, above 0.5 and below 1: each misses with a quarter of the error
+        Joint confidence of the four intervals, above 0.5 and below 1. Each interval has a quarter of the error
         probability (Bonferroni).
     shadows_of_each_other
-        Whether the score of a trial used other trials of the table as shadows (all attacks but the one on losses,
-        unless shadow trials were named and are left out here). Intervals are then wider by the square root of 2.
+        Whether the score of a trial used other trials in `scores` as shadows. Intervals are then wider by the square
+        root of 2.
     of_insiders
         Whether the scores are log-odds of insiders, each of whom knows all other coins of its trial. The interval of
         the AUC then uses the jackknife over trials; it is 0 to 1 with fewer than three trials.
@@ -142,7 +149,7 @@ def membership_rates(
     Raises
     ------
     InputError
-        If shapes do not fit, a score is NaN, a number is out of its range, there are no members or no others, or no
+        If shapes do not fit, a score is NaN, a number is out of its range, there are no members or no nonmembers, or no
         trial has both.
     """
     values = _checked(scores, membership)
@@ -170,11 +177,14 @@ def membership_rates(
 
 
 def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return the jackknife pseudo-values of the AUC over pairs of scores of different trials, shape (trials,)."""
-    # Their mean is the AUC but for terms of order 1/trials, and their spread over the root of the trials is its
-    # standard error, as if each were the value of one trial. NaN where no pairs are left without a trial. With T the
-    # won pairs of different trials out of P, and t_w and p_w those in which trial w has a part, the value of w is
-    # W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's pseudo-values of a U-statistic).
+    """Return the jackknife pseudo-values of the AUC over pairs of scores of different trials, shape (trials,).
+
+    Their mean estimates the AUC, and they can be treated as independent values of the trials. A value is NaN if no
+    pairs remain without its trial.
+    """
+    # Of the P pairs of different trials, let T have the member's score higher. Let p_w and t_w be the same numbers for
+    # the pairs with trial w. The value of w among W trials is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's
+    # pseudo-values of a U-statistic).
     values, is_in = _checked(scores, membership), membership.is_in
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
@@ -194,7 +204,10 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of one value per trial, which is a share, and its interval, 0 to 1 if values are undefined."""
+    """Return a confidence interval of a share that is estimated by the mean of one value for each trial.
+
+    `values` has shape (trials,), and the interval has confidence 1 - `level`. It is 0 to 1 if a value is undefined.
+    """
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
     # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
     # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100
@@ -213,7 +226,10 @@ def _share_of(values: Floats, level: float) -> Interval:
 
 
 class _Ranked:
-    """All scores in descending order, prepared for counts with a weight for each trial, as the bootstrap needs them."""
+    """All scores in descending order, prepared to compute rates with a weight for each trial.
+
+    The bootstrap computes rates with many sets of weights.
+    """
 
     def __init__(self, values: Floats, membership: TargetMembership, threshold: Floats | float) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
@@ -232,12 +248,20 @@ class _Ranked:
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
-        """Return weighted counts of members and of others at or above each of the top scores, (resamples, scores)."""
+        """Return the weighted numbers of members and of nonmembers at or above each of the top scores.
+
+        `weights` has shape (resamples, trials), and both results (resamples, scores). `top` is the number of top
+        scores; None means all.
+        """
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return the counts at the top scores, as many as bring every resample above the largest of the small FPRs."""
+        """Return the weighted numbers of members and nonmembers at the top scores, each (resamples, scores).
+
+        So many top scores are used that the FPR at the last of them exceeds 1 % in each resample. `others` are the
+        weighted numbers of all nonmembers, (resamples,).
+        """
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
             hits, alarms = self.counts(weights, taken)
@@ -246,7 +270,10 @@ class _Ranked:
             taken = min(all_scores, 2 * taken)
 
     def rates(self, weights: Floats) -> Floats:
-        """Return AUC, both TPRs and the balanced accuracy, shape (resamples, 4); NaN without members or others."""
+        """Return AUC, TPR at FPR 0.1 % and at 1 %, and balanced accuracy, shape (resamples, 4).
+
+        `weights` has shape (resamples, trials). The rates are NaN in a resample without members or without nonmembers.
+        """
         members, others = (weights @ size for size in self._size)
         hits, alarms = self._top_counts(weights, others)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -262,7 +289,10 @@ class _Ranked:
 
 
 def _checked(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return scores as float64; `InputError` if the shape is wrong, one is NaN, or members or others are missing."""
+    """Return scores as float64, shape (trials, targets).
+
+    Raises `InputError` if the shape is wrong, a score is NaN, or there are no members or no nonmembers.
+    """
     values = np.asarray(scores, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")

@@ -1,9 +1,8 @@
-"""Losses and confidences of models on records, and variations of records for further queries.
+"""Compute losses and confidences of models on records, and vary records for further queries.
 
-A query is a record that the model has not seen, close to one that it may have seen. The queries are fixed and public:
-images are mirrored and shifted, and in a row of a table some columns are replaced by those of public records.
-
-Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
+A query is a record on which an attacker evaluates a model, close to the record in question. The queries are fixed and
+public: images are mirrored and shifted, and in a table row some columns are replaced by those of public records.
+Functions raise `InputError` if shapes do not match or numbers are out of range.
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from fl_audit.randomness import Purpose, generator
 
 
 def log_probabilities(logits: ArrayLike) -> Floats:
-    """Return the logarithms of the softmax of logits.
+    """Return the logarithms of the softmax of logits over the last axis, in the shape of `logits`.
 
     Parameters
     ----------
@@ -35,31 +34,33 @@ def log_probabilities(logits: ArrayLike) -> Floats:
 
 
 def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return log p_y, the negative cross-entropy of each record, at most 0, shape (...).
+    """Return the log-probability of each record's label, log p_y, at most 0, shape (...).
+
+    It is the negative cross-entropy.
 
     Parameters
     ----------
     logits
-        Logits of the records, as for `scaled_confidence`.
+        Logits of the records, finite, shape (..., classes) with 2 classes or more.
     labels
-        Class of each record, as for `scaled_confidence`.
+        Class y of each record, from 0, of a shape that broadcasts to that of the logits without its last axis.
     """
     values = log_probabilities(logits)
     return np.asarray(np.take_along_axis(values, _places(labels, values), axis=-1)[..., 0], dtype=np.float64)
 
 
 def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return phi = log p_y - log(1 - p_y), the confidence in the label on the scale of log-odds, shape (...).
+    """Return the confidence in each record's label on the scale of log-odds, phi = log p_y - log(1 - p_y), shape (...).
 
-    Source: Carlini et al. 2022, section VI-A. It is computed as z_y - log sum over k != y of e^(z_k), without softmax,
-    because the rounding of 1 - p_y would make all records that are learned well look the same.
+    Source: Carlini et al. 2022, section VI-A. It is computed as z_y - log sum over k != y of e^(z_k) from the logits z,
+    without softmax, because 1 - p_y would round to 0 for all records that are learned well.
 
     Parameters
     ----------
     logits
-        Logits of the records, shape (..., classes), as for `log_probabilities`.
+        Logits z of the records, finite, shape (..., classes) with 2 classes or more.
     labels
-        Class of each record, from 0, of a shape that broadcasts to that of the logits without its last axis.
+        Class y of each record, from 0, of a shape that broadcasts to that of the logits without its last axis.
     """
     values = _checked(logits)
     places, others = _places(labels, values), values.copy()
@@ -69,7 +70,7 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def _checked(logits: ArrayLike) -> Floats:
-    """Return logits as float64, or raise `InputError`."""
+    """Return logits as float64; raise `InputError` if they are not finite or have fewer than 2 classes."""
     values = np.asarray(logits, dtype=np.float64)
     accepted = values.ndim >= 1 and values.shape[-1] >= 2
     require(accepted, f"logits have shape {values.shape}: accepted are 2 or more classes on the last axis")
@@ -78,7 +79,7 @@ def _checked(logits: ArrayLike) -> Floats:
 
 
 def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
-    """Return the labels as indices of the last axis of logits, shape (..., 1); `InputError` if they do not fit."""
+    """Return the labels as indices of the last axis of logits, (..., 1); raise `InputError` if they do not fit."""
     found = np.asarray(labels)
     classes = logits.shape[-1]
     require(np.issubdtype(found.dtype, np.integer), f"labels are {found.dtype}: accepted are whole numbers")
@@ -91,27 +92,28 @@ def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
     return np.asarray(wide[..., np.newaxis], dtype=np.intp)
 
 
-_REACH = 2  # pixels by which an image is moved at most
+_REACH = 2  # largest number of pixels by which an image is shifted
 _IMAGE_QUERIES = 2 * (2 * _REACH + 1) ** 2
-_RESAMPLED = 0.05  # share of the columns of a row that a query takes from elsewhere
+_RESAMPLED = 0.05  # share of the columns of a table row that a query replaces
 
 
 @dataclass(frozen=True)
 class ShiftedImages:
-    """Queries about images, which are shifted by up to two pixels up, down, left and right, and mirrored."""
+    """Queries about images, which vary an image by mirroring it and shifting it by up to two pixels."""
 
     shape: tuple[int, ...]  # shape of one image, height and width last
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the images unchanged, then mirrored, and then shifted, smallest shifts first, each plain and mirrored.
+        """Yield variants of all images: unchanged, mirrored, and then shifted, each shift plain and mirrored.
+
+        Smaller shifts come first. Pixels that move in are 0.
 
         Parameters
         ----------
         features
-            Features of the images, shape (n, features) or (n, *shape); the images that are yielded have the same shape.
-            Pixels that move in are 0.
+            Features of the images, shape (n, features) or (n, *shape). Each variant has the same shape.
         number
-            Number of queries for each image, from 1 to 50.
+            Number of variants to yield, from 1 to 50.
         """
         images, steps = features.reshape(len(features), *self.shape), range(-_REACH, _REACH + 1)
         ways = sorted(product(steps, steps), key=lambda way: (abs(way[0]) + abs(way[1]), way))
@@ -121,7 +123,7 @@ class ShiftedImages:
 
 
 def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
-    """Return images moved along an axis, with zeros at the free edge."""
+    """Return images shifted by `steps` pixels along an axis, with zeros at the free edge."""
     if steps == 0:
         return images
     moved, size = images.roll(steps, axis), images.shape[axis]
@@ -131,21 +133,21 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResampledColumns:
-    """Queries about rows of a table, in which 5 % of the columns, at least one, get the values of a public record."""
+    """Queries about table rows, which replace 5 % of the columns (at least one) by values of a public record."""
 
     columns: tuple[ColumnPosition, ...]  # the columns of the table
-    donors: Floats32  # features of public records, shape (m, features)
-    seed: int  # public seed, of which columns and donors are drawn
+    donors: Floats32  # features of public records that provide the values, shape (m, features)
+    seed: int  # public seed, from which the replaced columns and the public records are drawn
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the rows unchanged, and then with randomly chosen columns replaced, anew in every query.
+        """Yield variants of all rows: unchanged, and then each time with newly drawn columns replaced.
 
         Parameters
         ----------
         features
-            Features of the rows, shape (n, features).
+            Features of the rows, shape (n, features). Each variant has the same shape.
         number
-            Number of queries for each row, at least 1.
+            Number of variants to yield, at least 1.
         """
         yield features
         few = max(1, round(_RESAMPLED * len(self.columns)))
@@ -161,20 +163,21 @@ Queries = ShiftedImages | ResampledColumns
 
 
 def queries_for(source: LoadedDataset, public: Floats32, seed: int, number: int) -> Queries:
-    """Return the method by which records of a data set are varied for further queries.
+    """Return the method that varies records of a data set for further queries: shifted images, or resampled columns.
 
-    Raises `InputError` if records of this kind cannot be varied, or not in so many ways.
+    Raises `InputError` if the records are neither images nor table rows, or if an image has fewer variants than
+    `number`.
 
     Parameters
     ----------
     source
-        The data set.
+        The data set whose records are varied.
     public
-        Features of at least one record on which no model is trained.
+        Features of public records, on which no model is trained, shape (m, features), at least one record.
     seed
-        Public seed of the values with which columns are filled.
+        Public seed from which the replaced columns and their values are drawn.
     number
-        Number of queries for each record.
+        Number of queries for each record, at least 1; at most 50 for images.
     """
     if (shape := source.image_shape) is not None:
         accepted = f"accepted are 1 to {_IMAGE_QUERIES}: images are moved by up to {_REACH} pixels and mirrored"

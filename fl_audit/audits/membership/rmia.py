@@ -1,9 +1,9 @@
 """The robust membership inference attack (RMIA) of Zarifzadeh, Liu & Shokri 2024.
 
-The attack asks whether the attacked model has gained confidence in x, compared with reference models, and more than it
-has in other records of the population. The score is the share of population records z for which
-P(model | x) / P(model | z) >= gamma. By Bayes' rule each probability is proportional to the model's confidence in the
-record, divided by the mean confidence of reference models.
+The attack asks whether the attacked model has gained more confidence in a target x than in population records z,
+compared with reference models. The score is the share of population records z for which P(model | x) / P(model | z) >=
+gamma. By Bayes' rule each probability is proportional to the model's confidence in the record, divided by the mean
+confidence of reference models.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ from fl_audit.federation.target_membership import TargetMembership
 
 
 class RmiaForm(StrEnum):
-    """The reference models of a target. ONLINE: trials with the target and without it. OFFLINE: only those without."""
+    """The reference models that the attack uses for a target x.
+
+    ONLINE: models of trials with x and models of trials without x. OFFLINE: only models of trials without x.
+    """
 
     ONLINE = "online"
     OFFLINE = "offline"
@@ -26,12 +29,12 @@ class RmiaForm(StrEnum):
 
 @dataclass(frozen=True)
 class RmiaSettings:
-    """Settings of the RMIA attack."""
+    """Settings of the RMIA attack: the reference models, and the numbers gamma and a of the paper."""
 
-    form: RmiaForm = RmiaForm.OFFLINE  # the reference models
-    gamma: float = 1.0  # factor by which x must exceed z, above 0; the paper takes 1 or 2
-    # The paper's a, from 0 to 1, of the offline form: models that used a record are taken to have a confidence of a
-    # p_out + 1 - a in it. 1 leaves p_out as it is.
+    form: RmiaForm = RmiaForm.OFFLINE  # choice of the reference models
+    gamma: float = 1.0  # factor by which the target x must exceed a population record z, above 0; 1 or 2 in the paper
+    # The paper's a, from 0 to 1, for the offline form. The confidence in a record of models that used it is taken as a
+    # p_out + 1 - a, where p_out is the confidence of models that did not use it.
     slope: float = 0.3
 
     def __post_init__(self) -> None:
@@ -48,29 +51,33 @@ def rmia_scores(
 ) -> Floats:
     """Return the share of population records that each target exceeds, from 0 to 1, shape (trials, targets).
 
+    A higher share indicates a likelier member. The mean confidence of reference models in a target is (mean_in +
+    mean_out) / 2 online and ((1 + a) mean_out + 1 - a) / 2 offline. Here mean_in and mean_out are means over reference
+    models with and without the target. No model used the population records, so their mean_out is over all reference
+    models; online it is used as it is.
+
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
-    appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
-    ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
-    reference trials, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
-    a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
+    appendix B.2. (The code run_rmia of ML Privacy Meter differs in two points. It takes the mean over the larger half
+    of a population record's confidences, as if half of the models had used it, and it counts > where the paper has >=.)
 
     Raises `InputError` if shapes do not match, a log-probability is not finite or above 0, or a target has no reference
-    trial on a side that is used.
+    model on a side that is used.
 
     Parameters
     ----------
     log_probabilities
-        Log-probability log p_y of every target under every trial's model, at most 0 and finite, shape (trials,
+        Log-probability of the true label of each target under each trial's model, at most 0 and finite, shape (trials,
         targets).
     population
-        Log-probability log p_y of at least one record on which no trial was trained, shape (trials, records).
+        Log-probability of the true label of each population record under each trial's model, shape (trials, records),
+        with at least one record. No trial was trained on these records.
     membership
-        Membership of the targets in all trials. The attack on a trial uses only the rows of the other trials.
+        The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
-        Whether each trial may serve as a reference model, bool, shape (trials,). None lets all trials but the attacked
-        one serve.
+        Whether the model of each trial may serve as a reference model, bool, shape (trials,). None allows all trials
+        but the attacked one.
     rule
-        Form, gamma and a; `RmiaSettings()` if None.
+        Settings of the attack; `RmiaSettings()` if None.
 
     Examples
     --------
@@ -103,17 +110,20 @@ def rmia_scores(
 
 
 def _log(confidence: Floats) -> Floats:
-    """Return logarithms of confidences, which are raised to the smallest positive float so that none is -infinity."""
+    """Return logarithms of confidences, in which 0 is replaced by the smallest positive normal float."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
 def _from_out(out: ShadowGroup, rule: RmiaSettings) -> Floats:
-    """Return the mean confidence over all models, estimated from that over models that did not use a record."""
+    """Return the estimated mean confidence of models with and without each record, from models that did not use it."""
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:
-    """Return log-probabilities unchanged; `InputError` unless they are finite, at most 0, and of one query."""
+    """Return log-probabilities unchanged; raise `InputError` if they are not finite, above 0, or of several queries.
+
+    The message calls them `what`.
+    """
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
     require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")

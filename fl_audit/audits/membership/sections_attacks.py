@@ -1,6 +1,6 @@
 """Report sections on the attacks: on many targets, on members by the final model alone, and on an attribute.
 
-The attacks on many targets share one figure, from an attacker that sees only the final model to an insider that knows
+One figure shows all attacks on many targets, from an attacker that sees only the final model to an insider that knows
 all coins but one.
 """
 
@@ -59,7 +59,11 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents) -> Row:
-    """Return the table row of one rate of an attack, with its limit under the guarantee."""
+    """Return the table row of one rate of an attack, with the largest value that the guarantee allows.
+
+    `rate` is the name of the rate, `name` that of the attack, `found` are its results, and `limit` is the largest
+    value.
+    """
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
@@ -199,7 +203,7 @@ ATTACKS = Section(
 
 
 def _scope_of(facts: RunFacts) -> str:
-    """Return sentences on the units and the data sets that the bounds cover."""
+    """Return sentences on the units and the data sets to which the bounds of a run apply."""
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."

@@ -1,14 +1,14 @@
-"""Leave-one-out sums over shadow trials, the statistics that each trial's attacker may use, without a loop over trials.
+"""Compute sums over shadow trials (trials with known membership), leaving out each attacked trial in turn.
 
 The attacker of trial w knows the membership of targets in all other trials, and the outputs of their models. For each
-target this gives two groups of values, of the trials that used it and of those that did not. Sums are computed once
-over all trials, and the attacked trial's own value is then subtracted from its group, which costs O(1) per value.
+target this gives two groups of values: from trials that used the target, and from trials that did not. Sums are
+computed once over all trials. Then the attacked trial's own value is subtracted from its group, which costs O(1) for
+each value.
 
-**Which bounds hold.** The scores of one trial depend on its own model and on other trials, whose coins are independent
-of its own, so any bound from a single trial holds. Scores of several trials together depend on each other's coins. To
-pool trials in one bound, set apart shadow trials that are not attacked (`shadows`), and use the scores of the others.
-
-Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
+**Bounds from these scores.** The scores of one trial depend on its own model and on other trials, whose coins are
+independent of its own. So a bound from a single trial is valid. Scores of several trials together depend on each
+other's coins. To pool trials in one bound, set apart shadow trials that are not attacked (`shadows`), and use the
+scores of the other trials. Functions raise `InputError` if shapes do not match or numbers are out of range.
 """
 
 from dataclasses import dataclass
@@ -20,27 +20,30 @@ from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 
 FEWEST = 2
-"""Least number of trials in which each target is in, and in which it is out; no trial is its own shadow."""
+"""Smallest number of trials in which a target must be in, and also of trials in which it must be out."""
 LEAST_SHARE_OF_SPREAD = 1e-12
-"""Least sum of squares, as a share of that over all trials; smaller sums of equal values are only rounding."""
+"""Smallest sum of squares of a group, as a share of the sum over all trials; smaller sums are rounding errors."""
 
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """Statistics of the shadow trials on one side (in or out) of every target, for the attacker of each trial."""
+    """Number, mean and sum of squares of values over the shadow trials in which a target is in (or is out).
+
+    They are for the attacker of each trial, so the attacked trial is left out.
+    """
 
     count: Integers  # number of shadow trials, shape (trials, targets)
-    mean: Floats  # mean value over them, shape (trials, targets, queries); 0 where there are none
-    squares: Floats  # sum of squared distances from that mean, same shape, at least 0
+    mean: Floats  # mean value of these trials, shape (trials, targets, queries); 0 if there are none
+    squares: Floats  # sum of squared deviations from the mean, shape (trials, targets, queries), at least 0
 
     @property
     def variance(self) -> Floats:
-        """Variance about the mean, the sum of squares divided by the count, shape (trials, targets, queries)."""
+        """The variance about the mean, i.e. squares divided by count, shape (trials, targets, queries)."""
         return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
 
 
 def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
-    """Return a mask of the trials that may serve as shadows, bool (trials,); all if `shadows` is None."""
+    """Return a mask of the trials that may serve as shadows, bool (trials,), all trials if `shadows` is None."""
     if shadows is None:
         return np.ones(membership.trials, dtype=np.bool_)
     flags = np.asarray(shadows)
@@ -50,17 +53,16 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return statistics of the shadow trials on one side for each trial's attacker, without the attacked trial.
+    """Return statistics of the shadow trials on one side (in or out) for each trial's attacker.
 
-    Groups with too few shadow trials raise `InputError`, which names the side, `in` or `out`, and the target with the
-    fewest.
+    The attacked trial is left out. `values` has shape (trials, targets, queries). `side` marks the trials on this side
+    for each target, (trials, targets), and `shadows` the trials that may serve, (trials,). Raises `InputError` if a
+    group has fewer than `at_least` shadow trials; the message calls the side `name`.
 
-    `values` has shape (trials, targets, queries), `side` marks the trials on this side for each target, (trials,
-    targets), and `shadows` the trials that may serve, (trials,). Values are taken relative to the median over trials,
-    so that equal values give exact zeros, and little precision is lost when the value x of the attacked trial is
-    subtracted from the sum S of values and the sum Q of squares. The n - 1 other values have the mean (S - x) / (n - 1)
-    and the sum of squares Q - x^2 - (n - 1) mean^2 about it. A score must not reveal a coin by the rounding of its
-    sums.
+    With S the sum of n values, Q the sum of their squares, and x the value of the attacked trial, the n - 1 other
+    values have the mean (S - x) / (n - 1) and the sum of squares Q - x^2 - (n - 1) mean^2 about it. Values are taken
+    relative to the median over trials. So equal values give exact zeros, and a score does not reveal a coin by the
+    rounding of sums.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -83,7 +85,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
 
 
 def require_shadows_of_all(membership: TargetMembership) -> None:
-    """Raise `InputError`, before any attack starts, if a target is in, or out, in fewer than `FEWEST` trials."""
+    """Raise `InputError` unless each target is a member in at least `FEWEST` trials and a nonmember in as many."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
@@ -93,13 +95,16 @@ def require_shadows_of_all(membership: TargetMembership) -> None:
 
 
 def fewest_on_a_side(membership: TargetMembership) -> Integers:
-    """Return, for each target, the smaller of the numbers of trials in which it is in and out, shape (targets,)."""
+    """Return, for each target, the number of trials with it or without it, whichever is smaller, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 
 
 def _as_queries(values: Floats, membership: TargetMembership, what: str) -> Floats:
-    """Return finite values (trials, targets) with an axis of queries, added if missing, or raise `InputError`."""
+    """Return values as float64 with shape (trials, targets, queries); raise `InputError` if they do not fit.
+
+    The axis of queries is added if it is missing. The message calls the values `what`.
+    """
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0

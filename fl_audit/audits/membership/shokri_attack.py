@@ -1,8 +1,9 @@
-"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models' outputs for members.
+"""The black-box shadow attack of Shokri et al. 2017: a classifier of model outputs, trained on shadow trials.
 
-For every class an attack model is trained on confidence vectors of shadow trials' models, labelled by membership. It
-then classifies the outputs of the attacked trials' models. Trials are split into folds for cross-fitting: the attack
-models of a fold learn from the other folds, so that no trial is attacked by a model that saw its coins.
+Shadow trials are trials with known membership. For each class an attack model is trained on confidence vectors of the
+shadow trials' models, labelled by membership. It then classifies the outputs of the attacked trials' models. Trials are
+split into folds for cross-fitting: the attack models of a fold learn from the other folds, so no trial is attacked by a
+model that saw its coins.
 """
 
 import warnings
@@ -19,17 +20,17 @@ from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 
 _LEAST_PROBABILITY = 1e-12
-_FEWEST = 2  # members, and others, that a classifier learns from at least
+_FEWEST = 2  # smallest number of members, and also of nonmembers, from which a classifier is trained
 _EPOCHS, _FEWEST_EPOCHS, _SEEN = 50, 5, 128_000
-"""A network sees its examples 50 times, or, with many examples, fewer times: 128,000 in all, and each at least 5 times.
+"""A network is trained for 50 epochs; with more than 2,560 examples for 128,000 / examples, but at least 5 epochs.
 
-With 6,400 examples a class of the MNIST audit in `experiments/configs`, 20 epochs gave the AUC of 50 epochs, 0.610, in
-half the time.
+With 6,400 examples for each class, as in the MNIST audit in `experiments/configs`, 20 epochs gave the same AUC as 50
+epochs, 0.610, in half the time.
 """
 
 
 class AttackModel(StrEnum):
-    """The scikit-learn classifier that attacks.
+    """The scikit-learn classifier that the shadow attack trains.
 
     NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
     TREES: histogram-based gradient boosting.
@@ -42,13 +43,13 @@ class AttackModel(StrEnum):
 
 @dataclass(frozen=True)
 class ShadowSettings:
-    """Settings of the shadow attack."""
+    """Settings of the shadow attack: the classifier, the folds for cross-fitting, and a seed."""
 
-    model: AttackModel = AttackModel.NETWORK  # the classifier
+    model: AttackModel = AttackModel.NETWORK  # kind of classifier
     # Number of folds into which trials are split, 2 or more; trial w is in fold w modulo `folds`. Not used if shadow
     # trials are given.
     folds: int = 2
-    seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
+    seed: int = 0  # seed of the classifiers' draws (initial weights, order of examples)
 
     def __post_init__(self) -> None:
         require_number("number of folds is", self.folds, "whole numbers from 2")
@@ -61,31 +62,30 @@ def shadow_scores(
     rule: ShadowSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
-    """Return the log-odds of membership by the attack models, shape (trials, targets).
+    """Return the log-odds of membership that the attack models give, shape (trials, targets).
 
-    Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
-    other trials: the attacker holds the target, as everywhere in the membership audit. Shokri's shadow models are
-    trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
-    The paper does not treat rare classes; here their model learns from the records of all classes, with the label's
-    confidence first.
+    Source: Shokri, Stronati, Song & Shmatikov 2017, section V. Two points differ from the paper. The attack models also
+    see the target's own record in other trials, while Shokri's shadow models are trained on records of their own. Rare
+    classes, which the paper does not treat, share one attack model that learns from the records of all classes.
 
     Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
-    others in all that the models would learn from.
+    nonmembers in all shadow trials together.
 
     Parameters
     ----------
     log_probabilities
-        Logarithms of each trial's model's confidences in all classes, finite, shape (trials, targets, classes).
+        Log-probabilities that each trial's model gives all classes, finite, shape (trials, targets, classes).
     labels
-        Class of each target, shape (targets,). There is one attack model for each class that occurs, and one for all
-        classes that are too rare: with fewer than 2 members, or fewer than 2 others, in the trials to learn from.
+        Class of each target, shape (targets,). There is one attack model for each class that is not rare, and one for
+        all rare classes. A class is rare if it has fewer than 2 members or fewer than 2 nonmembers in the shadow
+        trials.
     membership
-        The membership, of which the attack on a trial uses only the rows of the trials that it learns from.
+        The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
     rule
-        Classifier, folds and seed; `ShadowSettings()` if None.
+        Settings of the attack; `ShadowSettings()` if None.
     shadows
-        The trials that the attack models learn from, bool (trials,). All other trials are attacked by the same models;
-        the shadow trials themselves get NaN, because the models saw their coins. None uses folds.
+        The shadow trials, bool (trials,), from which the attack models learn. All other trials are attacked; the shadow
+        trials get NaN as scores, because the models saw their coins. None uses folds instead.
     """
     rule = rule or ShadowSettings()
     values, classes = _checked(log_probabilities, labels, membership)
@@ -113,7 +113,11 @@ def shadow_scores(
 def _label_first(
     values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
-    """Return confidences as in `_confidences`, with those of the label and of the first class exchanged."""
+    """Return confidences in all classes, with the confidence in the label exchanged with that in the first class.
+
+    `values` are the log-probabilities of all trials, and `classes` the labels of all targets. There is one row for each
+    of the selected trials and targets, shape (trials x targets, classes).
+    """
     rows = _confidences(values, trials, targets)
     every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
@@ -121,7 +125,10 @@ def _label_first(
 
 
 def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
-    """Return the confidences of some trials' models in some targets, one row each, in double precision."""
+    """Return the confidences of the selected trials' models in the selected targets, float64.
+
+    `values` are the log-probabilities of all trials. The shape is (trials x targets, classes).
+    """
     taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
     return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
 
@@ -129,7 +136,10 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 def _parts(
     membership: TargetMembership, rule: ShadowSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of disjoint sets of trials, the first for training and the second for the attack."""
+    """Return pairs of disjoint sets of trials: the first set trains the attack models, and the second is attacked.
+
+    There is one pair if `shadows` marks the training trials, and otherwise one for each fold.
+    """
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
@@ -140,7 +150,10 @@ def _parts(
 
 
 def _trained(rule: ShadowSettings, examples: Floats, answers: Flags) -> Any:
-    """Return a trained classifier; the network stops after its epochs, even if its loss still falls."""
+    """Return a classifier that is trained on confidence vectors (rows of `examples`), with membership as `answers`.
+
+    A network is trained for a fixed number of epochs, even if its loss still falls.
+    """
     # It takes a second to import, which a run without this attack is spared.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 
@@ -163,7 +176,10 @@ def _trained(rule: ShadowSettings, examples: Floats, answers: Flags) -> Any:
 
 
 def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
-    """Return the log-odds of membership that a trained classifier gives, shape (trials, targets)."""
+    """Return the log-odds of membership that a trained classifier gives, shape (trials, targets).
+
+    `asked` holds the confidence vectors as rows, ordered by trial and then by target.
+    """
     if len(asked) == 0:
         return np.zeros((0, 1))
     inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
@@ -171,14 +187,14 @@ def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
 
 
 def _fewer_kind(is_in: Flags) -> int:
-    """Return the smaller of the numbers of members and of others."""
+    """Return the number of members or of nonmembers, whichever is smaller."""
     return int(min(is_in.sum(), (~is_in).sum()))
 
 
 def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
-    """Return the values and the labels as int64; `InputError` if shapes do not fit or a value is not finite."""
+    """Return the log-probabilities, and the labels as int64; raise `InputError` if a shape or a value is wrong."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
     shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2

@@ -1,14 +1,12 @@
-"""The white-box attack of Nasr et al. 2019: a network learns the membership of half of the targets, and judges the
-rest.
+"""The white-box attack of Nasr et al. 2019: a network learns the membership of some targets and judges the others.
 
-No shadow trials are needed: the attacker of a trial knows of half of its targets whether they are members, and never
-looks at another trial. Cross-fitting over both halves gives every target a score by a network that did not learn its
-membership. Numbers out of their range raise `InputError`.
+No shadow trials are needed. The attacker of a trial knows the membership of half of its targets, and never looks at
+another trial. Cross-fitting over both halves gives each target a score from a network that did not learn its
+membership. Functions raise `InputError` if numbers are out of range.
 
 Many networks are trained in parallel, each on its own examples: all tensors have a leading axis of networks, and Adam
 updates every parameter independently. Initial weights and dropped inputs are the same for all networks, so the result
-of a network does not depend on the others. Every step uses all learning examples, so their order does not matter
-either.
+of a network does not depend on the others. Every step uses all examples, so their order does not matter.
 """
 
 from collections.abc import Mapping
@@ -28,24 +26,25 @@ from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 
-_NARROW = 16
-_LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
+_NARROW = 16  # largest number of inputs of a layer that learns at the full rate
+_LEAST_LOSS = 1e-16  # smallest loss that is used, about the rounding error of float64
 _LEAST_SPREAD = 1e-30
-"""Least spread of learning examples: a smaller one of nearly equal values would overflow a division."""
-_FARTHEST = 1e3  # standard deviations beyond which examples are no longer told apart
+"""Smallest standard deviation by which inputs are divided; inputs with a smaller one are only centred."""
+_FARTHEST = 1e3  # inputs are clipped to this number of standard deviations
 
 Shown = Mapping[str, Tensor]
-"""The inputs of networks: a part's values (networks, examples, inputs) by its name; the gradient is replaced by its two
-factors `signals` and `inputs`, (networks, examples, releases, .) each.
+"""The inputs of the networks: values of shape (networks, examples, inputs), keyed by the name of the part.
+
+The part "gradient" is replaced by its two factors `signals` and `inputs`, each (networks, examples, releases, ...).
 """
 
 
 class WhiteBoxPart(StrEnum):
-    """The parts of a target's features that the attack network may use.
+    """A part of a target's features that the attack network may use.
 
-    GRADIENT: of the loss with respect to weight and bias of the last dense layer. ACTIVATIONS: of the last hidden
-    layer. OUTPUT: log-probabilities of all classes. LOSS: the cross-entropy, and the log-odds of the label computed
-    from it. LABEL: the class, one-hot.
+    GRADIENT: the gradient of the loss with respect to weight and bias of the last dense layer. ACTIVATIONS: the outputs
+    of the last hidden layer. OUTPUT: log-probabilities of all classes. LOSS: the cross-entropy, and the log-odds of the
+    label computed from it. LABEL: the class, one-hot.
     """
 
     GRADIENT = "gradient"
@@ -61,21 +60,20 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 
 @dataclass(frozen=True)
 class WhiteBoxSettings:
-    """Settings of the white-box attack: inputs, sizes and training of its networks."""
+    """Settings of the white-box attack: the inputs, sizes and training of its networks."""
 
     parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
-    # Number of learned linear maps of a class's row of the gradient, the same for all classes, 1 or more. With as many
-    # as the row has entries the branch is a dense layer on the whole gradient.
+    # Number of learned linear maps of each class's row of the gradient, the same for all classes, 1 or more.
     filters: int = 8
     branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
-    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
-    steps: int = 200  # steps of Adam, 1 or more; each sees all learning examples
-    # Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
-    # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
+    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers after the branches
+    steps: int = 200  # number of steps of Adam, 1 or more; each uses all training examples
+    # Learning rate, above 0, of layers with up to 16 inputs. Wider layers have rate x 16 / inputs, so that a branch
+    # with many inputs does not dominate the branch of the loss.
     rate: float = 0.01
     decay: float = 0.01  # weight decay (AdamW), 0 or more
-    dropout: float = 0.8  # share of a branch's inputs left out in a step, from 0 to below 1; that of the loss keeps all
-    seed: int = 0  # of initial weights and dropout
+    dropout: float = 0.8  # share of a branch's inputs dropped in a step, from 0 to below 1; not used for the loss
+    seed: int = 0  # seed of the initial weights and of dropout
 
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
@@ -90,11 +88,10 @@ class WhiteBoxSettings:
 
 
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
-    """Return the log-odds of membership of all targets by one network per trial, shape (trials, targets).
+    """Return the log-odds of membership of all targets, from one network for each trial, shape (trials, targets).
 
-    The membership, bool (trials, targets), has no effect where `learnt` is False; `learnt` marks the targets, one or
-    more, that each trial's network learns from. The results for these are no attack, because the network knew their
-    membership.
+    `learnt` marks the targets, one or more, whose membership each trial's network learns. The membership `is_in`, bool
+    (trials, targets), has no effect for other targets. Log-odds of learned targets are not scores of an attack.
     """
     # The targets that each network learns from, and their weights, which add up to 1, (networks, most). A network with
     # fewer examples than another is filled up with targets that it does not learn from, with weight 0.
@@ -113,15 +110,25 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
 
 
 def _taken(values: Tensor, places: Tensor) -> Tensor:
-    """Return the examples at the given positions for each network, shape (networks, positions, ...)."""
+    """Return the examples at the given positions, shape (networks, positions, ...).
+
+    `values` has shape (networks, examples, ...), and `places` (networks, positions).
+    """
     return values[torch.arange(len(values)).unsqueeze(1), places]
 
 
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
-    """Return the networks' inputs for all targets, scaled by the learning examples alone."""
+    """Return the inputs of the networks for all targets, scaled by statistics of the training examples alone.
+
+    `places` are the positions of the training examples among the targets, and `counted` their weights, both (networks,
+    training examples).
+    """
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        """Return values divided by their standard deviation over the learning examples, about their mean or about 0."""
+        """Return values divided by their standard deviation over the training examples.
+
+        If `centred`, their mean over the training examples is subtracted first; otherwise the deviation is about 0.
+        """
         values = torch.as_tensor(given)
         examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
@@ -155,24 +162,28 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, c
 
 
 def _label_log_odds(losses: Tensor) -> Tensor:
-    """Return log p - log(1 - p) of a loss -log p, without overflow: -loss - log(1 - e^-loss)."""
+    """Return log p - log(1 - p) for losses -log p, without overflow, with the shape of `losses`."""
     exact = losses.double().clamp(min=_LEAST_LOSS)
     return (-exact - torch.log(-torch.expm1(-exact))).float()
 
 
 @dataclass(frozen=True)
 class _Networks:
-    """Weights of the attack networks of all trials, stacked."""
+    """The weights and biases of the attack networks of all trials, stacked."""
 
     rule: WhiteBoxSettings  # sizes and training
     branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them
-    # By the layer's name, (networks, ins, outs); of `filters` (networks, releases, inputs, filters).
+    # Weights keyed by layer, (networks, ins, outs); the layer `filters` is (networks, releases, inputs, filters).
     weights: dict[str, Tensor]
-    biases: dict[str, Tensor]  # by the layer's name, (networks, 1, outs)
+    biases: dict[str, Tensor]  # biases keyed by layer, (networks, 1, outs)
 
     @classmethod
     def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "_Networks":
-        """Return untrained, equal networks: normal weights of variance 2 / inputs (He et al. 2015), and zero biases."""
+        """Return untrained networks, all equal, with random weights and zero biases.
+
+        `rule` and the shapes of `examples` determine the layers, and `source` draws the weights. The weights of dense
+        layers are normal with variance 2 / inputs (He et al. 2015).
+        """
         networks = len(next(iter(examples.values())))
         made = cls(rule, tuple(sorted(rule.parts)), {}, {})
 
@@ -197,9 +208,10 @@ class _Networks:
         return made
 
     def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
-        """Return the log-odds of membership of every example, shape (networks, examples).
+        """Return the log-odds of membership of each example, shape (networks, examples).
 
-        `source` draws which inputs of the branches are dropped (dropout); None drops none.
+        `shown` holds the inputs of the networks. The generator `source` draws which inputs of the branches are dropped
+        (dropout); None drops none.
         """
         seen = []
         for branch in self.branches:
@@ -213,7 +225,11 @@ class _Networks:
         return self._layer(f"trunk {last}", values).squeeze(-1)
 
     def train(self, examples: Shown, answers: Tensor, counted: Tensor, source: torch.Generator) -> None:
-        """Train all networks on cross-entropy, in place; answers (networks, examples) are 1 for members, else 0."""
+        """Train all networks on cross-entropy, in place.
+
+        `answers` are 1 for members and 0 for nonmembers, and `counted` are the weights of the examples, both (networks,
+        examples). The generator `source` draws which inputs are dropped.
+        """
         rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
         groups = [{"params": [values], "lr": rule.rate * slower[name]} for name, values in self.weights.items()]
@@ -226,7 +242,10 @@ class _Networks:
             optimizer.step()
 
     def _layer(self, name: str, inputs: Tensor, source: torch.Generator | None = None) -> Tensor:
-        """Return a dense layer's outputs (networks, examples, outs), with some of its inputs dropped."""
+        """Return the outputs of the dense layer `name`, shape (networks, examples, outs).
+
+        The generator `source` draws which inputs are dropped; None drops none.
+        """
         weights = self.weights[name]
         if source is not None:
             kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
@@ -234,10 +253,11 @@ class _Networks:
         return torch.baddbmm(self.biases[name], inputs, weights)
 
     def _filtered(self, shown: Shown) -> Tensor:
-        """Return the learned linear maps of each class's row of the gradient, (networks, examples, filters x outs).
+        """Return the learned linear maps of each class's row of the gradient: (networks, examples, filters x outs).
 
-        A linear map of a row d_c (h, 1) is d_c times the map of (h, 1), so the gradient itself is never formed.
-        Releases are summed, like channels of a convolution.
+        Let d_c be the gradient of the loss at the output of class c, and h the layer's inputs. A linear map of the row
+        d_c (h, 1) is d_c times the map of (h, 1). So the gradient itself is never formed. Releases are summed, like
+        channels of a convolution.
         """
         found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
@@ -248,11 +268,11 @@ class _Networks:
 
 _LEAST_LEARNT = 2
 _SCALARS_AT_ONCE = 2**23
-"""Approximate number of scalars that the networks of several trials hold together: 32 MiB, and again for gradients."""
+"""Approximate largest number of scalars of the networks that are trained together, 32 MiB without gradients."""
 
 
 def known_halves(trials: int, targets: int, generator: np.random.Generator) -> Flags:
-    """Draw the half of the targets whose membership the attacker of each trial knows, bool (trials, targets).
+    """Draw the half of the targets whose membership the attacker of each trial knows, as a mask (trials, targets).
 
     Parameters
     ----------
@@ -261,8 +281,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
     targets
         Number of targets in each trial, at least 2.
     generator
-        Generator of the draws. They must not depend on the membership: knowing a target must not reveal whether it is a
-        member.
+        Generator of the draws, which must not depend on the membership.
     """
     require_number("number of trials is", trials, "whole numbers from 1")
     require_number("number of targets is", targets, "whole numbers from 2")
@@ -273,36 +292,32 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 def white_box_scores(
     features: WhiteBoxFeatures, membership: TargetMembership, known: Flags, rule: WhiteBoxSettings | None = None
 ) -> Floats:
-    """Return the scores of the white-box attack, shape (trials, targets), higher for a likelier member.
+    """Return the scores of the white-box attack, higher for a likelier member, shape (trials, targets).
 
-    In each trial one network learns from the known targets and judges the others, and a second one does the reverse.
-    The score of a target is the share of the targets in its half whose log-odds of membership are below its own. The
-    target itself and ties count as half, so that scores lie strictly between 0 and 1. Raises `InputError` if a half has
-    fewer than 2 members or fewer than 2 others to learn from.
+    In each trial one network learns from the known half of the targets and judges the others, and a second network does
+    the reverse. The score of a target is the share of the targets in its half whose log-odds of membership are below
+    its own. The target itself and ties count as half, so scores lie strictly between 0 and 1. Raises `InputError` if a
+    half has fewer than 2 members or fewer than 2 nonmembers.
 
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
-    steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
-    on the learning half, and training ends after a fixed number of steps: theirs reports the best epoch on the judged
-    records.
+    steps and dropout are chosen for a few hundred targets, and all features are standardised on the half that is
+    learned. Training ends after a fixed number of steps, while the authors report the best epoch on the judged records.
 
-    Shares replace log-odds because a network that learned from more members gives higher log-odds, and it judges the
-    other half. Without a leak, log-odds of both halves together had an AUC of 0.45 in simulation with 30 targets; with
-    shares it is exactly 1/2 in the mean, because both halves have the same shares. If members are easy to distinguish,
-    this costs about 0.004 of the AUC with 100 targets. No trial's score depends on another trial, so
-    `membership_rates` may treat trials as independent.
+    Scores are shares because a network that learned from more members gives higher log-odds to the other half. Without
+    a leak, log-odds of both halves together had an AUC of 0.45 in simulation with 30 targets; with shares the expected
+    AUC is exactly 1/2. No trial's score depends on another trial, so `membership_rates` may treat trials as
+    independent.
 
     Parameters
     ----------
     features
-        Features of each target under one released model or several; there are more of them the more releases an insider
-        has seen.
+        Features of each target under one released model or several.
     rule
-        Inputs and training of the networks; `WhiteBoxSettings()` if None.
+        Settings of the networks; `WhiteBoxSettings()` if None.
     membership
-        Membership of the targets in all trials. A network learns from half of the membership of its own trial.
+        The membership of the targets in all trials. A network learns half of the membership of its own trial.
     known
-        Whether each target belongs to the known half of its trial, bool, shape (trials, targets), as `known_halves`
-        draws it.
+        Whether each target belongs to the known half of its trial, bool, shape (trials, targets); see `known_halves`.
     """
     rule = rule or WhiteBoxSettings()
     flags = _checked(features, membership, known)
@@ -318,13 +333,16 @@ def white_box_scores(
 
 
 def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
-    """Return the approximate number of scalars of a trial's networks: raw and scaled inputs, and outputs of filters."""
+    """Return the approximate number of scalars in the networks of one trial: their inputs and filter outputs."""
     seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
     return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return `known` as an array; `InputError` if it does not match the features, or a half cannot be learned from."""
+    """Return `known` as an array; raise `InputError` if it does not match the features, or a half is too small.
+
+    Each half needs at least 2 members and 2 nonmembers in each trial.
+    """
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)
     require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")

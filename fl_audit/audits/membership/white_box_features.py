@@ -1,9 +1,9 @@
-"""Features of a white-box attacker: gradient, activations, outputs and loss of each target under a released model.
+"""Compute the features of a white-box attacker: gradient, activations, outputs and loss of each target.
 
-The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
-gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
-the bias's is d. Therefore only d and h are kept, outs + ins numbers instead of outs (ins + 1), which contain all
-information of the gradient. Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+The gradient is that of the last dense layer of a released model. For one example it has rank one. Let h be the layer's
+inputs, and d the gradient of the loss at its outputs (if these are the logits, softmax minus one-hot label). The
+gradient of the weight is d h', and that of the bias is d. So only d and h are stored, outs + ins numbers instead of
+outs (ins + 1). Functions raise `InputError` if shapes do not fit or numbers are out of range.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,14 +28,17 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 
 @dataclass(frozen=True)
 class WhiteBoxFeatures:
-    """The attacker's features of each target in each trial, under one released model or several."""
+    """A white-box attacker's features of each target in each trial: gradient, activations, outputs and losses.
+
+    They are for one released model or several.
+    """
 
     signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (trials, targets, releases, outs)
-    inputs: Floats32  # inputs of that layer, the last hidden activations, shape (trials, targets, releases, ins)
-    log_probabilities: Floats32  # logarithms of the model's confidences, shape (trials, targets, releases, classes)
-    losses: Floats32  # cross-entropy, shape (trials, targets, releases)
+    inputs: Floats32  # inputs of the last dense layer (the last hidden activations), (trials, targets, releases, ins)
+    log_probabilities: Floats32  # log-probabilities of all classes, shape (trials, targets, releases, classes)
+    losses: Floats32  # cross-entropy losses, shape (trials, targets, releases)
     labels: Integers  # class of each target, int64 (targets,)
-    has_bias: bool = True  # whether the layer has a bias, whose gradient is `signals`
+    has_bias: bool = True  # whether the last dense layer has a bias, whose gradient is `signals`
 
     def __post_init__(self) -> None:
         shape = self.losses.shape
@@ -55,45 +58,51 @@ class WhiteBoxFeatures:
 
     @property
     def trials(self) -> int:
-        """Number of trials."""
+        """The number of trials, which is the length of the first axis of the arrays."""
         return int(self.losses.shape[0])
 
     @property
     def targets(self) -> int:
-        """Number of targets."""
+        """The number of targets in each trial, which is the length of the second axis of the arrays."""
         return int(self.losses.shape[1])
 
     @property
     def releases(self) -> int:
-        """Number of released models with features."""
+        """The number of released models for which there are features."""
         return int(self.losses.shape[2])
 
     def of_trials(self, trials: slice) -> "WhiteBoxFeatures":
-        """Return the features of some trials, as views."""
+        """Return the features of the trials that a slice selects, as views of the arrays."""
         return replace(self, **{name: getattr(self, name)[trials] for name in _ARRAYS})
 
     def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
-        """Return the features of some targets, in the given order."""
+        """Return the features of the targets with the given indices, in this order."""
         chosen: dict[str, Any] = {name: getattr(self, name)[:, targets] for name in _ARRAYS}
         return replace(self, labels=self.labels[targets], **chosen)
 
     def of_last_release(self) -> "WhiteBoxFeatures":
-        """Return the features of the last release alone."""
+        """Return the features of the last release only; the axis of releases stays, with length 1."""
         return replace(self, **{name: getattr(self, name)[:, :, -1:] for name in _ARRAYS})
 
     @staticmethod
     def over_releases(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return the features of several releases of the same trials and targets as one value, in the given order."""
+        """Return the features of several parts as one value, joined along the axis of releases in the given order.
+
+        The parts have the same trials and targets. Raises `InputError` if they do not match.
+        """
         return _joined(parts, axis=2)
 
     @staticmethod
     def over_trials(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return the features of several trial batches with the same targets and releases as one value."""
+        """Return the features of several parts as one value, joined along the axis of trials in the given order.
+
+        The parts have the same targets and releases. Raises `InputError` if they do not match.
+        """
         return _joined(parts, axis=0)
 
 
 def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
-    """Return parts joined along one axis; raise `InputError` if they do not match."""
+    """Return the features of several parts, joined along one axis; raise `InputError` if the parts do not match."""
     require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
     first = parts[0]
     alike = all(one.has_bias == first.has_bias and np.array_equal(one.labels, first.labels) for one in parts)
@@ -107,23 +116,24 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
 
 
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
-    """Return the features of targets under stacked models, for one release.
+    """Return the features of targets in all trials, under the models of one release.
 
-    Source: Nasr, Shokri & Houmansadr 2019, section II; the code of Bernau et al. 2019 also gives the attack the last
-    layer and no activations. Logits are float32, but log-probabilities and losses are computed from them in float64:
-    otherwise 1 - p would round to 0 for records with a confidence p near 1, and all such records would look the same.
+    Source: Nasr, Shokri & Houmansadr 2019, section II. (The code of Bernau et al. 2019 uses the last layer and no
+    activations.) Log-probabilities and losses are computed in float64 from float32 logits; otherwise 1 - p would round
+    to 0 for records with a confidence p near 1. To bound memory, one trial is processed at a time, in portions of
+    `model.examples_per_pass` examples.
 
-    To bound memory, one trial is processed at a time, in portions of `model.examples_per_pass` examples. Raises
-    `InputError` if the module has no such layer, the layer's gradient differs from that by autograd for the first
-    examples (its weight is shared, or its forward was replaced), or a result is not finite.
+    Raises `InputError` if the module has no suitable layer or a result is not finite. Also if the layer's gradient
+    differs from autograd for the first examples, as it does if the weight is shared or the forward method was replaced.
 
     Parameters
     ----------
     model
-        Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of several
-        such layers the last one called is used; later operations, such as a temperature or a normalisation, do no harm.
+        A stacked model of any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each
+        example. If there are several, the one that is called last is used. Operations after this layer, such as a
+        temperature, are allowed.
     models
-        Parameters of the models, float32 (trials, parameters).
+        Parameters of the models of all trials, float32 (trials, parameters).
     features
         Features of the targets, float32 (n, *shape).
     labels
@@ -142,7 +152,11 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
 
 
 def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
-    """Return signals, inputs, log-probabilities and losses of all targets under one model, each (n, ...)."""
+    """Return signals, inputs, log-probabilities and losses of all n targets under one model, each of shape (n, ...).
+
+    `layer` is the path of the last dense layer, and `one` holds the parameters of the model. Signals are the gradients
+    of the loss at the outputs of this layer, and inputs are the layer's inputs.
+    """
     width, parameters = model.examples_per_pass, model.layout.of_one(one)
     portions = zip(torch.split(features, width), torch.split(labels, width), strict=True)
     seen = [_seen(model, layer, parameters, *portion) for portion in portions]
@@ -152,7 +166,11 @@ def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, la
 def _seen(
     model: StackedModel, layer: str, parameters: dict[str, Tensor], features: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return signals, inputs, log-probabilities and losses of some targets under one model, in float32."""
+    """Return signals, inputs, log-probabilities and losses of some targets under one model, all float32.
+
+    `layer` is the path of the last dense layer. Signals are the gradients of the loss at the outputs of this layer, and
+    inputs are the layer's inputs.
+    """
     with torch.enable_grad(), _watched(_linear(model, layer)) as calls:
         log_probabilities = _log_probabilities(model, parameters, features)
         losses = F.nll_loss(log_probabilities, labels, reduction="none")
@@ -162,14 +180,14 @@ def _seen(
 
 
 def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
-    """Return log-probabilities of one model in float64, shape (n, classes)."""
+    """Return the log-probabilities of all classes under one model, float64, shape (n, classes)."""
     with model.explaining({name: value.unsqueeze(0) for name, value in parameters.items()}, features):
         logits: Tensor = functional_call(model.template, parameters, (features,))
     return F.log_softmax(logits.double(), dim=1)
 
 
 def _linear(model: StackedModel, layer: str) -> nn.Linear:
-    """Return this thread's copy of a dense layer."""
+    """Return the dense layer at a path, from this thread's copy of the module."""
     found = model.template.get_submodule(layer)
     assert isinstance(found, nn.Linear)
     return found
@@ -177,7 +195,10 @@ def _linear(model: StackedModel, layer: str) -> nn.Linear:
 
 @contextmanager
 def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Record inputs and outputs of every call of a layer inside the block; gradients end at the recorded outputs."""
+    """Record the inputs and outputs of each call of a layer inside the `with` block, and yield them as a list of pairs.
+
+    Gradients are not propagated beyond the recorded outputs.
+    """
     calls: list[tuple[Tensor, Tensor]] = []
 
     def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
@@ -193,9 +214,10 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that is called last.
+    """Return the path of the dense layer that the module calls last.
 
-    Raises `InputError` if there is no dense layer, or this one is not called once with one row per example.
+    `one` holds the parameters of the model, and `features` a record to call it with. Raises `InputError` if no dense
+    layer is called, or if this layer is not called once with one row for each example.
     """
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
@@ -218,7 +240,11 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Raise `InputError` unless the gradient of a layer is d h', which autograd checks on single examples."""
+    """Raise `InputError` if a layer's weight gradient, computed as d h', differs from autograd on single examples.
+
+    `layer` is the path of the layer, and `one` holds the parameters of the model. See the module's docstring for d and
+    h.
+    """
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):

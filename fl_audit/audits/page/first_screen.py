@@ -1,10 +1,9 @@
-"""The first screen of a report, and the summary of a run for the terminal.
+"""Build the first screen of a report as HTML, and the summary of a run for the terminal.
 
-The first screen has the verdict in words, three numbers, a gauge, the next step and warnings.
-
-The gauge shows the claimed epsilon, the lower bound that the audit shows, and the limit of detection. It is made of
-HTML boxes and not of an image, so that its text keeps its size on a phone. Its axis ends beyond everything that was
-measured, and the range of breaches that could not have been found is marked.
+The first screen has the verdict, three numbers, a gauge, the next step and warnings. The gauge is a bar chart of the
+claimed epsilon, the lower bound that the audit shows, and the limit of detection. It consists of HTML boxes, so that
+its text keeps its size on a phone. Its axis ends beyond all measured values, and the range of breaches that could not
+have been found is marked.
 """
 
 import math
@@ -39,21 +38,25 @@ from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 
 LARGE_DELTA = 0.5
-"""Least delta times number of units for the warning that publishing whole units at random would keep the guarantee."""
+"""Smallest delta times number of units for the warning that publishing random units would keep the guarantee."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of the first screen."""
+    """One of the three numbers on the first screen of a report, with its name and a number to compare it with."""
 
-    name: str  # its name, in a few words
-    value: str  # the number, as it is shown
-    note: str  # the number to compare it with
-    joint: str = "; "  # separator of the two in a line of text
+    name: str  # name of the number, in a few words
+    value: str  # the number, as text
+    note: str  # phrase with the number to compare it with
+    joint: str = "; "  # separator between `value` and `note` in a line of text
 
 
 def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
-    """Return the three numbers of the first screen; if the guarantee is violated, those of the violation come first."""
+    """Return the three numbers of the first screen.
+
+    These are the claim, the insider's right guesses and the accuracy of the model. If the guarantee is violated, they
+    are the failed test, the insider's right guesses and the proven epsilon.
+    """
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
@@ -126,7 +129,7 @@ def _model(contents: ReportContents) -> Fact:
 
 
 def next_step(contents: ReportContents) -> str:
-    """Return the next step for the reader, in a few sentences."""
+    """Return a few sentences that tell the reader of a report what to do next, given the verdict."""
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
@@ -170,7 +173,10 @@ def _after_consistent(contents: ReportContents) -> str:
 
 
 def warnings_of(contents: ReportContents) -> list[str]:
-    """Return the warnings, one line each, on a release that is not private, a large delta, and unusual data."""
+    """Return the warnings of a report, one text for each warning.
+
+    They concern a release that is not private, a large delta, and unusual data.
+    """
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
     if guarantee is not None and guarantee.delta * facts.units >= LARGE_DELTA:
@@ -183,11 +189,11 @@ def warnings_of(contents: ReportContents) -> list[str]:
 
 
 _ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # possible ends of the axis, in multiples of the claimed epsilon
-_LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it guarantees
+_LOOSE = 0.97  # the gauge marks the epsilon of the claimed noise if it is at most this share of the claimed epsilon
 
 
 def first_screen(contents: ReportContents) -> str:
-    """Return the HTML of the first screen, which is also the first page of the PDF."""
+    """Return the HTML of the first screen of a report, which is also the first page of the PDF."""
     words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
@@ -201,23 +207,27 @@ def first_screen(contents: ReportContents) -> str:
 
 
 def fact_html(fact: Fact) -> str:
-    """Return one number of the first screen as HTML."""
+    """Return one number of the first screen as an HTML element."""
     told = f'<span class="figure">{escape(fact.value)}</span> <span class="note">{escape(fact.note)}</span>'
     return f"<div><dt>{escape(fact.name)}</dt><dd>{told}</dd></div>"
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One row of the gauge."""
+    """One row of the gauge on the first screen: a name, a text and bars."""
 
     name: str
     words: str
-    # Bars on the axis: kind of each bar, and both its ends as multiples of the claimed epsilon.
+    # For each bar: its CSS class, and its left and right end as multiples of the claimed epsilon.
     bars: tuple[tuple[str, float, float], ...] = ()
 
 
 def gauge_html(contents: ReportContents) -> str:
-    """Return the gauge of a run as HTML; without a guarantee it has text only and no bars."""
+    """Return the gauge of a run as HTML: bars for the claimed epsilon, the shown epsilon and the limit of detection.
+
+    The limit of detection is the smallest epsilon that would have been found. Without a guarantee the gauge has only
+    text and no bars.
+    """
     numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
     if guarantee is None:
@@ -252,7 +262,10 @@ def gauge_html(contents: ReportContents) -> str:
 
 
 def _share(epsilon: float, guarantee: Guarantee) -> float:
-    """Return an epsilon as a multiple of the guarantee's epsilon, at least 0."""
+    """Return an epsilon divided by the epsilon of the guarantee, at least 0.
+
+    If the guarantee has epsilon 0, it is 0 for epsilon 0 and infinite otherwise.
+    """
     if guarantee.epsilon <= 0:
         return 0.0 if epsilon <= 0 else math.inf
     return max(0.0, epsilon / guarantee.epsilon)
@@ -295,7 +308,10 @@ def _axis(end: float) -> str:
 
 
 def _of_verdict(numbers: VerdictFinding) -> str:
-    """Return a sentence on why the verdict differs from comparing shown with claimed epsilon; empty if it does not."""
+    """Return a sentence that explains why the verdict disagrees with the gauge; empty if they agree.
+
+    They disagree if the shown epsilon exceeds the claimed epsilon without a violation, or the reverse.
+    """
     found = numbers.judged
     shows_breach = found.epsilon_lower_bound > numbers.claimed
     is_broken = numbers.verdict is Verdict.VIOLATED
@@ -311,7 +327,7 @@ def _of_verdict(numbers: VerdictFinding) -> str:
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Return sentences on the epsilon at which a breach begins, and on the larger epsilon of the accountant."""
+    """Return a sentence on the epsilon `kept` of the claimed noise, and on the accountant's larger epsilon."""
     how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
     return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."
@@ -321,7 +337,7 @@ _WIDEST_NAME = 30
 
 
 def summary_table(contents: ReportContents) -> Table:
-    """Return a table for the terminal: the verdict, the next step, and the numbers of the report's page."""
+    """Return a table for the terminal, with the verdict, the next step, and the numbers of the report's page."""
     federation, words, warnings = contents.facts.federation, banner(contents), warnings_of(contents)
     title = Text(
         f"{federation.data.title}, {title_of_named(federation.model)}: {contents.run.trials:,} x "

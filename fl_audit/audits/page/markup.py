@@ -1,4 +1,4 @@
-"""HTML building blocks of all pages: frame, opening, figures and tables; none of them loads external resources."""
+"""HTML building blocks of all pages: the page frame, banner, figures and tables, without external resources."""
 
 import base64
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from fl_audit.report.formatting import MISSING, number_text, percent
 
 
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> str:
-    """Return an HTML figure: a picture with its caption.
+    """Return an HTML figure element with a picture and its caption.
 
     Parameters
     ----------
     picture
-        A PNG, or an SVG element, in which `$label` stands for the description.
+        A PNG as bytes, or an SVG element as text, in which `$label` is replaced by the alternative text.
     alternative
         Alternative text of the picture, as plain text.
     caption
-        Caption, as escaped HTML.
+        Caption of the figure, as escaped HTML.
     name
         HTML id of the figure, as plain text; empty for none.
     """
@@ -45,22 +45,23 @@ def page_table(
     title: str = "",
     look: str = "numbers",
 ) -> str:
-    """Return an HTML table in a box that scrolls sideways, also by keyboard, if the table is too wide.
+    """Return an HTML table in a box that scrolls sideways if the table is too wide, also by keyboard.
 
     Parameters
     ----------
     columns
-        Names of the columns, see `fl_audit.notebook.html_table`.
+        Names of the columns, as plain text.
     title
-        Title of the table, see `fl_audit.notebook.html_table`.
+        Title above the table, as plain text; empty for none.
     look
-        CSS class of the table, see `fl_audit.notebook.html_table`.
+        CSS class of the table element.
     rows
-        Cells of each row, one per column: plain text, numbers, or None for values that were not determined.
+        Cells of each row, one for each column: plain text, escaped HTML (`Markup`), numbers, or None for a missing
+        value.
     numbers
-        Indices of the columns whose text holds numbers.
+        Indices of the columns whose text cells hold numbers.
     links
-        Address, relative to the page, to which the first cell of each row links; empty for a row without a link.
+        For each row, the address, relative to the page, to which its first cell links; empty text for no link.
     """
     targets = list(links) or [""] * len(rows)
     cells = [[_cell(cell, place in (0, *numbers)) for place, cell in enumerate(row)] for row in rows]
@@ -79,12 +80,14 @@ def _cell(cell: Any, is_number: bool) -> str:
 
 
 def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
-    """Return a rounded number as an HTML `data` element, which keeps its full precision.
+    """Return a rounded number as an HTML `data` element that keeps its full precision.
+
+    For None, return the text that stands for a missing value.
 
     Parameters
     ----------
     value
-        The number to show.
+        The number to show; None if it is missing.
     is_share
         Whether the number is shown in percent.
     digits
@@ -121,7 +124,7 @@ $body
 
 
 def banner_html(banner: Banner) -> str:
-    """Return the verdict of a page as HTML, in large letters."""
+    """Return the verdict of a page as an HTML section in large letters."""
     kind, sign, _ = banner.look.value
     shown = f'<span class="sign" aria-hidden="true">{sign}</span>'
     said = f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div>'
@@ -129,7 +132,7 @@ def banner_html(banner: Banner) -> str:
 
 
 def next_html(step: str) -> str:
-    """Return the next step for the reader as HTML."""
+    """Return the next step for the reader as an HTML paragraph."""
     return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
 
 
@@ -151,24 +154,24 @@ def html_page(
     banner: Banner | None = None,
     step: str = "",
 ) -> str:
-    """Return a whole HTML page; its content security policy forbids scripts and external resources.
+    """Return a whole HTML page, with a content security policy that forbids scripts and external resources.
 
-    Images are embedded as data. The footer names the version and the date of writing.
+    Images are embedded as data. The footer names the version of the package and the date of writing.
 
     Parameters
     ----------
     title
-        Title of the window.
+        Title of the browser window, as plain text.
     heading
-        Heading of the page.
+        Heading of the page, as plain text.
     subtitle
-        One line that says what the page is about.
+        One line below the heading that says what the page is about, as plain text.
     footer
-        Plain text at the end of the page.
+        Text at the end of the page, after the version and the date, as plain text.
     opening
         First paragraph, as plain text; empty if the body has its own.
     step
-        Plain text below the first paragraph that says what to do next.
+        What to do next, as plain text below the first paragraph; empty for none.
     body
         Escaped HTML of the rest of the page.
     banner

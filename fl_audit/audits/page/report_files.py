@@ -1,4 +1,4 @@
-"""Files of a report, each written atomically; the PDF needs WeasyPrint, which is optional."""
+"""Write the files of a report, each atomically; the PDF needs the optional package WeasyPrint."""
 
 import contextlib
 import io
@@ -13,12 +13,12 @@ from fl_audit.report.finding import ReportContents
 ON_PAPER = """
 @page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }
 """
-"""Styles of a PDF that differ from a page printed by a browser."""
+"""CSS that is added for a PDF: page numbers, which a browser prints by itself."""
 
 
 @cache
 def hindrance() -> str:
-    """Return the reason why this installation cannot write PDFs, as a phrase; empty if it can."""
+    """Return a phrase that says why this installation cannot write PDFs; empty if it can."""
     try:
         # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -31,7 +31,7 @@ def hindrance() -> str:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Write a page as a PDF file atomically; without WeasyPrint, remove the PDF of an earlier run instead.
+    """Write an HTML page as a PDF file, atomically; without WeasyPrint, delete an existing file at `path` instead.
 
     Parameters
     ----------
@@ -52,19 +52,19 @@ def write_pdf(page: str, path: Path) -> None:
 
 
 def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
-    """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
+    """Write the figures, HTML page and PDF of a report into a directory, and return the path of the HTML page.
 
-    If no PDF can be written (see `hindrance`), an earlier PDF is removed. All figures are drawn before the first file
-    is written, and each file is written atomically.
+    The files are `figures/<name>.png`, `report.html` and `report.pdf`. If no PDF can be written (see `hindrance`), an
+    earlier PDF is deleted. All figures are drawn before the first file is written, and each file is written atomically.
 
     Parameters
     ----------
     contents
-        Contents of the report.
+        The findings and facts that the report shows.
     directory
-        Directory of the report, which is made if it is missing. An earlier report in it is replaced.
+        Directory of the report, which is created if it is missing. The files of an earlier report are replaced.
     pdf_with_appendix
-        Whether the PDF contains the appendix as well as the page.
+        Whether the PDF contains the appendix in addition to the page.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)

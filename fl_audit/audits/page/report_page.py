@@ -1,4 +1,4 @@
-"""The report as one HTML file without external resources: a page, and an appendix that is collapsed on a screen."""
+"""Render the report as one HTML file without external resources: a page, and an appendix that is collapsed at first."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -39,17 +39,17 @@ _NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?
 
 @dataclass(frozen=True)
 class DrawnPicture:
-    """A drawn figure of a report as PNG and as SVG element, with the name of its section, its title and its caption."""
+    """A drawn figure of a report as PNG and as SVG, with its title and caption."""
 
-    name: str
+    name: str  # name of the section that the figure belongs to
     png: bytes
     title: str
     caption: str
-    svg: str = ""
+    svg: str = ""  # SVG element for an HTML page
 
 
 def draw_all(contents: ReportContents) -> list[DrawnPicture]:
-    """Return the figures of a report, in its order, for all sections that have a figure and findings."""
+    """Return the drawn figures of all sections that have findings and a figure, in the order of the report."""
     drawn = []
     for section, numbers in measured(contents):
         if (picture := section.picture) is not None and picture.applies(numbers, contents):
@@ -61,9 +61,9 @@ def draw_all(contents: ReportContents) -> list[DrawnPicture]:
 
 
 def _page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as a compact SVG element with the colours of the page and identifiers that begin with `name`.
+    """Return a figure as a compact SVG element for the HTML page.
 
-    Equal figures give equal text.
+    It uses the CSS colours of the page, and its identifiers begin with `name`. Equal figures give equal text.
     """
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
@@ -80,7 +80,7 @@ def _page_svg(figure: Figure, name: str) -> str:
 
 
 def _with_own_names(text: str, name: str) -> str:
-    """Return SVG text in which identifiers that are referred to begin with `name`, and all others are removed."""
+    """Return SVG text with `name` as prefix of all identifiers that are referred to, other ids removed."""
     used = {first or second for first, second in _REFERENCE.findall(text)}
     text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
     return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
@@ -154,25 +154,26 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
 
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
-"""Note above numbers that are computed under the assumption of a guarantee that the run broke."""
-MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
+"""Note above numbers that assume the claimed noise, in a report on a violated guarantee."""
+MOST_FAILED = 4  # largest number of failed tests that the page names; the appendix names all of them
 
 
 def render_html(
     contents: ReportContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
 ) -> str:
-    """Return the whole report as one HTML page.
+    """Return the whole report as the text of one HTML page.
 
     Parameters
     ----------
     contents
-        The contents of the report.
+        The findings and facts that the report shows.
     pictures
-        The drawn figures in the order of the report.
+        The drawn figures, in the order of the report, from `draw_all`.
     on_paper
-        Whether the page is made for paper, with PNG instead of SVG figures, the configuration and a place to sign.
+        Whether the page is for paper: figures are PNG instead of SVG, and the configuration and a place to sign are
+        added.
     with_appendix
-        Whether the appendix follows.
+        Whether the appendix is included.
     """
     federation = contents.facts.federation
     on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
@@ -206,7 +207,7 @@ def render_html(
 
 
 def paragraphs(contents: ReportContents) -> list[str]:
-    """Return the sentences of the sections that are shown on the page, one per section."""
+    """Return the text of each section that is shown on the page, one paragraph for each section."""
     shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
     return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
@@ -216,7 +217,10 @@ def _is_broken(contents: ReportContents) -> bool:
 
 
 def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
-    """Return whether a section's sentence and figure belong on the page; not if they assume a broken guarantee."""
+    """Return whether the text and the figure of a section are shown on the page, and not only in the appendix.
+
+    False for a section that assumes the guarantee, if the guarantee is violated.
+    """
     return section.on_page and not (section.trusts and _is_broken(contents))
 
 
@@ -258,7 +262,7 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
 
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return an HTML table without columns whose cells are all empty; an empty string if there are no rows."""
+    """Return rows of cells as an HTML table, without columns of empty cells; empty text if there are no rows."""
     told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
     if not rows:
         return ""
@@ -266,7 +270,10 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
 
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    """Return the cells of a row: its name, number, interval and claim; the last three are rounded together if given."""
+    """Return four table cells for a row: name, value, interval and claim, the last two empty if missing.
+
+    The value, interval and claim are rounded together.
+    """
     if row.limit is None and row.confidence is None:
         return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
     value, low, high = row.cells
@@ -285,9 +292,9 @@ def _configuration(contents: ReportContents) -> str:
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the HTML of the annex for a data-protection officer, for reports without an appendix.
+    """Return the HTML of the annex for a data-protection officer, for a report without an appendix.
 
-    The appendix has these sections otherwise. The annex is empty if the run has no findings for them.
+    It is empty if the run has no declarations of the operator. A report with an appendix has these sections there.
     """
     numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
     if numbers is None:
@@ -298,7 +305,10 @@ def _annex(contents: ReportContents) -> str:
 
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return the HTML of the appendix: a table of contents and every section in full, each collapsed."""
+    """Return the HTML of the appendix: a list of its sections, each section in full, and the papers used.
+
+    Sections and papers are collapsed on screen. `figures` holds the HTML of figures, keyed by section.
+    """
     inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
     told = [(section.name, escape(section.title), html) for section, html in inside if html]
     contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
@@ -314,7 +324,10 @@ def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
 
 
 def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return the HTML of a section in the appendix: everything that is not on the page; empty if there is nothing."""
+    """Return the HTML of a section for the appendix, without what is on the page; empty if nothing is left.
+
+    `numbers` is the section's finding, and `figures` holds the HTML of figures, keyed by section.
+    """
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [

@@ -1,4 +1,4 @@
-"""The style of every page: one column, system fonts, light or dark like the reader's screen, light on paper."""
+"""The CSS of every page: one column, system fonts, light or dark as the reader's screen is, and light on paper."""
 
 _COLOURS = {
     "paper": ("#ffffff", "#161616"),
@@ -26,7 +26,7 @@ _COLOURS = {
     "four": ("#7a3b69", "#d99cc6"),
     "five": ("#2a7f86", "#7fced5"),
 }
-"""The colours of a page by name: on a light screen and on paper, and on a dark screen."""
+"""The colours of a page, keyed by name: first for light screens and paper, then for dark screens."""
 LIGHT, DARK = ({name: pair[side] for name, pair in _COLOURS.items()} for side in (0, 1))
 
 DRAWN = {
@@ -43,7 +43,7 @@ DRAWN = {
     "#7a3b69": "four",
     "#2a7f86": "five",
 }
-"""The names of the page colours that replace the colours of figures."""
+"""The names of the page colours that replace the colours of figures, keyed by the figures' colours."""
 
 _LIGHT_VARIABLES, _DARK_VARIABLES = (
     " ".join(f"--{name}: {colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK)

@@ -1,1 +1,1 @@
-"""The reconstruction audit: which of several candidates is in, and images reconstructed from updates."""
+"""The reconstruction audit: guess which of several candidates is in, and reconstruct images from updates."""

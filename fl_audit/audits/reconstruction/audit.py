@@ -1,4 +1,4 @@
-"""The reconstruction audit: one of several candidates is in, and an attacker that knows all else guesses which one."""
+"""The audit kind `reconstruction`: one of several candidates is in, and an attacker who knows the rest guesses it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ReconstructionAudit(TargetsAudit):
-    """The audit in which exactly one of the targets, called candidates, is in."""
+    """The audit kind `reconstruction`, in which exactly one of the targets, called candidates, is in each trial."""
 
     judged_by = "fl_audit.audits.reconstruction.judging:ReconstructionJudging"
     own_settings = ("candidates", "candidate_weights")
@@ -19,16 +19,16 @@ class ReconstructionAudit(TargetsAudit):
     scheme = MembershipScheme.EXACTLY_ONE
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the column in which the candidates differ; None if the candidates are different records."""
+        """Return the name of the column in which the candidates differ; None if the candidates are different units."""
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase on the number and the kind of the candidates."""
+        """Return a phrase that says how many candidates there are, and whether they are units or values of a column."""
         if public.candidate_column is None:
             return super().in_question(public, chosen)
         values = f"{public.targets} values of {public.candidate_column}"
         return f"record {public.pair.index} with one of {values} in each trial"
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the query for the log-odds of candidates if there is an insider, otherwise the value for no query."""
+        """Return CANDIDATES, which asks the insider for the log-odds of each candidate; NOTHING without an insider."""
         return ReleaseQuery.CANDIDATES if public.with_insider else ReleaseQuery.NOTHING

@@ -1,4 +1,4 @@
-"""Findings of the reconstruction audit: how often the right candidate is guessed, and the limit by the guarantee."""
+"""Findings of the reconstruction audit: how often the true candidate is guessed, and the limit by the guarantee."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,42 +17,46 @@ _GUESSES = (1, 5, 10, 100)
 
 @dataclass(frozen=True)
 class Success:
-    """The share of trials in which the true candidate is among the attacker's first guesses."""
+    """The share of trials in which the true candidate is among the attacker's first few guesses."""
 
-    guesses: int  # number of the attacker's guesses
-    share: float  # share of the trials in which one of them is right, from 0 to 1
+    guesses: int  # number of guesses that count in each trial
+    share: float  # share of the trials in which one of these guesses is right, from 0 to 1
     low: float  # lower end of the Clopper-Pearson interval of the share
     high: float  # upper end of the Clopper-Pearson interval of the share
-    chance: float  # share of the trials in which one of them is right without a release
+    chance: float  # largest probability that one of these guesses is right without any release
     bound: float  # the largest share that the guarantee allows
 
 
 @dataclass(frozen=True)
 class ReconstructionFinding:
-    """The guesses of an attacker that knows everything except which candidate is in."""
+    """The success of an attacker who knows everything except which of the candidates is in.
 
-    candidates: int  # number of records, clients, or values of a column
-    # Probability that the truth is among k guesses without any release, for k from 1 to all, (candidates,): the sum of
-    # the k largest prior probabilities.
+    It has the rank of the true candidate in each trial, and the success rates for several numbers of guesses.
+    """
+
+    candidates: int  # number of candidates, which are records, clients, or values of a column
+    # Probability that the true candidate is among the best k guesses without any release, for k from 1 to all,
+    # (candidates,): the sum of the k largest prior probabilities.
     chances: Floats
-    ranks: Integers  # rank of the true candidate in the attacker's order, 1 for its first guess, (trials,)
-    successes: tuple[Success, ...]  # by number of guesses, ascending, that of one guess first
-    confidence: float  # of each interval
-    longest: float  # largest mu of a candidate over all rounds of a trial: its contribution's length over the noise
-    median: float  # the median mu
+    ranks: Integers  # rank of the true candidate in the attacker's order, 1 for the first guess, (trials,)
+    successes: tuple[Success, ...]  # one entry for each number of guesses, ascending from one guess
+    confidence: float  # confidence of each interval
+    # Largest mu over candidates and trials: norm of a candidate's contribution over the noise, all rounds together.
+    longest: float
+    median: float  # median of mu over candidates and trials
 
     @property
     def are_even(self) -> bool:
-        """Whether all candidates have the same prior probability."""
+        """Whether all candidates have the same prior probability, up to rounding."""
         return bool(abs(self.chances[0] - 1 / self.candidates) < 1e-9)
 
     @cached_property
     def first(self) -> Success:
-        """The share of trials in which the first guess is right, with its interval and limits."""
+        """The share of trials in which the attacker's first guess is right, with its interval and the allowed share."""
         return self.successes[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `reconstruction` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `reconstruction`, for `summary.json`."""
         return {"reconstruction": {
             "candidates": self.candidates, "trials": len(self.ranks), "confidence": self.confidence,
             "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,
@@ -61,7 +65,10 @@ class ReconstructionFinding:
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
-    """Return how often the true candidate was guessed; None outside the reconstruction audit, or without an insider."""
+    """Return how often the true candidate was guessed, with the limits of the guarantee.
+
+    None if the run is no reconstruction audit, or without an insider or a guarantee.
+    """
     ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or guarantee is None:
         return None

@@ -1,6 +1,7 @@
-"""Reconstruction of images from observed updates: from a first dense layer, by gradient descent, or by regression.
+"""Reconstruct images from observed updates: from a first dense layer, by gradient descent, or by regression.
 
-The regression uses images of other people. For gradient descent, labels are first inferred from the last bias.
+The regression uses images of other people. Gradient descent needs labels, which are first inferred from the gradient of
+the last bias.
 """
 
 import math
@@ -20,18 +21,18 @@ from fl_audit.learning.pass_budgets import CACHE_BUDGET
 from fl_audit.learning.stacked_model import StackedModel
 
 _BREAKS = (2.667, 1.6, 1.142)
-"""Divisors of the number of iterations; after each such part the step falls to a tenth, as in the authors' code."""
+"""Divisors b: after iterations / b steps the step size falls to a tenth, as in the code of Geiping et al. 2020."""
 
 
 @dataclass(frozen=True)
 class DescentSettings:
-    """Settings of the search by gradient descent."""
+    """Settings of the search for images by gradient descent: steps, learning rate, smoothness, starts, time."""
 
-    iterations: int = 1000  # steps of Adam, at least 1
-    step: float = 0.1  # of each pixel, in the first three eighths; positive
-    smoothness: float = 0.01  # weight of the total variation, from 0
-    restarts: int = 1  # from how many starts, of which the one counts that fits best; at least 1
-    seconds: float = math.inf  # when the search ends anyway, positive; results then depend on the machine's speed
+    iterations: int = 1000  # number of steps of Adam, at least 1
+    step: float = 0.1  # initial learning rate of Adam, positive
+    smoothness: float = 0.01  # weight of the total variation in the objective, at least 0
+    restarts: int = 1  # number of random starts, of which the best fit is used, at least 1
+    seconds: float = math.inf  # time limit of the search, positive; with it results depend on the machine's speed
 
     def __post_init__(self) -> None:
         for name in ("iterations", "restarts"):
@@ -45,7 +46,7 @@ USUAL = DescentSettings()
 
 
 def total_variation(pictures: Tensor) -> Tensor:
-    """Return the anisotropic total variation of images (..., height, width), as a mean over pixels and not a sum."""
+    """Return the anisotropic total variation of images (..., height, width), as one mean over all pixels."""
     down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
     return down + across
 
@@ -58,9 +59,9 @@ def descended(
     descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
-    """Return images whose updates match the observed ones, as closely as the search can.
+    """Return images whose updates match the observed ones as closely as a search by gradient descent can.
 
-    They are float32 (owners, images, *shape), from 0 to 1, an owner's images in the order of its labels.
+    The images are float32 (owners, images, *shape), from 0 to 1, an owner's images in the order of its labels.
 
     Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4).
     Adam on the signs of the gradient minimises one minus the cosine of both updates, plus weighted total variation,
@@ -69,17 +70,17 @@ def descended(
     Parameters
     ----------
     shared
-        The map from images to updates.
+        The function from an owner's images to its update.
     seen
-        The shared update of each owner, float32 (owners, parameters).
+        The observed update of each owner, float32 (owners, parameters).
     labels
         Labels of each owner's images, int64 (owners, images).
     draw
-        Generator of the images from which the searches start.
+        Generator of the random images from which the searches start.
     descent
-        Number of starts and steps of the search.
+        Settings of the search.
     on_step
-        Function that is called with the number of finished iterations of all starts.
+        Callback that receives the number of finished iterations over all starts.
     """
     started, found = time.monotonic(), None
 
@@ -117,28 +118,31 @@ def descended(
 
 
 MOST_OTHERS = 1000
-"""Largest number of other people's images whose updates the attacker computes and holds at once."""
+"""Largest number of other people's images that the attacker uses."""
 
 
 @dataclass(frozen=True)
 class PopulationImages:
-    """Images and labels of the population, the attacker's prior knowledge, without the images to be reconstructed."""
+    """Images and labels of other people, which the attacker knows.
 
-    pictures: Tensor  # float32 (others, *shape), from 0 to 1
-    labels: Tensor  # int64 (others,)
+    The images to be reconstructed are not among them.
+    """
+
+    pictures: Tensor  # pixels of the images from 0 to 1, float32 (others, *shape)
+    labels: Tensor  # classes of the images, int64 (others,)
 
 
 def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
-    """Raise `InputError` unless records are images of at least 7x7 pixels from 0 to 1.
+    """Raise `InputError` unless records are images of at least 7x7 pixels, with values from 0 to 1.
 
     Parameters
     ----------
     shape
-        Shape of one record.
+        Shape of one record; (height, width) or (channels, height, width) is accepted.
     least
-        Smallest number in the records.
+        Smallest value of a pixel in the records.
     most
-        Largest number in the records.
+        Largest value of a pixel in the records.
     """
     fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
     found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
@@ -156,7 +160,7 @@ def drawn_pictures(
     descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
-    """Return the attacker's reconstruction of the images of every owner, float32 (owners, count, *shape).
+    """Return the attacker's reconstruction of the images of each owner, float32 (owners, count, *shape).
 
     With noise, images are estimated by regression on images of other people. Without noise, a single image is computed
     from the gradient of the first dense layer if the model permits it; otherwise gradient descent finds the images.
@@ -164,21 +168,21 @@ def drawn_pictures(
     Parameters
     ----------
     shared
-        The map from images to updates.
+        The function from an owner's images to its update.
     seen
-        Observed noisy update of each owner, float32 (owners, parameters).
+        The observed, noisy update of each owner, float32 (owners, parameters).
     count
         Number of images of each owner, at least 1.
     noise
-        Standard deviation of the noise in each coordinate, from 0.
+        Standard deviation of the noise in each coordinate of an update, at least 0.
     others
-        The attacker's own images, at least `count`.
+        Images of other people that the attacker knows, at least `count`.
     draw
-        Generator of the images from which the searches start.
+        Generator of the random images from which searches start, and of random sets of other people's images.
     descent
-        Number of starts and steps of the search, as for `descended`.
+        Settings of the search by gradient descent.
     on_step
-        Function that is called with the number of finished iterations of all starts.
+        Callback that receives the number of finished iterations over all starts.
     """
     if noise > 0:
         chosen = _together(others.labels[:MOST_OTHERS], count, draw)
@@ -192,10 +196,10 @@ def drawn_pictures(
 
 
 def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
-    """Return the indices of random sets of images that an owner could have, int64 (images, count), sorted by label.
+    """Return the indices of random sets of `count` images, one set for each image, int64 (images, count).
 
-    An update does not reveal the order of its records. When sorted by label, images at the same position of two sets
-    look alike.
+    The images of a set are sorted by their `labels`, because an update does not reveal the order of its records. Then
+    images at the same position of two sets look alike.
     """
     known = labels.cpu().numpy()
     if count == 1:
@@ -206,16 +210,20 @@ def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
 
 
 def reads_first_layer(model: StackedModel) -> bool:
-    """Return whether the model is a chain of dense layers whose first one has a bias."""
+    """Return whether the model is a chain of dense layers whose first layer has a bias.
+
+    The update of a single record then reveals the record, see `drawn_pictures`.
+    """
     return model.chain is not None and model.chain[0].bias is not None
 
 
 def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
-    """Return the image of each owner from the gradient of its only record, float32 (owners, 1, *shape), from 0 to 1.
+    """Return each owner's image from the first layer's gradient of its only record, float32 (owners, 1, *shape).
 
-    If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
-    3.1). The smaller d_k is, the less informative is the unit, so x is the least squares solution: the sum of d_k times
-    the gradient of the weights, divided by the sum of d_k^2. An update of zero gives a black image.
+    Pixels are from 0 to 1. If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x for the
+    image x (Geiping et al. 2020, Proposition 3.1). The result is the least squares solution over all units: the sum of
+    d_k times the gradient of the weights, divided by the sum of d_k^2. An update of zero gives a black image. `seen`
+    holds the observed updates.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
@@ -226,15 +234,12 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 
 
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return the linear least squares estimate of each owner's images, float32 (owners, count, *shape), from 0 to 1.
+    """Return a linear least squares estimate of each owner's images, float32 (owners, count, *shape), from 0 to 1.
 
-    The attacker knows images of other people, and computes their updates without noise. The estimate needs neither
-    labels nor a special layer, and works for every model and every rule of updates.
-
-    It is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other
-    images x and their updates u (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred,
-    the estimate is mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of
-    the others.
+    The attacker computes the updates u of other people's images x without noise. The estimate is mean(x) + Cov(x, u)
+    (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with means and covariances over these images (the Gauss-Markov estimate).
+    It is valid for every model and every rule for updates. With X and U the centred images and updates of n people as
+    rows, it is computed as mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)).
     """
     flat, centre = pictures.flatten(1).double(), updates.mean(0)
     middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
@@ -248,16 +253,14 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
 
 
 def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
-    """Return the inferred classes of the records of every owner, int64 (owners, count), in ascending order.
+    """Return the inferred classes of the records of each owner, int64 (owners, count), in ascending order.
 
-    The attacker does not know the owners' probabilities and clipping factors. It estimates both from `like`, at least
-    `count` records of the population.
-
-    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the population's mean of p_k it
-    gives the expected number of records of the class. Classes are then assigned greedily, each time the one with the
-    largest number of missing records. For one record this is the only class whose bias has a negative gradient
-    (Zhao et al. 2020, "iDLG"); for several it is the rule of Wainakh et al. 2022, "User-level label leakage from
-    gradients in federated learning".
+    `seen` holds the owners' updates. `like` and `like_labels` are at least `count` records of the population, with
+    labels. The gradient of the bias of class k is the sum over records of p_k - [label is k], where p_k is the model's
+    probability of the class. The population's mean of p_k turns it into the expected number of records of the class.
+    Classes are then assigned greedily, each time the class with the largest number of missing records. For one record
+    this is the only class whose bias has a negative gradient (Zhao et al. 2020, "iDLG"). For several records it is the
+    rule of Wainakh et al. 2022, "User-level label leakage from gradients in federated learning".
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])
@@ -271,12 +274,14 @@ def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Ten
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
-    """Raise `InputError` unless the last parameter of a model is a bias with one entry per class, which reveals labels.
+    """Raise `InputError` unless the last parameter of a model is a bias with one entry for each class.
+
+    Labels are inferred from the gradient of this bias.
 
     Parameters
     ----------
     model
-        The model.
+        The stacked model.
     classes
         Number of classes of the model.
     """
@@ -286,7 +291,11 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
 
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
-    """Return the mean factor by which a record's gradient enters an update, from learning rate, steps and clipping."""
+    """Return the mean factor with which a record's gradient enters an update, from learning rate, steps and clipping.
+
+    The factor of clipping is estimated from population records `like` with labels `like_labels`. `count` is the number
+    of records of an owner.
+    """
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
     if shared.clipping_norm is None:

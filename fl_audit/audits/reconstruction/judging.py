@@ -1,4 +1,4 @@
-"""Planning and judging of the reconstruction audit, in which an attacker guesses the one candidate that is in."""
+"""Plan and judge reconstruction audits, in which an attacker guesses which candidate is in."""
 
 import numpy as np
 
@@ -17,17 +17,20 @@ from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
 
 class ReconstructionJudging(AuditJudging):
-    """Planning and judging of audits in which exactly one of the targets is in."""
+    """Planning and judging of the audit kind `reconstruction`, in which exactly one of the candidates is in."""
 
     def require_playable(self, public: Federation) -> None:
-        """Raise `InputError` if the reconstruction audit cannot run on a federation, e.g. if it has too few clients."""
+        """Raise `InputError` if the reconstruction audit cannot run on a federation, e.g. with too few clients."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "reconstruction")
         require_candidates(public)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by right first guesses and noise along the true candidate; None without an insider."""
+        """Return the judgement by the right first guesses and the noise along the true candidate.
+
+        A judgement has a verdict on the guarantee and a lower bound on epsilon. None without an insider.
+        """
         if (ranks := candidate_ranks(run)) is None:
             return None
         chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
@@ -43,24 +46,31 @@ class ReconstructionJudging(AuditJudging):
         )
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return the insider's limit of detection for the noise, along the candidates alone.
+        """Return how large a lack of noise a planned run would detect along the candidates; None if no insider.
 
         Parameters
         ----------
         planned
-            The run that is planned.
+            The planned run with its claimed guarantee.
         parameters
-            Number of parameters of the model; None if the noise in all of them cannot be measured.
+            Number of parameters of the model; not used, since the noise is measured only along the candidates.
         """
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
-        """Return the limit of detection for a candidate that counts more than once; None without an exact LLR."""
+        """Return which excess weight of a candidate a planned run would detect; None without an exact LLR.
+
+        The weight is the factor by which a candidate counts more than the claim assumes. LLR is the log-likelihood
+        ratio.
+        """
         return limit_of_signal(planned, is_always_in=True)
 
 
 def candidate_ranks(run: FinishedRun) -> Integers | None:
-    """Return the rank of the true candidate in each trial, (trials,); None in other audits, or without an insider."""
+    """Return the rank of the true candidate among the attacker's guesses in each trial, 1 for the first, (trials,).
+
+    None if the run is no reconstruction audit, or without an insider.
+    """
     return run.once(_ranks)
 
 
@@ -79,7 +89,10 @@ def _ranks(run: FinishedRun) -> Integers | None:
 
 
 def candidates_of(run: FinishedRun) -> tuple[Floats, Integers]:
-    """Return log-odds of each candidate against none, (trials, candidates), and numbers of the true ones, (trials,)."""
+    """Return the log-odds of each candidate, (trials, candidates), and the index of the true candidate, (trials,).
+
+    The log-odds compare the candidate being in with no candidate being in.
+    """
     table, shape = run.tables.targets, (run.trials, -1)
     assert table is not None, "the audit of reconstruction has candidates"
     truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)

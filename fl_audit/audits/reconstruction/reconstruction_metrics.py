@@ -1,4 +1,4 @@
-"""Measures of reconstruction: the rank of the true candidate, and the similarity of reconstructed and true images."""
+"""Measure reconstructions: the rank of the true candidate, and the similarity of reconstructed and true images."""
 
 import math
 from bisect import bisect_left
@@ -25,9 +25,10 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, j
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
-    """Return the rank of the true candidate in the attacker's order, 1 for its first guess.
+    """Return the rank of the true candidate in the order of the attacker's guesses, 1 for the first guess, (trials,).
 
-    Of candidates with equal likelihood the one with the smaller number is guessed first, whichever is true.
+    The attacker guesses in the order of decreasing likelihood, and candidates with equal likelihood in ascending order
+    of their numbers.
 
     Parameters
     ----------
@@ -70,12 +71,12 @@ def judge_hits(
     confidence: float,
     noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
-    """Return the judgement of the guarantee from the number of right first guesses, called hits.
+    """Return the judgement of the guarantee from the number of hits, i.e. of trials whose first guess was right.
 
-    The guarantee is violated if, under the reconstruction bound, the probability of at least so many hits is below the
-    level of the test, or if there is less noise than claimed. Otherwise the verdict is as in `judged_with_noise`, and
-    never consistent without noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower
-    confidence bound on the hit rate: under (epsilon, delta)-DP that rate is at most e^epsilon chance + delta.
+    The guarantee is violated if `hits` or more hits are too unlikely under the reconstruction bound, or if there is
+    less noise than claimed. Otherwise the verdict is as in `judged_with_noise`, and never `consistent` without `noise`.
+    The lower bound on epsilon is log((p - delta) / chance), where p is the lower confidence bound on the hit rate:
+    under (epsilon, delta)-DP this rate is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -84,15 +85,14 @@ def judge_hits(
     trials
         Number of independent trials, at least 1.
     chance
-        Prior probability of the likeliest candidate: 1 / m for m equally likely ones.
+        Prior probability of the likeliest candidate, positive: 1 / m for m equally likely candidates.
     guarantee
-        The guarantee, which covers all neighbours.
+        The claimed guarantee, which covers all neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution of the candidate that was in, in every trial; None if it cannot be computed.
-        The limit of detection is that of this noise, because the hit rate under less noise depends on the distances
-        between candidates and is unknown.
+        The noise along the contribution of the true candidate in each trial; None if it cannot be computed. The limit
+        of detection is that of this noise, because the hit rate under less noise is unknown.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"
@@ -113,14 +113,19 @@ def judge_hits(
 
 
 def _share_found(trials: int, bound: float) -> float:
-    """Return the smallest hit rate that the test detects with probability `DETECTION_POWER`; infinite without one."""
+    """Return the smallest hit rate that the test detects with probability `DETECTION_POWER`; infinite if none is.
+
+    `bound` is the largest hit rate that the guarantee allows.
+    """
     level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
     fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
     return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
 
 
 def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
-    """Return a lower confidence bound on epsilon, from a hit rate that is at most e^epsilon chance + delta.
+    """Return a lower confidence bound on epsilon from the number of hits, i.e. of trials whose first guess was right.
+
+    Under (epsilon, delta)-DP the hit rate is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -131,9 +136,9 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
     chance
         Hit rate of the best guess without any release, positive: 1 / m for m equally likely candidates.
     delta
-        Delta of (epsilon, delta)-DP, at least 0 and below 1.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
-        Confidence of the bound, above 0.5 and below 1.
+        Confidence of the lower bound, above 0.5 and below 1.
     """
     low = clopper_pearson(hits, trials, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))
@@ -141,30 +146,33 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
 
 _SSIM = Dissimilarity.SSIM
 WORST = 0.01
-"""Share of the images that are reported next to the mean: those with the best reconstructions."""
+"""Share of the images, those with the best reconstructions, whose mean similarity is reported in addition."""
 
 
 @dataclass(frozen=True)
 class ReconstructionQuality:
-    """The similarity of each reconstructed image to the true one."""
+    """The similarity of each reconstructed image to the true image: PSNR, SSIM, and identification among candidates."""
 
-    psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
-    ssim: Floats  # structural similarity, at most 1, (pictures,)
-    named: Flags  # whether the nearest of the candidates is the true picture, (pictures,)
-    candidates: int  # number of images among which the true one is
+    psnr: Floats  # peak signal-to-noise ratio in dB, for pixels from 0 to 1, (images,); infinite for equal images
+    ssim: Floats  # structural similarity, at most 1, (images,)
+    named: Flags  # whether the true image is the nearest candidate to the reconstruction, (images,)
+    candidates: int  # number of candidates for each image, including the true image
 
     def worst(self, values: Floats) -> float:
-        """Return the mean over the `WORST` share of images, those with the best reconstructions, at least one image."""
+        """Return the mean of `values` over the 1 % of images with the largest values, at least one image.
+
+        `values` is `psnr` or `ssim`, so these are the best reconstructions, which is the worst case for privacy.
+        """
         return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
 
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """A level of noise, described by how well it hides a contribution from an adversary that knows all others."""
+    """A level of noise: its epsilon, its mu, and the largest probability of identifying a true candidate."""
 
-    epsilon: float  # of the guarantee; infinite without noise
-    mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
-    bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
+    epsilon: float  # epsilon of the guarantee with this noise; infinite without noise
+    mu: float  # norm of a clipped contribution over the noise, all rounds together; infinite without noise
+    bound: float  # largest probability of identifying the true candidate, from 0 to 1
 
     @classmethod
     def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevel":
@@ -175,33 +183,36 @@ class NoiseLevel:
         epsilon
             Epsilon of the guarantee.
         mu
-            Gaussian-DP parameter, above 0.
+            The mu of Gaussian DP of all rounds together, above 0.
         chance
-            Probability of identifying the true candidate without any release, at most 1.
+            Largest probability of identifying the true candidate without any release, above 0 and at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
 
 @dataclass(frozen=True)
 class ReconstructionDraws:
-    """The attacker's reconstructions at one level of noise."""
+    """The attacker's reconstructions of all images at one level of noise, with their similarity to the true images."""
 
     level: NoiseLevel  # level of the noise
-    pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
-    likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
-    guesses: int = 1  # number of images that are reconstructed per owner, any of which may be identified
+    pictures: Floats32  # the reconstructed images, float32 (images, *shape)
+    likeness: ReconstructionQuality  # similarity of the reconstructed to the true images
+    guesses: int = 1  # number of images that are reconstructed for each owner, each of which may be identified
 
 
 @dataclass(frozen=True)
 class ReconstructedImages:
-    """The true images, and their reconstructions at every level of noise by an attacker that knows all other data."""
+    """The true images, and their reconstructions at each level of noise by an attacker who knows all other data."""
 
-    true: Floats32  # the pictures, float32 (pictures, *shape)
-    drawings: tuple[ReconstructionDraws, ...]  # from no noise to the most
+    true: Floats32  # the true images, float32 (images, *shape)
+    drawings: tuple[ReconstructionDraws, ...]  # one entry for each level of noise, from no noise to the most
     own: int  # index in `drawings` of the reconstructions at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding under the key `pictures` of `summary.json`."""
+        """Return this finding as JSON values in a dict with the one key `pictures`, for `summary.json`.
+
+        Its value is a list with one entry for each level of noise.
+        """
         told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
         return {"pictures": told}
 
@@ -223,11 +234,11 @@ def _entry(drawing: ReconstructionDraws) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageTargets:
-    """The images to reconstruct, and the candidates among which they are to be identified."""
+    """The images to be reconstructed, and other images as candidates among which each is to be identified."""
 
-    pictures: Tensor  # the true pictures, float32 (owners, each, *shape)
-    labels: Tensor  # labels of the true pictures, int64 (owners, each)
-    candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
+    pictures: Tensor  # the true images, float32 (owners, images, *shape)
+    labels: Tensor  # classes of the true images, int64 (owners, images)
+    candidates: Tensor  # other images, the same candidates for each true image, float32 (candidates, *shape)
 
 
 def drawings(
@@ -239,27 +250,28 @@ def drawings(
     descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Iterator[ReconstructionDraws]:
-    """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
+    """Yield, for each level of noise, the reconstructions by an attacker who knows all contributions but one.
 
     All releases are computed at the same model parameters, so that all rounds carry the same signal and their noise
-    averages out. This is the strongest attack of a server within the guarantee.
+    averages out. This is the strongest attack of a server that the guarantee covers.
 
     Parameters
     ----------
     shared
-        The map from the images of an owner to an update; it needs a clipping norm if a level has noise.
+        The function from an owner's images to its update; it needs a clipping norm if a level has noise.
     victims
-        Images of the owners.
+        The images to be reconstructed, with other candidates.
     others
-        The attacker's images of the population.
+        Images of other people that the attacker knows.
     levels
-        The levels of noise.
+        The levels of noise, each with its mu over all rounds.
     draws
-        Function from the index of a level to the generator of its noise and of the images from which searches start.
+        Function from the index of a level to its generator, which draws the noise and the images from which searches
+        start.
     descent
-        Number of starts and steps of the search, as for `descended`.
+        Settings of the search by gradient descent.
     on_step
-        Function that is called with the number of finished iterations of all starts.
+        Callback that receives the number of finished iterations over all starts.
     """
     updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
@@ -276,15 +288,17 @@ def drawings(
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:
-    """Return each owner's reconstructed images in the order of the true ones, which an update does not reveal.
+    """Return each owner's reconstructed images in the order of its true images, with the shape of `drawn`.
+
+    An update does not reveal the order of its images. So each reconstruction is assigned to one true image, with the
+    smallest sum of squared errors.
 
     Parameters
     ----------
     true
-        The owners' images, shape (owners, pictures, *shape).
+        The owners' true images, shape (owners, images, *shape).
     drawn
-        Reconstructions of the owners' images, shape (owners, pictures, *shape). Within an owner they are assigned to
-        the images so that the sum of squared errors is the smallest.
+        Reconstructions of the owners' images in any order, shape (owners, images, *shape).
     """
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
@@ -294,16 +308,16 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
 
 def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
-    """Return the similarity of reconstructed to true images, by PSNR, SSIM and identification among candidates.
+    """Return the similarity of reconstructed to true images: PSNR, SSIM, and identification among candidates.
 
     Parameters
     ----------
     true
-        Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
+        The true images with pixels from 0 to 1, (images, *shape), the last two axes height and width.
     drawn
-        Reconstructions of the pictures, in their order and shape.
+        Reconstructions of the images, in the order and shape of `true`.
     population
-        Other images, shape (others, *shape), among which the true one is to be identified.
+        Other images, shape (others, *shape), which are the candidates besides the true image.
 
     Raises
     ------

@@ -102,9 +102,9 @@ def _epsilon(drawing: ReconstructionDraws, is_own: bool) -> str:
 
 
 def _allowed(drawing: ReconstructionDraws, once: str = "") -> str:
-    """Return words on the largest share of identified images that the guarantee allows, and on the number of guesses.
+    """Return words on the largest share of images that may be identified under the guarantee, and in how many guesses.
 
-    `once` is appended in place of the number if there is a single guess.
+    For a single guess, the text `once` is appended instead of the number of guesses.
     """
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
@@ -113,18 +113,20 @@ def _allowed(drawing: ReconstructionDraws, once: str = "") -> str:
 def draw_pictures(
     figure: Figure, true: Floats32, drawings: Sequence[ReconstructionDraws], own: int | None = None
 ) -> None:
-    """Draw images and their reconstructions at each level of noise, with the bound below each row.
+    """Draw true images in the first row of a figure, and their reconstructions at each level of noise in further rows.
+
+    A text below each row gives the epsilon, and the largest share of images that may be identified.
 
     Parameters
     ----------
     figure
-        An empty figure.
+        An empty figure to draw in.
     true
-        The true pictures, shape (pictures, *shape), of which at most 8 are shown.
+        The true images, shape (images, *shape), of which at most 8 are shown.
     drawings
-        Reconstructions at each level of noise.
+        Reconstructions of the images, one entry for each level of noise.
     own
-        Index of the level that has the noise of the run; None if there is none.
+        Index in `drawings` of the level with the noise of the run; None if there is none.
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):
@@ -139,7 +141,7 @@ def draw_pictures(
 
 
 def _strip(pictures: Floats32) -> Floats32:
-    """Return images side by side in matplotlib's layout, (height, width) or (height, width, 3)."""
+    """Return images side by side as one array for matplotlib, (height, width) or (height, width, 3)."""
     stacked = pictures[:, None] if pictures.ndim == 3 else pictures
     framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
     strip = np.concatenate(list(framed), axis=2)

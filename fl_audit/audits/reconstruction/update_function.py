@@ -1,4 +1,7 @@
-"""The update that an owner shares for its records, as a differentiable function of records for gradient inversion."""
+"""The update that an owner shares for its records, as a differentiable function of the records.
+
+Gradient inversion uses it to search for records with a given update.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,18 +25,18 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class UpdateFunction:
-    """The map from records to an update, by the federation's rule for updates and the model that all clients received.
+    """The function from an owner's records to the update that it shares, for a fixed model and rule for updates.
 
     Raises `InputError` if the local optimizer is not SGD.
     """
 
-    model: StackedModel  # the model
-    start: Tensor  # its weights at the start of the round, float32 (parameters,)
-    # Clipping norm C of the gradient of each record or, with local training, of the whole update; None clips nothing.
+    model: StackedModel  # the architecture of the model
+    start: Tensor  # parameters of the model at the start of the round, float32 (parameters,)
+    # Clipping norm of each record's gradient or, with local training, of the whole update; None for no clipping.
     clipping_norm: float | None = None
-    # Local training by SGD, in place of gradients; None shares the sum of gradients.
+    # Schedule of local training by SGD; None if the update is a sum of gradients.
     schedule: LocalSchedule | None = None
-    # Indices of the records of each local step, which are drawn in public; empty without local training.
+    # Indices of the records in each local step, which are public; empty without local training.
     batches: Sequence[Integers] = field(default=())
 
     def __post_init__(self) -> None:
@@ -42,7 +45,7 @@ class UpdateFunction:
         require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
 
     def of(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the update that the owner of these records shares, float32 (parameters,).
+        """Return the update of an owner with the given records, float32 (parameters,).
 
         It is differentiable in the records and can be used with vmap.
 
@@ -63,7 +66,7 @@ class UpdateFunction:
         return self._clipped(torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
 
     def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the updates of many owners, float32 (owners, parameters).
+        """Return the update of each of many owners, float32 (owners, parameters), detached from autograd.
 
         Parameters
         ----------
@@ -82,7 +85,10 @@ class UpdateFunction:
         return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the parameters before minus those after SGD, with one step on the mean loss of each mini-batch."""
+        """Return the parameters before local training minus those after it, as one vector.
+
+        Local training is SGD with one step on the mean loss of each mini-batch.
+        """
         assert self.schedule is not None, "local training has a schedule"
         now = parameters
         for batch in self.batches:
