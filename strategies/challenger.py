@@ -1,4 +1,4 @@
-"""The challenger: it draws the membership of the targets, the participation of units and the noise of a trial."""
+"""The challenger of the attack: from a secret seed it draws the targets' membership, the samples and the noise."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -24,23 +24,24 @@ from fl_audit.trials import TrialBatch
 
 @dataclass
 class SeededChallenger:
-    """A challenger with fair coins and reproducible noise, for simulation and not for a secure release.
+    """Challenger that draws the secrets of trials from a seed: which targets are in the data, samples and noise.
 
-    In a real federation each client draws the participation of its records by itself, and keeps it secret.
+    This challenger is meant for simulation, not for a secure release. In a real federation, each client draws the
+    sample of its own records and keeps it secret.
     """
 
     seed: int  # secret seed of the run
     targets: int = 1  # number of targets, at least 1
-    who: MembershipScheme = MembershipScheme.BY_COINS  # the rule of membership
-    # Under `EXACTLY_ONE`, probability of each target to be the one that is in, (targets,); None if they are equal.
+    who: MembershipScheme = MembershipScheme.BY_COINS  # rule by which targets are put into the training data
+    # With `EXACTLY_ONE`, the probability that a target is in the training data, (targets,); None if all are equal.
     prior: Floats | None = None
-    _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
+    _is_in: dict[int, Flags] = field(init=False, default_factory=dict)  # drawn memberships (targets,), by trial
 
     def membership(self, trials: Sequence[int]) -> TargetMembership:
-        """Return the membership of the targets in each trial, drawn once per trial by the scheme `who`.
+        """Return which targets are in the training data of each trial, drawn once per trial by the rule `who`.
 
-        Coins are fair even if the claim assumes another prior. A trial with a single target trains on D if the target
-        is in, and otherwise on D'.
+        Coins are fair even if the claim assumes another prior. If there is one target, a trial trains on D if the
+        target is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
@@ -62,9 +63,9 @@ class SeededChallenger:
     def participation(
         self, trials: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return the Poisson sample of a client's records, or users, in a round, bool (trials, records).
+        """Return which of a client's records, or users, a round's Poisson sample contains, bool (trials, records).
 
-        Its random generator is seeded by the seed, the trial, the round and the client.
+        The draws depend only on the seed, the trial, the round and the client.
 
         Parameters
         ----------
@@ -75,9 +76,9 @@ class SeededChallenger:
         client
             Number of the client.
         records
-            Number of the client's records, or of its users.
+            Number of the client's records, or of its users if they are sampled.
         sampling_rate
-            Probability with which a record or user takes part, in (0, 1].
+            Probability that a record or user is in the sample, in (0, 1].
         """
         sources = self._sources(Purpose.RECORD_SAMPLING, trials, server_round, client)
         return np.stack([source.random(records) < sampling_rate for source in sources])
@@ -85,9 +86,9 @@ class SeededChallenger:
     def client_participation(
         self, trials: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
-        """Return the Poisson sample of clients in a round, bool (trials, clients).
+        """Return which clients a round's Poisson sample contains, bool (trials, clients).
 
-        Its random generator is seeded by the seed, the trial and the round.
+        The draws depend only on the seed, the trial and the round.
 
         Parameters
         ----------
@@ -98,13 +99,13 @@ class SeededChallenger:
         clients
             Number of clients.
         sampling_rate
-            Probability with which a client takes part, in (0, 1].
+            Probability that a client is in the sample, in (0, 1].
         """
         sources = self._sources(Purpose.CLIENT_SAMPLING, trials, server_round)
         return np.stack([source.random(clients) < sampling_rate for source in sources])
 
     def coins(self, trials: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return the fair coins of canaries in a round, bool (trials, canaries); a canary is in if its coin is heads.
+        """Return which canaries are inserted in a round, bool (trials, canaries), by a fair coin for each.
 
         Parameters
         ----------
@@ -113,13 +114,16 @@ class SeededChallenger:
         server_round
             Number of the round, from 1.
         canaries
-            Number of canaries.
+            Number of canaries, that is, artificial units that an audit may insert.
         """
         tossed = [[canary_coin(self.seed, server_round, one, trial) for one in range(canaries)] for trial in trials]
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
 
     def quantile_normals(self, trials: Sequence[int], server_round: int) -> Tensor:
-        """Return standard normal draws, float64 (trials,), for the noise of the quantile bits of adaptive clipping.
+        """Return one standard normal draw per trial, float64 (trials,), for a round's noise in adaptive clipping.
+
+        Adaptive clipping moves its norm by a noisy count of the updates within the norm. The draws, once scaled, are
+        the noise of this count.
 
         Parameters
         ----------
@@ -132,11 +136,13 @@ class SeededChallenger:
         return torch.tensor([source.standard_normal() for source in sources], dtype=torch.float64)
 
     def noise_seed(self, client: int) -> int:
-        """Return the seed of a client's own noise, from which no other seed can be inferred."""
+        """Return the seed of a client's own noise; it reveals neither the challenger's seed nor another client's."""
         return int(generator(self.seed, Purpose.CLIENT_SEED, client=client).integers(2**63))
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
-        """Return float32 standard normal draws (trials, size), seeded by the seed, the trial, the round and `number`.
+        """Return standard normal draws for a round's noise, float32 (trials, size).
+
+        The draws depend only on the seed, the trial, the round and `number`.
 
         Parameters
         ----------
@@ -147,7 +153,7 @@ class SeededChallenger:
         size
             Number of draws for each trial.
         number
-            Index of the set of draws in the round, from 0, since some mechanisms need several sets for their noise.
+            Index, from 0, of this set of draws in the round; some mechanisms need several sets.
         """
         draws = np.empty((len(trials), size), dtype=np.float32)
         for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round, number), strict=True):
@@ -162,14 +168,17 @@ class SeededChallenger:
 
 @dataclass
 class PrefetchingChallenger(SeededChallenger):
-    """Challenger that draws the first set of standard normals of the next round in a thread while clients compute."""
+    """Challenger that draws the noise of the next round in a thread while clients compute."""
 
-    executor: Executor = field(kw_only=True)  # runs the thread
+    executor: Executor = field(kw_only=True)  # executor that runs the thread
     rounds: int = field(kw_only=True)  # number of the last round
     _drawn: dict[tuple[int, int], Future[Tensor]] = field(init=False, default_factory=dict)
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
-        """Return the draws of a round, and start drawing those of the next round in the thread."""
+        """Return the standard normal draws of a round, float32 (trials, size), and start drawing the next round's.
+
+        The values are those of `SeededChallenger`. Only the first set of draws (`number` 0) is drawn in advance.
+        """
         if number != 0:
             return super().standard_normals(trials, server_round, size, number)
         ready = self._drawn.pop((trials[0], server_round), None)
@@ -181,18 +190,18 @@ class PrefetchingChallenger(SeededChallenger):
 
 
 def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> Integers:
-    """Return which of the insider's hypotheses was true in each round, (trials, rounds), by the challenger's secrets.
+    """Return which hypothesis of the adversary was true in each round, int (trials, rounds).
 
-    The value is 0 under D, 1 under D', and 2 in rounds for which a secret sample left out the differing unit.
+    The value is 0 under D and 1 under D'. It is 2 in a round whose secret sample left out the target.
 
     Parameters
     ----------
     federation
-        The federation.
+        Federation with its data, target and mechanism.
     challenger
-        The challenger, which knows the secrets of the trials.
+        Challenger, which knows the secrets of the trials.
     batch
-        The batch of trials.
+        Trials to look up.
     """
     by_trial = np.where(challenger.membership(batch.trials).is_in[:, :1], 0, 1)
     sides = np.repeat(by_trial, federation.public.rounds, axis=1)
@@ -206,7 +215,7 @@ def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch:
 def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
-    """Return in which trials a round's sample contains the differing unit, bool (trials,)."""
+    """Return in which trials a round's secret sample contains the target, bool (trials,)."""
     mechanism, turn = federation.public.mechanism, federation.public.turn(server_round)
     rate = mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
@@ -228,24 +237,25 @@ def _takes_part(
 
 
 OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
-"""Columns of the table of trials: log-odds of the first record, given a randomised first or second record."""
+"""Columns, one value per trial: log-odds of the first of two records, after randomising the first or the second."""
 
 
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
-    """Return the log-odds of the first against the second record of `record_pair`, given a locally randomised record.
+    """Return log-odds of a first record against a second one, given a locally randomised version of either.
 
-    The randomised record is the first one in the column `OF_FIRST`, and the second one in `OF_SECOND`, both (trials,).
-    An insider who saw the randomised record would compute the same log-odds. Only a simulation can do this, since
-    otherwise the seeds of the local randomizers are secrets of the records' owners.
+    The audit compares these two records, which are those of `record_pair`. Column `OF_FIRST`, shape (trials,), has the
+    log-odds after randomising the first record, and column `OF_SECOND` those after randomising the second. An adversary
+    who saw the randomised record would compute the same log-odds. Only a simulation can do this, because the seeds of
+    local randomizers are otherwise secret.
 
     Parameters
     ----------
     federation
-        The federation. Without a local randomizer the result is empty.
+        Federation with its data; without a local randomizer the result is empty.
     challenger
-        The challenger, which knows the seeds of the records' owners.
+        Challenger, which knows the seeds of all clients.
     batch
-        The batch of trials.
+        Trials for which records are randomised.
     """
     local_randomizer = federation.public.local_randomizer
     pair = None if local_randomizer is None else record_pair(federation)

@@ -1,8 +1,8 @@
-"""The challenger's log of secret values in every round, from which tests of the verdict are computed after the run.
+"""The challenger's log of each round's secrets, from which the verdict's tests are computed after the run.
 
-It covers samples of units, quantile bits, optimizer steps and shares of the noise. Only counts are kept, a few numbers
-per trial and round. Samples are kept only for the batch of trials in training, so the size of the log does not grow
-with trials times units.
+The secrets are samples of units, quantile bits (of adaptive clipping), optimizer steps and shares of the noise. The log
+keeps only counts, a few numbers per trial and round. It keeps whole samples only for the batch of trials in training,
+so its size does not grow with trials times units.
 """
 
 from collections import defaultdict
@@ -39,8 +39,8 @@ from fl_audit.verdict.revealed_values import (
     UNIT,
 )
 
-_DIGEST_BITS = 53  # as many as a 64-bit float holds
-_MOST_LAST_BITS = 2**14  # coordinates of a large model whose last bits are looked at
+_DIGEST_BITS = 53  # bits of a sample's digest; a 64-bit float represents as many exactly
+_MOST_LAST_BITS = 2**14  # largest number of a model's coordinates whose last bits are counted
 _SHARE_TRIALS, _SHARE_CLIENTS, _SHARE_COORDINATES = 16, 24, 32
 _ALL, _OF_ALL, _OF_EACH = -1, -2, -3
 
@@ -49,47 +49,56 @@ _Tally = tuple[str, int, int, int, float]
 
 @dataclass
 class _BatchLog:
-    """The log of one batch of trials."""
+    """Log of the secrets of one batch of trials.
 
-    columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))  # one array (trials,) a round
-    turns: Integers | None = None  # number of rounds in which each unit took part, (trials, units)
-    units: Integers | None = None  # see `OpenedSamples.of_units`
-    crowds: Integers | None = None  # histogram over units and rounds of the number of trials in which a unit took part
-    sample: Flags | None = None  # sample of the previous round, (trials, units)
+    The log holds counts of samples and of released bits, and the state from which the next round's model and norm are
+    checked.
+    """
+
+    # For each name of a logged value, one array (trials,) per round.
+    columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
+    turns: Integers | None = None  # number of rounds whose sample contained a unit, (trials, units)
+    # Number of samples that contained a unit, (units, 4), by the target's case: in the data and in the sample (0), in
+    # the data only (1), not in the data but drawn (2), neither (3).
+    units: Integers | None = None
+    crowds: Integers | None = None  # entry i counts pairs of unit and round with i trials that sampled the unit
+    sample: Flags | None = None  # sample of the previous round, bool (trials, units)
     model: Tensor | None = None  # models after the previous round, (trials, parameters)
-    state: OptimizerState = field(default_factory=OptimizerState)
+    state: OptimizerState = field(default_factory=OptimizerState)  # state of the optimizer after the previous round
     norms: Tensor | None = None  # clipping norms of the next round, computed from the public bits, (trials,)
-    # Number of last bits of releases that are 1, (1 + places, 2 sides); the first row is the sum over coordinates.
+    # Number of released values whose last bit is 1, (1 + places, 2). The first row is the sum over coordinates, the
+    # others are single coordinates; the columns are trials with D and trials with D'.
     odd: Integers | None = None
-    rounds: int = 0
-    opened: int = 0  # number of rounds whose samples are opened
+    rounds: int = 0  # number of logged rounds
+    opened: int = 0  # number of rounds whose samples are logged
 
 
 @dataclass
 class ChallengerLog:
-    """The challenger's log of a run, one `_BatchLog` for each batch of trials."""
+    """The challenger's log of the secrets of a run, kept for each batch of trials."""
 
-    public: Federation  # the public federation
-    challenger: SeededChallenger  # knows the secret bits
+    public: Federation  # public facts of the federation: clients, training and mechanism
+    challenger: SeededChallenger  # challenger, which knows whether a trial uses D or D'
     target: int | None  # number of the target among the units that are sampled; None if there are many targets
-    places: tuple[int, ...]  # coordinates whose last bits are counted one by one
-    _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))
+    places: tuple[int, ...]  # indices of parameters whose last bits are counted one by one
+    _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def note(
         self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
-        """Record counts of the secrets of a round, for one batch of trials.
+        """Log the secrets of one round for one batch of trials.
 
         Parameters
         ----------
         batch
-            The batch of trials.
+            Batch of trials.
         made
-            The round as the server made it.
+            The round as the server made it: its models, release and side information.
         taking_part
-            The true participation, bool, shape (trials, units); None if all units take part.
+            Secret sample of the round, bool (trials, units); None if all units take part.
         centred_bits
-            Sum of the centred quantile bits before noise; None without an adaptive norm.
+            Sum over clients of (quantile bit - 1/2) before noise, float64 (trials,). Adaptive clipping estimates its
+            norm from these bits; None for a fixed norm.
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
@@ -105,25 +114,29 @@ class ChallengerLog:
             kept.columns[name].append(values)
 
     def _is_opened(self, server_round: int) -> bool:
-        """Return whether the sample of a round is opened; with cyclic cohorts, only rounds of the first cohort are."""
+        """Return whether the sample of a round is logged.
+
+        With cyclic cohorts, only the rounds of the first cohort are logged; otherwise all rounds are.
+        """
         turn = self.public.turn(server_round)
         return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 
     @property
     def _group(self) -> Integers | None:
-        """Numbers of the units whose samples are opened, in ascending order; None for all units."""
+        """Ascending numbers of the units whose samples are logged: the first of cyclic cohorts; None for all units."""
         return self.public.turn(1)
 
     @property
     def _place(self) -> int | None:
-        """The index of the target among the units whose samples are opened; None if there are many targets."""
+        """Index of the target among the units whose samples are logged; None if there are many targets."""
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
     def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
-        """Count the participations of a round; return sizes, overlaps and digests of samples without the target.
+        """Count a round's sample, and return numbers about it by name, each (trials,).
 
-        The target's own participation is returned separately.
+        The numbers are the size of the sample without the target, its overlap with the previous sample, its digest, and
+        whether it contains the target (NaN if there are many targets).
         """
         group, place = self._group, self._place
         taking_part = taking_part if group is None else taking_part[:, group]
@@ -147,7 +160,7 @@ class ChallengerLog:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return the number of coordinates of each new model that differ from the public optimizer step, (trials,)."""
+        """Return, per trial, how many coordinates of the new model differ from the public optimizer step, (trials,)."""
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
         after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
@@ -164,7 +177,10 @@ class ChallengerLog:
         return wrong
 
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return 1 for trials whose clipping norm differs from the norm computed from the public bits, otherwise 0."""
+        """Return 1 for each trial whose clipping norm differs from the one that the public quantile bits give, else 0.
+
+        The bits of the previous round determine the norm of adaptive clipping. The shape is (trials,).
+        """
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
@@ -174,10 +190,10 @@ class ChallengerLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Count the last bits of the release that are 1, separately for trials with D and with D'.
+        """Count released values whose last bit is 1; return each trial's standardised deviation from half, (trials,).
 
-        Returns the standardised deviation of each trial's count from half, (trials,). Models need no such count, since
-        they follow from the release by the public step.
+        The counts are kept separately for trials with D and with D'. Models are not counted, because the public
+        optimizer step computes them from the release.
         """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)
@@ -195,7 +211,10 @@ class ChallengerLog:
         return -(-parameters // _MOST_LAST_BITS)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the logged columns and tallies of a batch of trials, and forget them; rounds never played are NaN."""
+        """Return the logged values and counts of a batch of trials, and delete them from the log.
+
+        Rounds that were not run have NaN.
+        """
         kept = self._kept.pop(batch.name, _BatchLog())
         missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
         opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
@@ -245,21 +264,22 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 def open_shares(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: NoiseStatistics
 ) -> ResultColumns:
-    """Return the inner products of some clients' noise shares, with each other and with the residual noise of the sum.
+    """Return inner products of clients' noise shares, with each other and with the residual noise of the sum.
 
-    The residual noise is the part of the sum that the insider could not subtract. The shares are drawn again from the
-    clients' seeds, for the first trials and for the first coordinates, which every sample of the residuals contains.
+    The residual noise is the part of the sum that the insider (the adversary among the clients) could not subtract. The
+    shares are drawn again from the clients' seeds, for the first trials, clients and coordinates. The result is empty
+    if the residuals lack these coordinates.
 
     Parameters
     ----------
     federation
-        The federation, in which each client adds a share of the noise.
+        Federation in which each client adds a share of the noise.
     challenger
-        The challenger, which knows the clients' seeds.
+        Challenger, which knows the clients' seeds.
     batch
-        The batch of trials.
+        Batch of trials.
     residuals
-        The insider's residuals under the true hypothesis, with a sample of coordinates, shape (trials, rounds, ...).
+        Residual noise if the true hypothesis is subtracted, with a sample of coordinates, shape (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

@@ -1,4 +1,4 @@
-"""The clients that are asked to contribute to a round, and the checks and the sum of their contributions."""
+"""The clients that contribute to a round: their choice, and the check and sum of their contributions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,37 +29,40 @@ from fl_audit.trials import TrialBatch
 
 @dataclass(frozen=True)
 class ClientRoster:
-    """The roles of the clients of a federation: target holders, insiders and colluders, with their units."""
+    """Roles of a federation's clients: their node IDs, targets, insiders (adversaries) with colluders, and units.
+
+    A client's number is called its partition.
+    """
 
     nodes: Sequence[int]  # Flower node ID of each partition
-    # Numbers of the targets that each partition holds; partitions without targets are left out.
+    # Numbers of the targets that a partition holds, keyed by partition; partitions without targets have no entry.
     targets: Mapping[int, tuple[int, ...]]
-    insiders: dict[int, tuple[int, ...]]  # partition of each insider, with the partitions of its colluders
-    shards: tuple[Integers, ...]  # units of each partition: records of D, users, or the client itself
-    units: int  # number of units of all partitions
+    insiders: dict[int, tuple[int, ...]]  # partitions of an insider's colluders, keyed by the insider's partition
+    shards: tuple[Integers, ...]  # numbers of the units of each partition: records of D, users, or the client itself
+    units: int  # number of units of all partitions together
 
     @property
     def victim(self) -> int:
-        """Partition that holds the first target."""
+        """Partition (client number) of the client that holds the first target."""
         return next(client for client, held in self.targets.items() if 0 in held)
 
 
 @dataclass(frozen=True)
 class ContributingClient:
-    """A client that is asked to contribute to a round, with the trials and the settings that its message contains."""
+    """A client that is asked to contribute to a round, with trials and settings for its message."""
 
     client: int  # partition of the client
-    # Indices of the trials within the batch to which it contributes, ascending; None for all trials.
+    # Ascending indices, within the batch, of the trials to which the client contributes; None for all trials.
     rows: Integers | None = None
-    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in its message
+    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings in the message, by name
 
 
 @dataclass(frozen=True)
 class CalledClients:
-    """The clients that are asked to contribute to a round, for one batch of trials."""
+    """All clients that are asked to contribute to a round, for one batch of trials."""
 
-    asked: tuple[ContributingClient, ...]  # the clients, ascending
-    taking_part: Tensor | None = None  # the secret sample of units, bool (trials, units); None without sampling
+    asked: tuple[ContributingClient, ...]  # the clients, by ascending number
+    taking_part: Tensor | None = None  # secret sample of units, bool (trials, units); None without sampling
 
 
 def call_of(
@@ -67,16 +70,19 @@ def call_of(
 ) -> CalledClients:
     """Return the clients that are asked to contribute to a round, canary clients included.
 
+    A canary client is artificial; a coin of the audit decides whether it contributes. The result also has the secret
+    sample of units, if units are sampled.
+
     Parameters
     ----------
     public
-        The public federation with its mechanism.
+        Public facts of the federation: clients, training and mechanism.
     roster
-        The roles of the clients, with the units of each partition.
+        Roles and units of the clients.
     challenger
-        The challenger, which draws the participation.
+        Challenger, which draws the sample and the canaries' coins.
     batch
-        The batch of trials.
+        Batch of trials.
     server_round
         Number of the round, from 1.
     """
@@ -126,8 +132,8 @@ def _samples_of_steps(
 ) -> Tensor | None:
     """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
 
-    The samples are drawn from the clients' own seeds. None if nothing is sampled, or if this audit does not open the
-    challenger's secrets.
+    The samples are drawn again from the clients' own seeds. The result is None if clients sample no records, or if the
+    audit does not log the challenger's secrets.
     """
     if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
         return None
@@ -140,56 +146,63 @@ def _samples_of_steps(
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """The contribution of one client as it arrived; it is checked when it is read."""
+    """The contribution of one client as it arrived, not yet checked, and what an honest client may send."""
 
     client: int  # partition of the client
     reply: Message  # reply of the client
-    rows: Integers | None = None  # indices of the trials within the batch that it is about, ascending; None for all
-    # The largest L2 norm of an honest contribution, one number for all trials or one per trial, (trials,).
+    rows: Integers | None = None  # ascending indices, within the batch, of the contribution's trials; None for all
+    # Largest L2 norm of an honest contribution: one number for all trials, or one per trial, (trials,).
     longest: Floats | float = np.inf
-    half_bits: bool = True  # whether a quantile bit may be 1/2, which a client sends in trials that it takes no part in
-    users: int = 0  # number of the client's users, each of whom has a quantile bit, if the unit is the user; else 0
+    half_bits: bool = True  # whether a quantile bit may be 1/2, as in trials to which the client contributes nothing
+    users: int = 0  # number of the client's users, each with a quantile bit, if the unit is the user; otherwise 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
-        """Return the sum of clipped gradients or updates, float32 (trials asked about, parameters), after checks."""
+        """Return the client's sum of clipped gradients or updates, float32 (trials, parameters), after checks.
+
+        The sum has one row for each trial in `rows`. Raises `FederationError` if the array is missing or has a wrong
+        shape or type, or, if `finite`, has a value that is not finite.
+        """
         own = shape if self.rows is None else (len(self.rows), shape[1])
         return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The sum of a round's contributions before noise, with local sensitivity, quantile bits, victim's contribution."""
+    """Sum of a round's contributions before noise, with local sensitivity, quantile bits and the victim's part.
 
-    total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
-    # Local sensitivity as reported by the victim, float64 (trials,); zero unless the noise is scaled to it.
+    The victim is the client that holds the target.
+    """
+
+    total: Tensor  # sum of contributions by ascending client number, float32 (trials, parameters)
+    # Local sensitivity as reported by the client with the target, float64 (trials,); 0 unless it scales the noise.
     local_sensitivity: Floats
-    centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,); zero for a fixed norm
-    of_victim: Tensor | None = None  # the victim's contribution if the server is the adversary, otherwise None
+    centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,); 0 for a fixed clipping norm
+    # Contribution of the client with the target, float32 (trials, parameters); None unless the server is the adversary.
+    of_victim: Tensor | None = None
 
 
 def receive(
     public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> RoundResult:
-    """Return the sum of all contributions of a round, after checking each of them.
+    """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits.
 
     Parameters
     ----------
     public
-        The public federation, whose mechanism states the parts that a contribution must have.
+        Public facts of the federation; its mechanism says which parts a contribution must have.
     sent
-        Contributions of the clients, by ascending number.
+        Contributions of the clients, by ascending client number.
     victim
-        Partition of the victim.
+        Partition of the client that holds the target.
     shape
-        Shape of a contribution, (trials, parameters).
+        Number of trials, and number of parameters.
     server_round
-        Number of the round, for errors.
+        Number of the round, for error messages.
 
     Raises
     ------
     FederationError
-        If an array is missing, has a wrong shape, is not finite or has a larger norm than an honest contribution.
-        The server then releases nothing.
+        If an array is missing, has a wrong shape, is not finite, or has a larger norm than an honest contribution.
     """
     mechanism, trials = public.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
@@ -216,21 +229,22 @@ def receive(
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the sum of the clients' contributions, float32 (trials, parameters), added by ascending client number.
+    """Return the sum of the clients' contributions, float32 (trials, parameters), after checking them.
 
     Parameters
     ----------
     sent
-        Contributions of the clients, by ascending number.
+        Contributions of the clients, by ascending client number, which is the order of the addition.
     shape
-        Shape of a contribution, (trials, parameters).
+        Number of trials, and number of parameters.
     server_round
-        Number of the round, for errors.
+        Number of the round, for error messages.
 
     Raises
     ------
     FederationError
-        As in `read_array`, or if the sum overflows or the norm of a contribution is too large.
+        If an array is missing, has a wrong shape or type, is not finite, or has a larger norm than an honest
+        contribution, or if the sum overflows.
     """
     arrays = [one._sum(shape, server_round, finite=False) for one in sent]
     total = torch.zeros(shape)
@@ -255,7 +269,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
 
 def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Raise `FederationError` if a contribution's L2 norm exceeds the largest one that the noise is made for."""
+    """Raise `FederationError` if a contribution's L2 norm exceeds the largest one that clipping allows."""
     longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():
@@ -275,7 +289,7 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
 
 
 _BLOCK = 2048
-"""Number of squares that are summed in float32 before these partial sums are added in float64."""
+"""Number of squares in a block that is summed in float32; the sums of blocks are added in float64."""
 _MARGIN = 1.0002
 """Factor that covers the rounding error of a row's norm in float32.
 
@@ -284,10 +298,10 @@ In a block, 2,049 roundings of relative error 2**-24 change the norm by half of 
 
 
 def _lengths_at_most(rows: Floats32) -> Floats:
-    """Return close upper bounds of the L2 norms of rows (trials, parameters), in half the time of exact norms.
+    """Return upper bounds of the L2 norms of rows (trials, parameters), shape (trials,), faster than exact norms.
 
-    For nearly every contribution the bound is small enough, so that the exact norm is not needed. The addend of 1e-16
-    for each number covers squares that underflow in float32.
+    A bound exceeds the norm by little more than 0.02 %. An addend of 1e-16 for each number covers squares that
+    underflow in float32.
     """
     whole = rows.shape[1] // _BLOCK * _BLOCK
     blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]

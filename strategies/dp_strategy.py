@@ -1,9 +1,9 @@
-"""A Flower strategy for federated training under a mechanism, for the trials of several batches at once.
+"""A Flower strategy that trains under a DP mechanism, for the trials of several batches at once.
 
 Round i releases r_i, the sum of clipped contributions and noise, and moves the model by r_i / n with a fixed, public n.
-The mechanism defines contributions, noise, participation and optimizer; it is DP-FedSGD if clients send gradients of
-records, and DP-FedAvg if they train locally. Queries to clients (`round_queries`) are sent with the messages of the
-rounds, and the strategy does not read their content.
+The mechanism defines contributions, noise, participation and optimizer. It is DP-FedSGD if clients send gradients of
+records, and DP-FedAvg if they train locally. Queries of an audit to clients (`round_queries`) are sent with the
+messages of a round; the strategy does not read their content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,20 +51,20 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class DPStrategy(Strategy):
-    """Flower strategy that trains several batches of trials under a mechanism, and sends queries with the rounds."""
+    """Flower strategy that trains several batches of trials under a DP mechanism, and sends an audit's queries."""
 
-    public: Federation  # the public federation, with its mechanism
+    public: Federation  # public facts of the federation: clients, training and mechanism
     roster: ClientRoster  # nodes, units and roles of the clients
-    challenger: SeededChallenger  # the source of membership, samples and noise
-    batches: Sequence[TrialBatch]  # the batches of trials that are trained together
-    parameters: int  # number of scalars of one model
-    time_limit: float  # seconds that one client call may take
-    on_release: Callable[[TrialBatch, ServerRound], None]  # called with every release as it is made
-    round_queries: Sequence[RunQueries] = ()  # queries to clients besides their contributions
-    # Returns whether training has to end early by a public rule; used only without queries.
+    challenger: SeededChallenger  # source of membership, samples and noise
+    batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
+    parameters: int  # number of scalar parameters of one model
+    time_limit: float  # seconds that a client may take for one message
+    on_release: Callable[[TrialBatch, ServerRound], None]  # called with each batch and round after its release
+    round_queries: Sequence[RunQueries] = ()  # the audit's queries to clients, besides requests for contributions
+    # Function that returns whether training has to end early by a public rule; used only without queries.
     is_over: Callable[[], bool] = lambda: False
     opening: ChallengerLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
-    transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)
+    transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)  # training state, by batch name
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
     _written: dict[Answer, int] = field(init=False, default_factory=dict)
@@ -75,7 +75,7 @@ class DPStrategy(Strategy):
 
     @property
     def exchanges(self) -> int:
-        """Number of Flower rounds to pass to `start`: rounds with a release, then exchanges with queries alone."""
+        """Number of Flower rounds to pass to `start`: all training rounds, and later rounds that only send queries."""
         return max([self.public.rounds, *(query.last_exchange for query in self.round_queries)])
 
     def summary(self) -> None:
@@ -84,7 +84,10 @@ class DPStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages of a round: requests for the clients' contributions, and the queries."""
+        """Return the messages of a round to clients: requests for contributions, and the audit's queries.
+
+        After the last training round, or after an early end, only queries are returned.
+        """
         mechanism = self.public.mechanism
         if server_round == 1:
             for batch in self.batches:
@@ -110,7 +113,11 @@ class DPStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Check all replies, make the release of this round for every batch of trials, and return the new models."""
+        """Check all replies, make the round's release for every batch of trials, and return the new models.
+
+        The `ArrayRecord` holds one array (trials, parameters) for each batch, keyed by its name. It is None if the
+        round has only queries. The metrics are always None.
+        """
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
@@ -138,14 +145,14 @@ class DPStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return no messages, because the server evaluates models itself, and queries collect the rest from clients."""
+        """Return no messages: the server evaluates models itself, and queries ask clients for anything else."""
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         return None
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        """Add the server's noise to the sums of a batch of trials in place, and return them, (trials, parameters).
+        """Add the server's noise to the sums of a batch of trials in place, and return the sums, (trials, parameters).
 
         Parameters
         ----------
@@ -156,24 +163,21 @@ class DPStrategy(Strategy):
         total
             Sums of the contributions, shape (trials, parameters).
         sigma
-            Standard deviation of the noise that the mechanism prescribes for each trial, shape (trials,).
+            Standard deviation of the noise for each trial, shape (trials,), as the mechanism prescribes.
         """
         normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
         return add_noise(total, self._draws[batch.name].next(normals, server_round), sigma)
 
     @staticmethod
     def _at_once(batches: Sequence[TrialBatch], work: Callable[[TrialBatch], T]) -> list[tuple[TrialBatch, T]]:
-        """Return the results of a function for each batch of trials, computed in one thread per batch.
-
-        Clients are idle meanwhile, so the cores are free.
-        """
+        """Return each batch of trials with the result of `work` for it, computed in one thread per batch."""
         if not batches:
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _release(self, batch: TrialBatch, server_round: int, read: RoundResult) -> Array:
-        """Make the release of a batch of trials, and return the models after the optimizer step on it."""
+        """Make a batch's release, apply the optimizer's step to it, and return the new models, (trials, parameters)."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
@@ -192,7 +196,7 @@ class DPStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
-        """Return the adversary's side information on a round, and adapt the clipping norms for the next round."""
+        """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
@@ -206,9 +210,9 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return the participation that the adversary may know, bool (trials, units); None if all units take part.
+        """Return the sample that the adversary may know, bool (trials, units); None if all units take part.
 
-        If the target's participation is secret, its column is False.
+        If it is secret whether the target takes part, the target's column is False.
         """
         taking_part = self._calls[batch.name].taking_part
         if (
@@ -222,7 +226,7 @@ class DPStrategy(Strategy):
         return shown
 
     def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> RoundResult:
-        """Return the sum of the clients' contributions to a batch of trials, after checking each of them."""
+        """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         contributions = []
         for one in self._calls[batch.name].asked:
             reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
@@ -233,11 +237,12 @@ class DPStrategy(Strategy):
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
-        """Return an upper bound of the L2 norm of an honest client's contribution, one for all or one for each trial.
+        """Return an upper bound of the L2 norm of an honest client's contribution: one for all trials or one for each.
 
-        It is the number of units times the clipping norm, plus a bound for the client's own noise. The norm of this
-        noise exceeds sigma (sqrt(parameters) + 8) with a probability below 1e-13. The bound is infinite for insiders
-        that attack by gradient ascent, and for clients that train with DP-SGD.
+        The bound is the number of the client's units times the clipping norm, plus a bound for the client's own noise.
+        With the standard deviation sigma, this noise has a norm above sigma (sqrt(parameters) + 8) with a probability
+        below 1e-13. The bound is infinite for insiders (adversaries) that attack by gradient ascent, and for clients
+        that train with DP-SGD.
         """
         mechanism, norms = self.public.mechanism, self.transcripts[batch.name].norms
         pushes = self.public.ascent > 0 and client in self.roster.insiders
@@ -270,14 +275,14 @@ class DPStrategy(Strategy):
         return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
     def _membership(self, client: int, trials: Sequence[int]) -> More:
-        """Return a message entry with the membership in these trials of a client's own targets; empty without any."""
+        """Return a message entry that says in which trials a client's targets are in the data; {} without targets."""
         targets = self.roster.targets.get(client)
         return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to a client as an owner of data, with the membership of the client's own targets."""
+        """Return a message to a client with an entry that says in which trials the client's targets are in the data."""
         told = {**more, **self._membership(client, batch.trials)}
         return self._message(client, kind, batch, server_round, arrays, told)
 

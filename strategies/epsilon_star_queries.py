@@ -1,14 +1,15 @@
-"""Queries for Epsilon* of releases without pooled losses: clients send only extremes and moments of their losses.
+"""Queries for Epsilon* of released models without pooled losses: clients send extremes and moments of losses.
 
-The queries about release i are sent while the clients work on later rounds. Exchange i + 1 (see `queries`) asks for the
-range of the losses on release i. Exchange i + 2 asks for the moments of the scores, since the server has evaluated the
-population by then. With a public range of losses the first query is not sent.
+Epsilon* (Negoescu et al. 2023) is the privacy risk of one released model, computed from its losses on members and on a
+population sample. The queries about release i are sent while clients work on later rounds. Exchange i + 1 of messages
+(see `queries`) asks for the range of the losses on release i. Exchange i + 2 asks for the moments of the scores,
+because the server has evaluated the population by then. With a public range of losses the first query is not sent.
 
-The server learns the moments of each shard, which for a shard of one record are its loss. Without a public range it
-also learns the extremes of each shard. Every client, including the insider, learns the moments of the population and
-the range in use. A range from the owners contains extreme losses of members without noise, which no guarantee covers,
-so a deployment should set a public range. The insider of this simulation does not use the range. The server could
-compute Epsilon* of a shard by itself, because it follows from the shard's moments.
+The server learns the moments of each client's losses, which for a client with one record are its loss. Without a public
+range it also learns the extremes. Every client, the adversary among them included, learns the moments of the population
+and the range in use. A range from the clients contains extreme losses of members without noise, which no guarantee
+covers, so a deployment should set a public range. The adversary of this simulation does not use the range. The server
+could compute Epsilon* of a client's data by itself, because it follows from the client's moments.
 """
 
 from collections import defaultdict
@@ -36,41 +37,46 @@ _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN,
 
 @dataclass(frozen=True)
 class FederatedLosses:
-    """Settings of Epsilon* without pooled losses."""
+    """Settings for computing Epsilon*, the privacy risk of a released model, without collecting clients' losses."""
 
     star: StarSettings  # delta and cut of Epsilon*
-    # Public range to which losses are clipped and by which they are normalised; None if clients report their extremes.
+    # Public range (low, high) to which losses are clipped and by which they are normalised. With None, clients report
+    # the extremes of their losses.
     loss_range: tuple[float, float] | None = None
-    client_epsilon_star: bool = False  # whether clients tell the server Epsilon* of their own shards
+    client_epsilon_star: bool = False  # whether clients send the server Epsilon* of their own data
 
 
 @dataclass
 class EpsilonStarQueries(RunQueries):
-    """Queries for ranges and moments of losses in some batches of trials, and Epsilon* computed from the answers."""
+    """Queries to clients for range and moments of their losses, from which a released model's privacy risk is computed.
+
+    The risk is Epsilon* (Negoescu et al. 2023).
+    """
 
     settings: FederatedLosses  # settings of the queries
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
-    batches: Sequence[TrialBatch]  # the batches of trials that are trained together
+    batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
     clients: int  # number of clients
-    # Returns the losses (trials, p) of the population sample on a release, and waits for them if necessary; called once
-    # for each batch of trials and release.
+    # Function that returns the losses (trials, p) of p records of the population on the given release. It waits for
+    # them if necessary, and is called once for each batch of trials and release.
     population: Callable[[TrialBatch, int], Floats]
-    # For each batch of trials, one array per release: Epsilon* (trials,), and Epsilon* of each shard (trials, clients)
-    # if clients report it.
+    # The next four are keyed by the name of the batch of trials.
+    # Epsilon* of each release, (trials,), in ascending order.
     _star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    # Epsilon* of each client's data on each release, (trials, clients); empty unless clients report it.
     _client_star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
-    _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)
-    _population: dict[str, ScoreMoments] = field(init=False, default_factory=dict)
+    _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)  # latest joint range of clients' losses
+    _population: dict[str, ScoreMoments] = field(init=False, default_factory=dict)  # latest moments of the population
 
     @property
     def last_exchange(self) -> int:
-        """Number of the exchange with the query for moments on the last release: two after its round."""
+        """Number of the exchange of messages with the last query: two after the round of the last evaluated release."""
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
-        """Return the query kinds of an exchange, each with the number of its release.
+        """Return the kinds of query in an exchange of messages, each with the number of the release that it asks about.
 
-        Moments come first, because they use the range of the previous release, which the other query replaces.
+        The query for moments comes first, because it uses the range that the query for ranges replaces.
         """
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
@@ -78,7 +84,10 @@ class EpsilonStarQueries(RunQueries):
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the queries of an exchange, one message per batch of trials, kind of query and client."""
+        """Return the messages of an exchange: one for each batch of trials, kind of query and client.
+
+        An exchange is all messages that are sent together.
+        """
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
         written = []
@@ -92,12 +101,12 @@ class EpsilonStarQueries(RunQueries):
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the keys of the answers that an exchange must bring, one per query, batch of trials and client."""
+        """Return the keys of the answers expected in an exchange of messages: kind of query, batch and client."""
         asked, clients = self._asked(exchange), range(self.clients)
         return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the answers of an exchange; raises `FederationError` for impossible ranges or moments."""
+        """Read the answers of an exchange of messages; raises `FederationError` if an answer is impossible."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):
                 replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
@@ -110,7 +119,11 @@ class EpsilonStarQueries(RunQueries):
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return Epsilon* of the last and of every evaluated release, and of shards if clients report it."""
+        """Return Epsilon*, the privacy risk of a release, for the last and for every evaluated release, for one batch.
+
+        The columns have the shapes (trials,) and (trials, releases). If clients report Epsilon* of their own data,
+        there is a column (trials, releases, clients).
+        """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
         return ResultColumns(
@@ -118,7 +131,10 @@ class EpsilonStarQueries(RunQueries):
         )
 
     def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return the arrays that a query for moments contains besides models: loss range and population moments."""
+        """Return the arrays that a query for moments contains besides models, by message key.
+
+        The arrays are the range to which losses are clipped, and count and moments of the scores of population records.
+        """
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
             extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])
@@ -148,5 +164,5 @@ def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
 
 
 def _floats(reply: Message, key: Key, batch: TrialBatch, client: int, release: int, finite: bool = True) -> Floats:
-    """Return one float64 array (trials,) of a reply, after checks."""
+    """Return the array `key` of a reply, float64 (trials,); raises `FederationError` if it is missing or invalid."""
     return read_array(reply, key, (batch.count,), np.float64, client, release, finite).copy()

@@ -1,5 +1,5 @@
-"""The error that ends a federation before a wrong release could be made."""
+"""`FederationError`, which ends a federation before it makes a wrong release."""
 
 
 class FederationError(RuntimeError):
-    """A contribution is missing, late or unusable; the message is one line. Nothing is released from its round."""
+    """Raised, with a one-line message, if a contribution is missing, late or unusable; its round releases nothing."""

@@ -1,4 +1,4 @@
-"""Flower grids (1.32 and newer): one that delegates to another grid, one that records messages, one in-process."""
+"""Flower grids, which carry messages between server and clients: delegating, recording, and in-process grids."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,7 +19,7 @@ _SERVER = 1
 
 
 class DelegatingGrid(Grid):
-    """Base class of grids that wrap another grid, and delegate to it all methods that they do not override."""
+    """Base class of grids that wrap another grid; methods that are not overridden are those of the wrapped grid."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -39,14 +39,16 @@ class DelegatingGrid(Grid):
 
 
 def make_messages_for(run: int, node: int) -> None:
-    """Set the run and node for which this process makes messages; Flower before 1.38 does not need it.
+    """Set the run and the node in whose name this process creates messages, as Flower from 1.38 on requires.
+
+    With older versions of Flower nothing is done.
 
     Parameters
     ----------
     run
-        Number of the run.
+        ID of the run.
     node
-        Number of the node.
+        ID of the node.
     """
     # Flower makes messages only in a process that is a task of a run.
     if _identity is not None:
@@ -54,17 +56,17 @@ def make_messages_for(run: int, node: int) -> None:
 
 
 class MessageRecorder(Protocol):
-    """Interface of a recorder of the messages of a black-box trial."""
+    """Interface of an object that reads, and may change, all messages between server and clients."""
 
     def sends(self, message: Message) -> None:
-        """Record a message that is about to be sent, and tag it with the settings of the trial for its receiver."""
+        """Record a message before it is sent; the message may be tagged for its receiver."""
 
     def receives(self, reply: Message) -> None:
-        """Record a reply, and remove the audit's data from it before the audited strategy sees it."""
+        """Record a reply, and remove the audit's own data from it before the strategy sees it."""
 
 
 class InProcessGrid(Grid):
-    """A grid whose clients are one function in this process, which returns the reply to a message, or None."""
+    """A grid whose clients are simulated in this process by one function, from a message to its reply or None."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
         make_messages_for(RUN_ID, _SERVER)
@@ -76,7 +78,7 @@ class InProcessGrid(Grid):
 
     @property
     def run(self) -> Run:
-        """Raise `NotImplementedError`, because trials have no run record."""
+        """Raise `NotImplementedError`, because an in-process grid has no run record."""
         raise NotImplementedError("trials have no run record")
 
     def create_message(
@@ -88,7 +90,7 @@ class InProcessGrid(Grid):
         return list(self._nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let the clients answer messages at once; return the IDs with which `pull_messages` finds the replies."""
+        """Answer the messages at once; return one ID for each, with which `pull_messages` returns the reply."""
         start = len(self._waiting)
         pushed = {str(start + place): self._answer(message) for place, message in enumerate(messages)}
         self._waiting |= pushed
@@ -104,7 +106,7 @@ class InProcessGrid(Grid):
 
 
 class RecordedGrid(DelegatingGrid):
-    """A Flower grid that passes all messages and replies to a recorder, and is otherwise unchanged."""
+    """A grid that wraps another grid, and shows each message and reply to a recorder on its way."""
 
     def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:
         super().__init__(grid)

@@ -1,9 +1,9 @@
-"""Queries to clients besides training, which a strategy sends with the messages of its rounds without reading them.
+"""Queries of an audit to clients, which a strategy sends with the messages of its rounds without reading them.
 
-Messages that are sent together form one exchange. Exchange i has the messages of round i; after the last round, further
-exchanges follow without contributions, as many as the queries need. Exchange i can ask about releases up to i - 1,
-while the clients work on round i. `AccountantStateCollector` sends no query, because clients send the state of their
-accountants with their contributions.
+Messages that are sent together form an exchange. Exchange i is sent with round i, and can ask about the releases of all
+earlier rounds while clients work on round i. After the last round, further exchanges with queries alone follow as
+needed. `AccountantStateCollector` sends no query, because clients send the state of their accountants with their
+contributions.
 """
 
 import json
@@ -29,67 +29,68 @@ _ROUNDING = 1e-9
 TRAIN = "train"  # kind of the messages that ask for contributions
 More = Mapping[str, ConfigRecordValues]
 WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
-"""A function that makes a message from the client, message type, batch of trials, release, arrays and settings."""
+"""Function of a client, message type, batch of trials, number of a release, arrays and settings: makes a message."""
 
 
 @dataclass
 class BatchProgress:
-    """The state of one batch of trials: its latest models and rounds, and the state of the server's optimizer."""
+    """State of the training of one batch of trials: its latest models and round, optimizer state and clipping norms."""
 
-    models: list[Tensor]  # the latest models (trials, parameters), up to three, the latest one last
-    made: ServerRound | None = None  # the latest round; None before the first
-    optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server optimizer
-    norms: Tensor | None = None  # the clipping norms of the next round where they are adaptive, float64 (trials,)
-    steps: tuple[EarlierRound, ...] = ()  # the latest rounds that an observer needs for the LLR of the next round
-    # Sum of the centred quantile bits of the latest round before noise, float64 (trials,); a secret of the challenger.
+    models: list[Tensor]  # the up to three latest models, each (trials, parameters), the latest one last
+    made: ServerRound | None = None  # the latest round as the server made it; None before the first round
+    optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server's optimizer
+    norms: Tensor | None = None  # clipping norms of the next round, float64 (trials,); None if the norm is fixed
+    # The latest rounds, as many as an observer needs for the log-likelihood ratio of the next round.
+    steps: tuple[EarlierRound, ...] = ()
+    # Sum over clients of (quantile bit - 1/2) in the latest round before noise, float64 (trials,). Secret.
     bits: Tensor | None = None
 
 
 class RunQueries:
-    """Base class of the queries of one kind over a whole run; by default no query is sent."""
+    """Base class of one kind of query to clients over a whole run; by default no query is sent."""
 
     @property
     def last_exchange(self) -> int:
-        """Number of the last exchange with a query of this kind; 0 if there is none."""
+        """Number of the last exchange of messages with a query of this kind; 0 if there is none."""
         return 0
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the queries of an exchange as messages.
+        """Return the messages that are sent together in an exchange, each a query to a client about one batch.
 
         Parameters
         ----------
         exchange
             Number of the exchange, from 1.
         transcripts
-            Progress of the rounds of each batch.
+            State of the training of each batch of trials, keyed by the batch's name.
         to_observer
-            Function that writes a message to a client as an observer of releases.
+            Function that makes a message to a client that observes releases.
         to_owner
-            Function that writes a message to a client as an owner of data, with the membership of the client's own
-            targets.
+            Function that makes a message to a client that owns data; it adds in which trials the client's targets are
+            in the data.
         """
         return []
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return which client must answer which query in an exchange."""
+        """Return the keys of the answers expected in an exchange of messages: client, kind of query and batch."""
         return []
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the answers of an exchange; raises `FederationError` if an answer is unusable.
+        """Read and store the answers of an exchange of messages; raises `FederationError` if an answer is unusable.
 
         Parameters
         ----------
         exchange
             Number of the exchange, from 1.
         found
-            Replies of the clients to queries and to requests for contributions, keyed by client, type and batch.
+            Replies of the clients to queries and to requests for contributions, by client, message type and batch.
         """
 
 
 class _AccountantHistoryEntry(NamedTuple):
-    """The single entry of an Opacus accountant's history: a number of steps with equal noise and sampling rate."""
+    """The only entry in an Opacus accountant's history: a number of steps with equal noise and sampling rate."""
 
     noise_multiplier: float
     sampling_rate: float
@@ -100,20 +101,21 @@ class _AccountantHistoryEntry(NamedTuple):
 
 
 _NOTHING = _AccountantHistoryEntry(np.nan, np.nan, 0)
-"""The history entry of an accountant before the first round."""
+"""History entry of an accountant before the first round: no steps."""
 
 
 @dataclass
 class AccountantStateCollector(RunQueries):
-    """Collects the state of each client's accountant, which clients send with their contributions without a query."""
+    """Collects the state of each client's privacy accountant, which clients send with their contributions."""
 
-    evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models
+    evaluated: Sequence[int]  # numbers of the releases to report; 0 is the initial model
     shards: Sequence[int]  # number of records of each client
-    steps: PrivateSteps  # the public schedule of DP-SGD steps, from which the expected state follows
+    steps: PrivateSteps  # public schedule of DP-SGD steps, from which the expected state of an accountant follows
+    # Collected entries, keyed by name of the batch of trials, round and client.
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the accountants' states; raises `FederationError` if one is malformed or differs from the schedule."""
+        """Store the accountants' states; raises `FederationError` if one is malformed or contradicts the schedule."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(MessageRecord.CONFIG)
@@ -129,9 +131,10 @@ class AccountantStateCollector(RunQueries):
                 self._counted[answer.batch, exchange, client] = counted
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return steps, noise multiplier and sampling rate by each client's accountant at every evaluated release.
+        """Return each client's steps, noise multiplier and sampling rate, as its accountant has counted them.
 
-        They are the same in all trials.
+        Each column has the shape (trials, releases, clients) for the evaluated releases, with equal values for all
+        trials. Column `records` has the number of a client's records.
         """
         clients = range(len(self.shards))
         counted = np.array(
@@ -145,7 +148,7 @@ class AccountantStateCollector(RunQueries):
 
 
 def _read(text: str, client: int, server_round: int) -> _AccountantHistoryEntry:
-    """Parse the JSON state of a client's accountant, whose history must be one entry of equal steps."""
+    """Return the single history entry in a client's accountant state (JSON); raises `FederationError` otherwise."""
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]

@@ -1,4 +1,7 @@
-"""Queries that send each release to the insiders, or to the observer of canaries, and collect their scores."""
+"""Queries that send each release to adversaries among the clients, and collect their scores.
+
+An adversary is an insider, who compares two data sets, or the observer of canaries, which an audit inserts.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -30,31 +33,38 @@ _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 
 @dataclass
 class ReleaseQueries(RunQueries):
-    """Base class: sends release i to each insider in exchange i + 1, while the clients work on the next round."""
+    """Base class of queries that send release i to each insider, a client that acts as the adversary, after round i.
 
-    public: Federation  # the public federation, with the insiders' view of a round
-    # Partitions of the insiders, each with the noise seeds that it knows. All answers of the first insider are stored,
-    # and only the totals of the others.
+    Release i is sent in exchange i + 1, together with the messages of round i + 1.
+    """
+
+    public: Federation  # public facts of the federation, with the insiders' view of a round
+    # Noise seeds that an insider knows, keyed by the insider's partition. The result has all answers of the first
+    # insider, but only the totals of the other insiders.
     insiders: Mapping[int, Sequence[int]]
-    batches: Sequence[TrialBatch]  # the batches of trials that are trained together
-    # Insiders' answers, one array (trials, ...) per round, and the adaptive clipping norms of each round.
+    batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
+    # Answers, one array (trials, ...) per round, keyed by insider, name of the batch and name of the array.
     _said: dict[tuple[int, str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    # Adaptive clipping norms, one array (trials,) per round, keyed by the name of the batch.
     _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     @property
     def last_exchange(self) -> int:
-        """Number of the exchange that shows the last release, which follows the last round."""
+        """Number of the exchange of messages that sends the last release: the number of rounds plus 1."""
         return self.public.rounds + 1
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """For each array of an insider's answer, its shape per trial and whether all its values must be finite."""
+        """For each array of an adversary's answer, its shape per trial, and whether all its values must be finite."""
         raise NotImplementedError
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return one message per batch of trials and insider, with the latest round as this insider sees it."""
+        """Return a message for each batch of trials and insider, with the latest round as this insider sees it.
+
+        An insider is a client that acts as the adversary.
+        """
         written = []
         for batch in self._asked(exchange):
             made = transcripts[batch.name].made
@@ -70,15 +80,15 @@ class ReleaseQueries(RunQueries):
         return written
 
     def _told(self, batch: TrialBatch) -> More:
-        """Return the settings that a message to an insider contains besides the release."""
+        """Return the settings that a message to an adversary has besides the release; none by default."""
         return {}
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the answers that an exchange must bring, one per insider and batch of trials."""
+        """Return the keys of the answers expected in an exchange of messages: one per adversary and batch of trials."""
         return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the insiders' answers of an exchange; raises `FederationError` if an array is malformed."""
+        """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed."""
         for batch in self._asked(exchange):
             for client in self.insiders:
                 reply = found[Answer(client, _OBSERVE, batch.name)]
@@ -93,15 +103,18 @@ class ReleaseQueries(RunQueries):
             self._said[client, batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
-        """Return the batches of trials that an exchange asks about: all, or none in the first exchange."""
+        """Return the batches of trials that an exchange of messages asks about: none in the first, otherwise all."""
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
     def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:
-        """Return an insider's answers in all rounds, (trials, rounds, ...)."""
+        """Return the array `key` of an adversary's answers for all rounds, (trials, rounds, ...)."""
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
-        """Return a column (trials, insiders) from the totals (trials,) of each insider; no column for one insider."""
+        """Return the column `name` of all insiders' totals, (trials, insiders), given each total (trials,).
+
+        There is no column if there is only one insider. An insider is a client that acts as the adversary.
+        """
         if len(totals) == 1:
             return ResultColumns()
         return ResultColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
@@ -109,24 +122,28 @@ class ReleaseQueries(RunQueries):
 
 @dataclass
 class LogOddsQueries(ReleaseQueries):
-    """Sends releases to insiders, and collects their log-odds and measurements of the noise."""
+    """Sends releases to insiders, which answer with their log-odds of D against D' and measurements of the noise.
 
-    layout: NoiseStatisticsLayout  # layout of an insider's measurements of the noise
-    # Returns which hypothesis was true in each round, (trials, rounds); called after the last round, see `true_side`.
+    An insider is a client that acts as the adversary.
+    """
+
+    layout: NoiseStatisticsLayout  # names and order of the numbers that measure the noise
+    # Function that returns which hypothesis was true in each round, (trials, rounds), as `challenger.true_side` does.
     true_side: Callable[[TrialBatch], Integers]
-    # Returns the products of opened noise shares with the residuals; None if clients add no noise.
+    # Function that returns the products of clients' noise shares with the residuals; None if clients add no noise.
     open_shares: Callable[[TrialBatch, NoiseStatistics], ResultColumns] | None = None
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Shape and finiteness of log-odds increments, local sensitivities, noise scores and residuals."""
+        """For log-odds, local sensitivity, noise scores and residuals: shape per trial, and if they must be finite."""
         measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the first insider's log-odds, and its noise residuals under the true hypothesis, for all rounds.
+        """Return the first insider's log-odds and noise measurements for all rounds of a batch of trials.
 
-        If there are several insiders, also the final log-odds of each.
+        The noise is measured by the residuals that remain if the true hypothesis is subtracted. If there are several
+        insiders, the result also has the final log-odds of each. An insider is a client that acts as the adversary.
         """
         increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
@@ -152,15 +169,22 @@ class LogOddsQueries(ReleaseQueries):
 
 @dataclass
 class ScoreQueries(ReleaseQueries):
-    """Sends releases to insiders that cannot compute an LLR, and collects a score per round instead."""
+    """Sends releases to insiders, which answer with one score per round because they cannot compute a likelihood ratio.
+
+    An insider is a client that acts as the adversary.
+    """
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Shape and finiteness of the score, one finite number per trial."""
+        """For the score: shape per trial, (), and True, because it must be finite."""
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the first insider's score for each round and its sum, and the sum for each of several insiders."""
+        """Return the first insider's score in each round, (trials, rounds), and its total, (trials,), for one batch.
+
+        If there are several insiders, the result also has the total of each. An insider is a client that acts as the
+        adversary.
+        """
         scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
         totals = [one.sum(axis=1) for one in scores]
         found = ResultColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
@@ -169,20 +193,24 @@ class ScoreQueries(ReleaseQueries):
 
 @dataclass
 class TargetQueries(ReleaseQueries):
-    """Sends releases and the membership to a client, which answers for every target with its log-odds and its noise.
+    """Sends releases to one client, which answers for each target with the log-odds that it is in the data.
 
-    In the membership audit each target has an insider who knows the membership of all other targets. One client acts as
-    all these insiders, so it receives the membership of all targets. In the reconstruction audit one insider compares
-    all candidates, and receives no membership.
+    In the membership audit each target has an insider who knows which other targets are in the data. One client acts as
+    all these insiders, so it is told the membership of all targets. In the reconstruction audit one insider compares
+    all candidates, and is told nothing.
     """
 
-    challenger: SeededChallenger  # knows the membership
-    knows_others: bool  # whether the insider of a target knows the membership of all other targets, or of none
+    challenger: SeededChallenger  # challenger, which knows the membership of the targets
+    knows_others: bool  # whether a target's insider knows which other targets are in the data
+    # Sums over rounds, (trials, targets), keyed by the name of the batch and of the number.
     _sums: dict[tuple[str, str], Floats] = field(init=False, default_factory=dict)
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Shape and finiteness, for every target, of its log-odds, signal, and noise along its contribution."""
+        """For each target's log-odds, signal and noise: shape per trial, (targets,), and whether they must be finite.
+
+        The signal is the ratio of the target's contribution to the noise; the noise is measured along the contribution.
+        """
         shape = (self.public.targets,)
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
 
@@ -204,11 +232,12 @@ class TargetQueries(ReleaseQueries):
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the final log-odds of every target and its mu over all rounds, (trials, targets).
+        """Return the final log-odds of each target and its mu over all rounds, (trials, targets), for one batch.
 
-        Further columns are sums over rounds of the noise along the target's contribution, of its square and of the
-        signal, and the number of rounds in these sums. In the reconstruction audit they cover only the candidate that
-        is in.
+        The signal of a round is the ratio of the target's contribution to the noise, and mu is the root of the sum of
+        its squares. Further columns are sums over rounds of the signal, of the noise along the target's contribution
+        and of its square, and the number of rounds in these sums. In the reconstruction audit these sums cover only the
+        candidate that is in the data.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
@@ -216,15 +245,24 @@ class TargetQueries(ReleaseQueries):
 
 @dataclass
 class CanaryQueries(ReleaseQueries):
-    """Sends releases to one observer, which answers with a score for the direction of every canary and decoy."""
+    """Sends releases to one observer, which answers with a score for each canary and decoy.
 
-    federation: LoadedFederation  # the federation, with canaries
-    challenger: SeededChallenger  # knows the coins, which the observer is not told
+    A canary is an artificial contribution in a known direction; a coin decides whether it is inserted. A decoy is a
+    direction that is never inserted.
+    """
+
+    federation: LoadedFederation  # federation with canaries and its data
+    challenger: SeededChallenger  # challenger, which knows the canaries' coins; the observer does not
+    # Number of times that each canary is contributed if its coin inserts it, one array (trials, canaries) per round,
+    # keyed by the name of the batch.
     _times: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Shape and finiteness of the scores, one finite number per direction."""
+        """For scores of canaries and decoys: shape per trial, (directions,), and True, because they must be finite.
+
+        A canary is an artificial contribution in a known direction; a decoy is a direction that is never inserted.
+        """
         return {Key.CANARIES: ((directions_read(self.public),), True)}
 
     def _told(self, batch: TrialBatch) -> More:
@@ -235,7 +273,7 @@ class CanaryQueries(ReleaseQueries):
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Record the scores, and with DP-SGD the number of local steps that sampled each canary."""
+        """Store the scores of an exchange of messages, and with DP-SGD how many local steps sampled each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
@@ -246,9 +284,11 @@ class CanaryQueries(ReleaseQueries):
         super().note(exchange, found)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return every score, whether its canary was in, and the share of a whole canary that the score then contains.
+        """Return the score of each canary and decoy, whether it was inserted, and its inserted share, for one batch.
 
-        Canaries come first and then decoys, which are never in; shape (trials, rounds, directions).
+        The columns have the shape (trials, rounds, directions), canaries before decoys. The share is the part of a
+        whole canary that the release contains, for example because only some DP-SGD steps sampled it. A canary is an
+        artificial contribution in a known direction; a decoy is a direction that is never inserted.
         """
         public, steps = self.public, 1
         if self._trains_privately:

@@ -20,7 +20,7 @@ Float = TypeVar("Float", bound=np.floating)
 
 @dataclass(frozen=True)
 class Answer:
-    """Key of a reply: the client that sends it, the message type, and the batch of trials that it is about."""
+    """Key of a reply: the client that sends it, its message type, and the batch of trials that it belongs to."""
 
     client: int  # partition of the client
     kind: str  # message type, such as `train` or `query.observe`
@@ -34,26 +34,26 @@ def read_replies(
     server_round: int,
     written: Mapping[Answer, int] | None = None,
 ) -> dict[Answer, Message]:
-    """Return the replies by client, message type and batch of trials, if they are exactly the expected ones.
+    """Check that the replies are exactly the expected ones, and return them keyed by client, message type and batch.
 
     Parameters
     ----------
     replies
         The replies, in any order.
     asked
-        Keys of the expected answers.
+        Keys of the expected replies.
     partitions
-        Partition of each node that received a query.
+        Partition of each client that was sent a message, keyed by its node ID.
     server_round
-        Number of the round, for errors.
+        Number of the round, for error messages.
     written
-        Number of the round that each message was about, to be compared with that in its reply; None skips this check.
+        Number of the round of each message that was sent, by key; a reply must repeat it. None skips this check.
 
     Raises
     ------
     FederationError
-        If a client failed, if an answer is missing, duplicate, not expected or about another round, or if its sender
-        is unknown.
+        If a client reports an error or is unknown, or if a reply is missing, duplicate, unexpected or about another
+        round.
     """
     found: dict[Answer, Message] = {}
     for reply in replies:
@@ -94,12 +94,12 @@ def read_array(
     server_round: int,
     finite: bool = True,
 ) -> NDArray[Float]:
-    """Return one array of a reply, after checks of its shape, its type and, unless `finite` is false, its values.
+    """Return one array of a client's reply, after checking its shape, its type and that its values are finite.
 
     Parameters
     ----------
     reply
-        The reply of a client.
+        Reply of a client.
     key
         Name of the array in the reply.
     shape
@@ -107,16 +107,16 @@ def read_array(
     dtype
         Type that the array must have.
     finite
-        Whether all values must be finite.
+        Whether all values must be finite; if False, values are not checked.
     client
-        Number of the client, for the message if the array is refused.
+        Number of the client, for error messages.
     server_round
-        Number of the round, for the message if the array is refused.
+        Number of the round, for error messages.
 
     Raises
     ------
     FederationError
-        If the array is missing, has another shape or type, or contains a value that is not finite.
+        If the array is missing, has another shape or type, or, with `finite`, has a value that is not finite.
     """
     arrays, who = reply.content.get(MessageRecord.ARRAYS), f"round {server_round}: client {client} sent"
     if not isinstance(arrays, ArrayRecord) or key not in arrays:
@@ -135,7 +135,10 @@ def read_array(
 
 
 def reason_line(reason: str | None) -> str:
-    """Return the first informative line of an error message, without the text that Flower and Ray put around it."""
+    """Return the first line of an error message, at most 400 characters, without what Flower and Ray put around it.
+
+    Without a message, or for a process that died, the result is a fixed phrase.
+    """
     text = reason or "no reason given"
     if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:
         return "its process died, or ended itself at the time limit"

@@ -1,30 +1,30 @@
-"""Temporary directories of trials; each has its owner's process ID in its name, so leftovers can be removed later."""
+"""Temporary directories of trials; each is named after its owner's process ID, so that leftovers can be removed."""
 
 import shutil
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 DIRECTORY_PREFIX = "fl-audit-trials-"
-"""Prefix of the directories' names; the process ID of the owner follows it."""
+"""Prefix of the directories' names; the process ID of the owner follows."""
 _CLOCK_ERROR = 2.0  # seconds by which the times of processes and of files may differ
 
 
 def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
-    """Make a temporary directory for a process, and remove the directories of processes that have ended.
+    """Create a temporary directory for a process, and return its path; first remove those of processes that have ended.
 
     Parameters
     ----------
     owner
         ID of the process that owns the directory.
     within
-        Parent of the directory; None for the system's directory for temporary files.
+        Parent directory; None for the system's directory for temporary files.
     """
     remove_orphans()
     return Path(mkdtemp(prefix=f"{DIRECTORY_PREFIX}{owner}-", dir=within)).resolve()
 
 
 def remove_orphans() -> None:
-    """Remove the directories of processes that were killed and could not clean up."""
+    """Delete the temporary directories of trials whose owner process has ended."""
     for path in Path(gettempdir()).glob(f"{DIRECTORY_PREFIX}*-*"):
         number = path.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
         if number.isdecimal() and not _is_owned(path, int(number)):
@@ -32,7 +32,7 @@ def remove_orphans() -> None:
 
 
 def _is_owned(path: Path, owner: int) -> bool:
-    """Return whether the owner of a directory still runs, and is not a later process with the same ID."""
+    """Return True if the process that made a directory still runs; a later process with the same ID does not count."""
     # Imported here because every client imports this module, and rarely finds a directory to check.
     import psutil
 

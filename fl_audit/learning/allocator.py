@@ -1,4 +1,4 @@
-"""Settings of glibc's memory allocator: freed memory is kept for reuse, and returned to the system on request."""
+"""Settings of glibc's memory allocator: keep freed memory for reuse, and return it to the system on request."""
 
 import ctypes
 import sys
@@ -9,17 +9,17 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8
 _KEPT_BYTES = 2**30
 _LARGEST_FROM_HEAP = 2**25
 
-ROUNDS_BETWEEN_TRIMS = 50  # freed memory is given back after so many rounds where no piece of work ends earlier
+ROUNDS_BETWEEN_TRIMS = 50  # number of rounds after which freed memory is returned during a long piece of work
 
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> None:
     """Let glibc keep up to 1 GiB of freed memory for the next tensors of this process; without glibc, do nothing.
 
-    A pass over a network frees tensors of megabytes and allocates as many a moment later. By default their memory goes
-    back to the system each time, and every page of the next tensors costs a page fault, which takes a fifth of the time
-    of mnist-cnn. All threads share one arena: if every thread had its own, memory would grow with the number of batches
-    of trials.
+    A pass over a network frees tensors of megabytes and allocates as many a moment later. By default, their memory is
+    returned to the system each time, and then every page of the next tensors costs a page fault. This takes a fifth of
+    the time of the built-in model mnist-cnn. All threads share one arena; with an arena for each thread, memory would
+    grow with the number of batches of trials.
     """
     if (mallopt := _of_glibc("mallopt")) is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_FROM_HEAP)
@@ -28,10 +28,10 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Return freed memory to the system, including free blocks between used ones; without glibc, do nothing.
+    """Return all freed memory to the system, including free blocks between used ones; without glibc, do nothing.
 
-    Call it at the end of a task that is followed by similar tasks. Each task leaves free blocks at random addresses. If
-    these were kept, fragmentation would make the peak memory grow with the number of tasks.
+    Call it at the end of each of several similar tasks. A task leaves free blocks at random addresses, so without the
+    call fragmentation makes the peak memory grow with the number of tasks.
     """
     if (malloc_trim := _of_glibc("malloc_trim")) is not None:
         malloc_trim(0)

@@ -1,10 +1,10 @@
-"""Two-dimensional convolutions and 2x2 max-pooling of all trials at once.
+"""Two-dimensional convolutions and 2x2 max-pooling, computed for the models of all trials at once.
 
 The convolution is torch's own, with one group of channels for each trial. The weight gradients of all examples are
 computed in the same way, with one group for each example (Rochette et al. 2019, "Efficient per-example gradient
-computations in convolutional neural networks"). If two small Gram matrices are cheaper, the gradient norm is computed
-from them, without any example's gradient. (For mnist-cnn the gradients are cheaper: with Gram matrices throughout, a
-clipped sum took 26 times as long.)
+computations in convolutional neural networks"). The norm of an example's gradient is computed from two small Gram
+matrices if this is cheaper than the gradient itself. (For the built-in model mnist-cnn the gradients are cheaper: with
+Gram matrices throughout, a clipped sum took 26 times as long.)
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ from torch.nn.grad import conv2d_weight
 from fl_audit.learning.layers import ForwardState, LayerCall, StackedLayer, weigh
 
 _FEW_CHANNELS = 8
-"""With fewer input channels than this, products with unfolded patches are faster than torch's convolution."""
+"""With fewer input channels than this, matrix products with unfolded patches are faster than torch's convolution."""
 
 
 class StackedConv2d(StackedLayer):
-    """Two-dimensional convolutions of all trials.
+    """A two-dimensional convolution with separate weights for each trial, computed for all trials at once.
 
     The norm of an example's gradient is computed from the gradient itself or from two Gram matrices, whichever is
     cheaper (mixed ghost clipping, Bu et al. 2022, "Scalable and efficient training of large convolutional neural
@@ -39,7 +39,7 @@ class StackedConv2d(StackedLayer):
         self.unfolds = template.in_channels < _FEW_CHANNELS and self.groups == 1
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the outputs of each trial's convolution."""
+        """Return the outputs of all trials' convolutions, and record this call for the backward pass."""
         shared = self.frame.is_shared(inputs)
         if not self.unfolds:
             return self.record(inputs.detach(), self.respond(inputs, shared), shared)
@@ -49,7 +49,11 @@ class StackedConv2d(StackedLayer):
         return self.record(patches.detach(), outputs.reshape(*outputs.shape[:2], *sides), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """See `StackedLayer`; if the layer unfolds its inputs, `inputs` are the patches."""
+        """Return the outputs of all trials for the given inputs; see `StackedLayer`.
+
+        If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have one axis for all
+        positions.
+        """
         weight, bias = self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[:2]
         if not self.unfolds:
@@ -78,7 +82,7 @@ class StackedConv2d(StackedLayer):
         return (size + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms of this layer; overrides `StackedLayer.squared_norms`."""
+        """Return the examples' squared gradient norms, (trials, examples), and values for `weighted_sum`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
         places, size = signals.shape[3], self.required("weight")[0].numel()
@@ -92,7 +96,7 @@ class StackedConv2d(StackedLayer):
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return the weighted sums of gradients of this layer; overrides `StackedLayer.weighted_sum`."""
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         assert isinstance(kept, tuple)
         gradients, bias = kept
         if gradients is None:
@@ -105,16 +109,16 @@ class StackedConv2d(StackedLayer):
         return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
     def example_gradients(self, visit: LayerCall, signal: Tensor) -> Tensor:
-        """Return each example's weight gradient, shape (trials, examples, outs, ...).
+        """Return each example's gradient with respect to the layer's weight, shape (trials, examples, outs, ...).
 
-        If the layer unfolds its inputs, the axes after `outs` are merged into one.
+        If the layer unfolds its inputs, all axes after `outs` are merged into one.
 
         Parameters
         ----------
         visit
-            A call of this layer.
+            Recorded call of this layer, with its inputs.
         signal
-            Gradients of the losses with respect to the layer's outputs, of their shape.
+            Gradients of the losses with respect to the layer's outputs, of the outputs' shape.
         """
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
@@ -130,9 +134,10 @@ class StackedConv2d(StackedLayer):
         return self.frame.split(examples.view(len(signal), outs, *shape))
 
     def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
-        """Return the weight gradients (n, channels, 1, *kernel) of a depthwise convolution.
+        """Return the weight gradients of n examples in a depthwise convolution, (n, channels, 1, *kernel).
 
-        One product for each position in the kernel is much faster than a convolution with as many groups as channels.
+        There is one product for each position in the kernel. This is much faster than a convolution with as many groups
+        as channels.
         """
         padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
         found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)
@@ -146,16 +151,22 @@ class StackedConv2d(StackedLayer):
         return found
 
     def split_patches(self, visit: LayerCall) -> Tensor:
-        """Return the patches of a call: (examples, ...) if trials share them, otherwise (trials, examples, ...)."""
+        """Return the patches of a recorded call of this layer, (trials, examples, ...).
+
+        If all trials share the inputs, the shape is (examples, ...).
+        """
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
 
 
 class MaxPool2x2(nn.Module):
-    """Max-pooling over non-overlapping 2x2 windows; on a CPU several times as fast as torch's own."""
+    """Max-pooling over non-overlapping 2x2 windows, on a CPU several times as fast as torch's own module."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the pooled input, given as (n, channels, height, width); an odd last row or column is dropped."""
+        """Return pooled inputs (n, channels, height // 2, width // 2) for inputs (n, channels, height, width).
+
+        An odd last row or column is ignored.
+        """
         pooled: Tensor = _Pool2x2.apply(inputs)  # type: ignore[no-untyped-call]  # torch's own lack of a type
         return pooled
 
@@ -186,7 +197,7 @@ class _Pool2x2(torch.autograd.Function):
 
 
 def is_pool_2x2(module: nn.Module) -> bool:
-    """Return whether a module is equivalent to `MaxPool2x2`."""
+    """Return whether a module is a max-pooling of torch that computes the same as `MaxPool2x2`."""
     if not isinstance(module, nn.MaxPool2d):
         return False
     pairs = (module.kernel_size, module.stride, module.padding, module.dilation)

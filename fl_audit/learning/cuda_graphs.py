@@ -1,8 +1,8 @@
-"""Functions of tensors on a graphics card whose kernels are launched at once, as a CUDA graph.
+"""Calls of tensor functions on a graphics card whose kernels are launched all at once, as a CUDA graph.
 
-A pass over a small network launches some fifty kernels that take less time on the card than their launches take on the
-processor. A graph holds the kernels of one call with the addresses of their inputs: the inputs of a later call are
-copied there, and the whole graph is launched by one call of the driver.
+A pass over a small network launches some fifty kernels, and launching them takes longer than computing them. A graph
+holds the kernels of one call and the addresses of their inputs. The inputs of a later call are copied to these
+addresses, and one call of the driver launches the whole graph.
 """
 
 import threading
@@ -13,34 +13,34 @@ import torch
 from torch import Tensor
 
 _CAPTURED_AT = 3
-"""The call with equal shapes at which a graph is made: most shapes that come once or twice never come again."""
+"""Number of the call with equal shapes at which a graph is made; most shapes that occur once or twice never recur."""
 _MOST_KEPT = 8
-"""Graphs that a thread makes; each holds the memory of one pass. Further shapes are computed kernel by kernel."""
+"""Largest number of graphs of a thread; each holds the memory of one pass. Other calls launch kernel by kernel."""
 _MOST_COUNTED = 1000
-"""Shapes of which the calls are counted, since samples of ever new sizes may follow each other."""
-_WARM_UP = 2
+"""Largest number of shapes whose calls are counted; more may occur, because samples differ in size."""
+_WARM_UP = 2  # number of calls before a graph is made
 _CAPTURING = threading.Lock()
-"""Lock of the thread that makes a graph: the synchronisation before a capture would end that of another thread."""
+"""Lock held while a graph is made, because synchronising in one thread would end the capture in another thread."""
 
-Inputs = Sequence[Tensor | None]
-Compute = Callable[..., Tensor]
+Inputs = Sequence[Tensor | None]  # inputs of a function; None for one that is left out
+Compute = Callable[..., Tensor]  # function of these inputs
 
 
 class CapturedCall(NamedTuple):
-    """A call whose kernels can be launched again on other values of the same shapes."""
+    """A call of a tensor function whose kernels can be launched again on other values of the same shapes."""
 
-    inputs: tuple[Tensor | None, ...]  # tensors into which the values of a later call are copied
-    launch: Callable[[], None]  # function that computes the output of the values that the inputs hold
-    output: Tensor  # tensor that the launch overwrites
+    inputs: tuple[Tensor | None, ...]  # tensors into which the inputs of a later call are copied; None if left out
+    launch: Callable[[], None]  # function that computes `output` from the current values of `inputs`
+    output: Tensor  # tensor that each launch overwrites
 
 
 class GraphedCalls:
-    """Calls of functions of tensors, of which those that come often are launched as CUDA graphs; not for two threads.
+    """Calls tensor functions; a call whose input shapes recur is launched as a CUDA graph. For a single thread.
 
     Parameters
     ----------
     capture
-        Function that makes a call ready to be launched again, `captured_graph` where it is left out.
+        Function that makes a call ready to be launched again; None for `captured_graph`.
     """
 
     def __init__(self, capture: "Callable[[Compute, Inputs], CapturedCall] | None" = None) -> None:
@@ -49,17 +49,20 @@ class GraphedCalls:
         self._made: dict[Hashable, CapturedCall] = {}
 
     def __call__(self, name: Hashable, compute: Compute, inputs: Inputs) -> Tensor:
-        """Return `compute(*inputs)`; the next call may overwrite the tensor that is returned.
+        """Return `compute(*inputs)`, launched as a CUDA graph if the same call has occurred often enough.
+
+        A later call may overwrite the returned tensor.
 
         Parameters
         ----------
         name
-            Everything beside the inputs on which the result depends.
+            Everything besides the inputs that the result depends on; calls with equal names and input shapes are the
+            same.
         compute
-            Function whose kernels depend on the name and on the shapes and types of its inputs alone. It waits for
-            nothing that the card computes.
+            Function whose kernels depend only on `name` and on the shapes and types of its inputs. It must not wait for
+            results of the card.
         inputs
-            Its inputs, None for those that are left out.
+            Inputs of the function, in order; None for one that is left out.
         """
         key = name, tuple(None if one is None else (one.shape, one.dtype) for one in inputs)
         if key not in self._made:
@@ -74,7 +77,7 @@ class GraphedCalls:
         return call.output
 
     def _is_due(self, key: Hashable) -> bool:
-        """Count a call, and return whether a graph of it is to be made."""
+        """Count a call, and return whether it has occurred often enough to make a graph of it."""
         if len(self._made) >= _MOST_KEPT or (key not in self._seen and len(self._seen) >= _MOST_COUNTED):
             return False
         self._seen[key] = self._seen.get(key, 0) + 1
@@ -82,14 +85,14 @@ class GraphedCalls:
 
 
 def captured_graph(compute: Compute, inputs: Inputs) -> CapturedCall:
-    """Return the CUDA graph of a call, with memory of its own for inputs, output and everything in between.
+    """Return a call as a CUDA graph, with its own memory for inputs, output and all intermediate results.
 
     Parameters
     ----------
     compute
-        The function, see `GraphedCalls`.
+        Function whose kernels depend only on the shapes and types of its inputs.
     inputs
-        Inputs on a graphics card, whose shapes and types later inputs have too.
+        Inputs on a graphics card; later inputs must have the same shapes and types.
     """
     held = tuple(None if one is None else one.detach().clone(memory_format=torch.contiguous_format) for one in inputs)
     beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -1,13 +1,14 @@
 """Local SGD of chains of dense layers (MLPs), in all trials at once, with few and small operations.
 
-A plain step on a mini-batch of ten records reads and writes every weight of the first layer for ten examples. But all
-trials see the same records X, and the first layer is linear. Let D be the gradients at its outputs, times the learning
-rate and summed over the steps so far. Then its current weights are W - D' X, and its outputs X W' - (X X') D. So the
-outputs of the initial weights and the inner products between records are computed once for several steps; a step only
-reads small matrices, and the weights are updated once at the end. The other layers are updated at every step. The
-backward pass is written out, because the overhead of autograd exceeds the arithmetic of such steps. If each trial has
-its own records, because clients of a round are stacked or records are randomised, the same is done for each trial's
-records.
+A plain step on a mini-batch of ten records reads and writes every weight of the first layer for ten examples. This
+module avoids it, because all trials train on the same records X and the first layer is linear. Let W be its initial
+weights. Let D be the gradients at its outputs, times the learning rate and summed over the steps so far. Then its
+current weights are W - D' X, and its outputs are X W' - (X X') D. So X W' and X X' are computed once for several steps,
+a step reads only small matrices, and the weights are updated once at the end. All other layers are updated at every
+step. The backward pass is written out, because the overhead of autograd exceeds the arithmetic of such steps.
+
+If each trial has records of its own, because clients of a round are stacked or records are randomised, this is done for
+each trial's records.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,8 @@ from fl_audit.learning.stacked_layers import ParameterLayout
 class Activation:
     """An elementwise activation function that follows a layer, and its backward pass."""
 
-    apply: Callable[[Tensor], Tensor]  # the function
-    # From the gradients at its outputs, and these outputs, to the gradients at its inputs.
+    apply: Callable[[Tensor], Tensor]  # the activation function
+    # Backward pass: function of the gradients at the outputs and of the outputs, which returns those at the inputs.
     pull_back: Callable[[Tensor, Tensor], Tensor]
 
 
@@ -45,36 +46,39 @@ _ACTIVATIONS: dict[type[nn.Module], Activation] = {
 
 @dataclass(frozen=True)
 class ChainLayer:
-    """One dense layer of a chain and the activation after it."""
+    """One dense layer of a chain and the activation that follows it."""
 
     outs: int  # number of outputs
     ins: int  # number of inputs
-    weight: slice  # columns of a flat model that hold the weights
-    bias: slice | None  # columns that hold the bias, if there is one
+    weight: slice  # indices of the weights among the flattened parameters of a model
+    bias: slice | None  # indices of the bias among the flattened parameters; None without a bias
     activation: Activation = _NONE  # activation that follows the layer
 
     def weights(self, models: Tensor) -> Tensor:
-        """Return the layer's weights in stacked models as a view (trials, outs, ins)."""
+        """Return the layer's weights in models (trials, parameters) as a view (trials, outs, ins)."""
         return models[:, self.weight].view(len(models), self.outs, self.ins)
 
     def biases(self, models: Tensor) -> Tensor | None:
-        """Return the layer's biases in stacked models as a view (trials, 1, outs); None if it has no bias."""
+        """Return the layer's biases in models (trials, parameters) as a view (trials, 1, outs); None without a bias."""
         return None if self.bias is None else models[:, self.bias].unsqueeze(1)
 
 
 def dense_chain(
     module: nn.Module, feature_shape: tuple[int, ...], layout: ParameterLayout
 ) -> tuple[ChainLayer, ...] | None:
-    """Return the layers of a module that is a chain of dense layers; None if it is not, or may compute anything else.
+    """Return the dense layers of a module that is a chain of them; None for any other module.
+
+    Flattening, identities, and one activation after each layer may be part of the chain. A layer must not be frozen,
+    shared or altered by hooks.
 
     Parameters
     ----------
     module
-        Template of the model.
+        Model to examine.
     feature_shape
         Shape of the features of one example.
     layout
-        Positions of the module's parameters.
+        Positions of the module's parameters among the flattened parameters of a model.
     """
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):
@@ -95,7 +99,7 @@ def dense_chain(
 
 
 def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the path and the module of each part, in the order in which nested `nn.Sequential` call them."""
+    """Yield each part of a module with its name, in the order in which nested `nn.Sequential` call them."""
     if type(module) is not nn.Sequential or _is_altered(module):
         yield name, module
         return
@@ -106,12 +110,12 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_altered(module: nn.Module) -> bool:
-    """Return whether a module may compute more than its type implies, because of hooks or a replaced `forward`."""
+    """Return whether a module has hooks or a replaced `forward`, so that it may compute more than its type says."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 _STRETCH = 256
-"""Most records of a stretch of several steps: with more, the products between records cost more than they save."""
+"""Largest number of records of a range of steps; with more, the products between records cost more than they save."""
 
 
 def chain_updates(
@@ -123,25 +127,27 @@ def chain_updates(
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
 ) -> Tensor:
-    """Return the pseudo-gradients of `local_updates` for a chain of dense layers, float32 (trials, parameters).
+    """Return models before local SGD minus models after it, for a chain of dense layers, float32 (trials, parameters).
+
+    The result equals that of `local_updates` up to rounding.
 
     Parameters
     ----------
     layers
-        Layers of the chain.
+        Layers of the chain, as returned by `dense_chain`.
     models
-        Initial parameters of every trial, as for `fl_audit.learning.local_training.local_updates`.
+        Initial parameters of every trial, float32 (trials, parameters).
     features
-        Features of the records, of any type.
+        Features of the records, (n, ...), or (trials, n, ...) if each trial has records of its own.
     labels
-        Classes of the records.
+        Classes of the records, int (n,), or (trials, n) if each trial has records of its own.
     rate
         Learning rate.
     batches
-        Indices of the records in the mini-batch of each step, at least one step; steps may differ between trials if
-        `fits_one_stretch` holds.
+        Indices of the records in the mini-batch of each step, (batch,), for at least one step. The indices may differ
+        between trials, (trials, batch), if `fits_one_stretch` holds.
     trials_together
-        Function that maps a number of records to the number of trials that are best computed together.
+        Function that maps a number of records to the number of trials that are best computed at once.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
@@ -159,28 +165,32 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether all steps of a round are best computed over a single array of all the client's records.
+    """Return whether all steps of a round are best computed from one array of all the client's records.
+
+    True if the records are at most 256, and at most `used`.
 
     Parameters
     ----------
     records
-        Number of records of the client, from 0.
+        Number of records of the client, at least 0.
     used
-        Total number of records in all mini-batches; a record counts in each mini-batch that contains it.
+        Sum of the sizes of all mini-batches of the round.
     """
     return records <= min(_STRETCH, used)
 
 
 @dataclass(frozen=True)
 class _StepRange:
-    """Some records, and the consecutive steps that use only these records."""
+    """Some records of a client, and the consecutive steps of local SGD that use only these records."""
 
-    # Whether each trial has records of its own; elsewhere the leading axis of the three tensors has length 1.
+    # Whether each trial has records of its own. If not, the first axis of the next three tensors has length 1.
     is_own: bool
-    features: Tensor  # float32 (trials, n, ins)
-    targets: Tensor  # 1 at each record's class, else 0, float32 (trials, n, classes)
-    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (trials, n, n)
-    # Indices of the records of each step; own records by their places among those of all trials, (trials * batch,).
+    features: Tensor  # features of the n records, float32 (trials, n, ins)
+    targets: Tensor  # 1 at a record's class, otherwise 0, float32 (trials, n, classes)
+    # Inner products between records, plus 1 if the first layer has a bias, float32 (trials, n, n).
+    products: Tensor
+    # Indices of the records of each step, (batch,). If each trial has its own records, the indices refer to the
+    # concatenated records of all trials, (trials * batch,).
     steps: tuple[Tensor, ...]
 
     @classmethod
@@ -203,13 +213,13 @@ class _StepRange:
         return cls(is_own, flat, targets, products, placed)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        """Return the rows of a step's mini-batch from `values` (trials, n, width)."""
+        """Return the rows of one step's mini-batch, (trials, batch, width), from `values` (trials, n, width)."""
         if self.is_own:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """Add `more` to the rows of a step's mini-batch in `values` (trials, n, width)."""
+        """Add `more` (trials, batch, width) in place to a mini-batch's rows in `values` (trials, n, width)."""
         if self.is_own:
             values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
         else:
@@ -217,9 +227,9 @@ class _StepRange:
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
-    """Divide the steps into ranges of consecutive steps.
+    """Divide the steps into ranges of consecutive steps that use few different records.
 
-    Yields the records of each range, and its mini-batches as indices of these records.
+    Yields for each range its records, as indices or a slice, and its mini-batches as indices of these records.
     """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):
@@ -254,7 +264,7 @@ def _move(
 
 
 class _FirstLayer:
-    """The first layer in some trials: its weights change only when `settle` is called."""
+    """The first dense layer of a chain, for some trials; its weights change only when `settle` is called."""
 
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepRange) -> None:
         self._layer, self._stretch = layer, stretch
@@ -276,7 +286,7 @@ class _FirstLayer:
         self._is_moved = True
 
     def settle(self, moved: Tensor, is_fresh: bool) -> None:
-        """Write the total update of the parameters to `moved`, or add it if `moved` holds earlier updates."""
+        """Write the layer's total update to `moved` if `is_fresh`; otherwise add it to the earlier updates there."""
         kept = 0 if is_fresh else 1
         self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=kept)
         if self._layer.bias is not None:
@@ -285,7 +295,7 @@ class _FirstLayer:
 
 
 class _UpperLayer:
-    """A layer after the first in some trials: its few weights are updated at every step."""
+    """A dense layer of a chain other than the first, for some trials; its weights are updated at every step."""
 
     def __init__(self, layer: ChainLayer, now: Tensor) -> None:
         self._layer = layer
@@ -307,7 +317,7 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write `models` minus the current parameters of this layer to `moved`."""
+        """Write the layer's parameters in `models` minus its current parameters to `moved`."""
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

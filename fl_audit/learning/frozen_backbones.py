@@ -1,7 +1,7 @@
-"""Frozen convolutional cores (backbones) with weights from a file of the user.
+"""Frozen convolutional cores (backbones) of models, with weights from a file that the user gives.
 
-The output of a frozen core for a record is the same in all trials and rounds. So records pass through it once, when
-they are loaded, and the model that is trained, stacked and clipped is the head on top of it.
+The output of a frozen core for a record is the same in all trials and rounds. So each record passes through it once,
+when it is loaded. The model that is trained, stacked and clipped is the head on top of the core.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ _PLAN: tuple[int | None, ...] = (
 """Output channels of the 13 convolutions, None for a pooling: configuration D of Simonyan & Zisserman 2015, Table 1."""
 _COLOURS, _SHRINKING = 3, 32
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""By which torchvision's weights want colours in [0, 1] standardised."""
-_TOGETHER = 16  # images that pass at a time: always as many, so that all parties compute alike
+"""Mean and standard deviation of each colour channel, by which torchvision standardises colours in [0, 1]."""
+_TOGETHER = 16  # number of images in one pass; it is fixed, so that all parties compute the same numbers
 _SUFFIXES = (".safetensors", ".pt", ".pth")
 _WANTED = (
     "accepted is a file of tensors (.safetensors, or .pt or .pth of torch.save) with the 26 of torchvision's vgg16 "
@@ -38,14 +38,14 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class BackboneWeights:
-    """A file with the weights of a frozen core, and its digest."""
+    """A file with the weights of a model's frozen convolutional core (backbone)."""
 
-    path: str  # absolute path
-    digest: str  # SHA-256 digest of the file
+    path: str  # absolute path of the file
+    digest: str  # SHA-256 digest of the file, in hexadecimal
 
 
 class VggCore(nn.Module):
-    """The 13 convolutions of VGG-16, frozen, with torchvision's names of the weights, `features.N.weight`.
+    """The 13 convolutions of VGG-16 with frozen weights, whose names `features.N.weight` are those of torchvision.
 
     Grey images are repeated in the three colour channels. Colours are standardised as in torchvision. The adaptive
     average pooling to 7x7 is left out, because it would only repeat values for small images.
@@ -61,7 +61,7 @@ class VggCore(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the core's output, of shape (n, *core_shape), for images (n, 1 or 3, height, width) in [0, 1]."""
+        """Return the core's output (n, *core_shape) for images (n, 1 or 3, height, width) with values in [0, 1]."""
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
         return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
@@ -70,12 +70,15 @@ class VggCore(nn.Module):
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of one record at the input of the trained part of a model.
 
+    This is the output shape of the frozen core (backbone), or the shape of the record if there is no frozen core.
+    Raises `InputError` if the core cannot take such records.
+
     Parameters
     ----------
     model
-        Name of the model.
+        Name of the model; only `vgg16` has a frozen core.
     feature_shape
-        Shape of one record; an image of at least 32x32 if the model has a frozen core.
+        Shape of one record; for `vgg16` an image (1 or 3, height, width) of at least 32x32.
 
     Examples
     --------
@@ -92,19 +95,19 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def find_weights(model: str, path: str | None) -> BackboneWeights | None:
-    """Return the weights file of a model's frozen core; None if the model has no frozen core.
+    """Return the weights file of a model's frozen core (backbone); None if the model has no frozen core.
 
     Parameters
     ----------
     model
-        Name of the model.
+        Name of the model; only `vgg16` has a frozen core.
     path
-        Path of the file that the user configured; None if there is none.
+        Path of the file that the user set; None if there is none.
 
     Raises
     ------
     InputError
-        If a frozen core has no file, a model without one is given a file, or the file cannot be read.
+        If a model with a frozen core has no file, a model without one has a file, or the file cannot be read.
     """
     if model != VGG16:
         require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
@@ -117,9 +120,10 @@ def find_weights(model: str, path: str | None) -> BackboneWeights | None:
 
 @lru_cache(maxsize=1)
 def load_core(weights: BackboneWeights) -> VggCore:
-    """Read the weights of a frozen core, without unpickling code.
+    """Return the frozen core (backbone) with the weights read from a file, without unpickling code.
 
-    Raises `InputError` if the file has changed since the run began, or lacks tensors.
+    Raises `InputError` if the file has changed since its digest was taken, or if a tensor is missing or has a wrong
+    shape.
     """
     path, digest = Path(weights.path), weights.digest
     found = _digest(path)

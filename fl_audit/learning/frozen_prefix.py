@@ -1,9 +1,9 @@
-"""The part of a model before its first trained parameter, evaluated once per record.
+"""The part of a model before its first trained parameter (the frozen prefix), evaluated once per record.
 
 The output of frozen layers for a record is the same in all trials and rounds. The operations that a model runs on one
-record are traced once. The operations that depend on no trained parameter are the prefix; the others, which read some
-of its results, are run in every trial. Results are cached under a hash of the record, so that every caller shares them.
-Records beyond the budgets of memory and disk are computed at every use.
+record are traced once. The operations that depend on no trained parameter are the prefix. All others read some results
+of the prefix, and are run in every trial. Results of the prefix are cached under a hash of the record, so that all
+callers share them. Records beyond the limits on memory and disk are computed at every use.
 """
 
 import hashlib
@@ -23,15 +23,18 @@ from fl_audit.learning.module_checks import without_hints
 from fl_audit.learning.prefix_cache import PrefixOutputCache
 
 _WORTH, _FEWEST = 0.2, 2**20
-"""Share of a forward pass, and number of its multiplications and additions, from which the prefix is worth keeping."""
+"""The prefix is used only if it has at least this share of a forward pass, and this number of arithmetic operations."""
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """A result of the prefix that later operations read."""
+    """A result of the frozen prefix for one record, which later operations of the model read.
 
-    shape: tuple[int, ...]  # of one record, its axis of length 1 included
-    kind: torch.dtype
+    The frozen prefix consists of the operations that depend on no trained parameter.
+    """
+
+    shape: tuple[int, ...]  # shape for one record, including an axis of length 1 for the record
+    kind: torch.dtype  # type of the values
 
     @property
     def width(self) -> int:
@@ -39,7 +42,7 @@ class _Cut:
 
 
 class _Graph:
-    """A traced graph; copies of a module share it, because it holds no state."""
+    """Holder of a traced graph; copies of a module share it, because it has no state."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.run = module
@@ -49,7 +52,11 @@ class _Graph:
 
 
 class Suffix(nn.Module):
-    """The rest of a model after its frozen prefix: it has the trained parameters and reads rows of prefix results."""
+    """The rest of a model after its frozen prefix, as a module with the trained parameters.
+
+    The frozen prefix consists of the operations that depend on no trained parameter. Their results are the inputs of
+    this module.
+    """
 
     def __init__(self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_Cut, ...]):
         super().__init__()
@@ -64,7 +71,7 @@ class Suffix(nn.Module):
             place.register_parameter(last, nn.Parameter(like[name].detach().clone(), requires_grad=False))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the logits (n, classes) for rows of prefix results (n, width)."""
+        """Return the logits (n, classes) for n records, given as rows (n, width) of the frozen layers' results."""
         named = [self._parameter(name) for name in self._names]
         if len(rows) == 1:
             return self._of_one(named, rows[0]).unsqueeze(0)
@@ -85,7 +92,7 @@ class Suffix(nn.Module):
 
 
 class FrozenPrefix:
-    """The part of a model before its first trained parameter, with a cache of its results by record."""
+    """The part of a model before its first trained parameter, with a cache of its results for each record."""
 
     def __init__(self, graph: fx.GraphModule, cuts: tuple[_Cut, ...], shape: tuple[int, ...], suffix: Suffix) -> None:
         self.width = sum(cut.width for cut in cuts)
@@ -96,21 +103,21 @@ class FrozenPrefix:
 
     @property
     def records(self) -> int:
-        """Number of records whose results are cached."""
+        """Number of records for which the results of the frozen layers are cached."""
         return len(self._places)
 
     @property
     def records_on_disk(self) -> int:
-        """Number of the cached records whose results are on disk."""
+        """Number of records for which the results of the frozen layers are cached on disk."""
         return self._kept.on_disk
 
     def rows(self, features: Tensor) -> Tensor:
-        """Return the prefix results of records as float32, shape (..., width).
+        """Return the frozen layers' results for records, flattened to one row per record, float32 (..., width).
 
         Parameters
         ----------
         features
-            The records, (..., *shape).
+            Records, (..., *shape), with any number of leading axes.
         """
         records = features.detach().cpu().reshape(-1, *self._shape).float().contiguous()
         keys = [hashlib.blake2b(row, digest_size=16).digest() for row in np.asarray(records.flatten(1))]
@@ -125,7 +132,10 @@ class FrozenPrefix:
         return found.reshape(*leading, self.width).to(features.device)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """Return the prefix results of one record, (width,), evaluated alone, so that every process gets the same."""
+        """Return the frozen layers' results for one record, flattened, float32 (width,).
+
+        The record is evaluated alone, so that every process computes the same numbers.
+        """
         with torch.no_grad(), without_hints():
             found = self._graph(record.unsqueeze(0))
         return torch.cat([one.reshape(-1).float() for one in found])
@@ -139,14 +149,14 @@ class FrozenPrefix:
 
 
 def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | None:
-    """Return the frozen prefix of a module, or None if none can be used.
+    """Return the part of a model before its first trained parameter, which caches its results per record.
 
-    It is None if the prefix is too cheap to cache, draws random numbers, or cannot be traced.
+    Return None if no tensor is frozen, or if this part is cheap, draws random numbers or cannot be traced.
 
     Parameters
     ----------
     module
-        The module in evaluation mode; its trained parameters are those registered as parameters.
+        Model in evaluation mode; its registered parameters are the trained ones.
     shape
         Shape of a record.
     """
@@ -161,7 +171,10 @@ def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | N
 
 
 def _noted(module: nn.Module, own: dict[str, Tensor], record: Tensor) -> fx.GraphModule | None:
-    """Return the traced graph of a module for one record; its inputs are the parameters, and then the record."""
+    """Return the traced graph of a module for one record; None if an operation changes its inputs in place.
+
+    The inputs of the graph are the trained parameters, and then the record.
+    """
     names = tuple(own)
 
     def run(*given: Tensor) -> Tensor:
@@ -221,7 +234,7 @@ def _split(graph: fx.GraphModule, own: dict[str, Tensor], shape: tuple[int, ...]
 
 
 def _part(graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], outputs: list[fx.Node]) -> fx.GraphModule:
-    """Return the part of a graph that computes `outputs` from `inputs`."""
+    """Return the part of a graph that computes the nodes `outputs` from the nodes `inputs`, using the nodes `body`."""
     made, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for number, node in enumerate(inputs):
         copies[node] = made.placeholder(f"given_{number}")
@@ -234,7 +247,7 @@ def _part(graph: fx.GraphModule, inputs: list[fx.Node], body: list[fx.Node], out
 
 
 def _answering_alone(graph: fx.GraphModule) -> fx.GraphModule:
-    """Change a graph so that it returns logits of shape (classes,) instead of (1, classes)."""
+    """Change a graph in place so that it returns logits (classes,) instead of (1, classes), and return it."""
     end = next(iter(reversed(graph.graph.nodes)))
     (answer,) = end.all_input_nodes
     with graph.graph.inserting_before(end):

@@ -1,12 +1,13 @@
-"""Layers that run many models at once and compute the gradient norms of single examples.
+"""Layers that run the models of all trials at once, and compute the gradient norm of every single example.
 
-A stacked layer takes the examples of all trials merged into the leading axis, trial by trial, so the forward code
-around it sees one large mini-batch and needs no change. The raw input of a model is the same in every trial: a layer
-that reads it gets each example once, not once for every trial. After the backward pass each layer returns the squared
-norm of every example's gradient and the weighted sum of these gradients. A dense layer computes both without
-per-example gradients, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient
-computations"). Inner products of gradients with a vector never need per-example gradients, because outputs are linear
-in a layer's own parameters.
+A trial is one of many independent trainings of the same model. A stacked layer has separate parameters for each trial.
+Its inputs are the examples of all trials along one axis, trial by trial, so the code of the model sees one large
+mini-batch and needs no change. The raw input of a model is usually the same in every trial; a layer that reads it gets
+each example once instead of once per trial. After the backward pass each layer returns the squared norm of every
+example's gradient, and the weighted sum of these gradients. A dense layer computes both without per-example gradients,
+because ||d a^T||^2 = ||d||^2 ||a||^2 for an input a and a gradient d at the outputs (Goodfellow 2015, "Efficient
+per-example gradient computations"). Inner products of gradients with a vector never need per-example gradients, because
+outputs are linear in a layer's own parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,43 +20,46 @@ from torch import Tensor, nn
 _NARROW = 16
 """Number of outputs below which a dense layer computes all trials in one matrix product, if they share the input.
 
-A product for each trial would be too small to be fast. Wider layers have one product for each trial, which spares them
-the copies that put the outputs of the one product in the order of trials."""
+Below it, one product per trial would be too small to be fast. From it on, one product per trial is faster, because no
+copies are needed to order the outputs by trial."""
 
 
 @dataclass
 class ForwardState:
-    """State that the stacked layers share during a forward pass."""
+    """State that a model's stacked layers, which compute all trials at once, share during a pass.
 
-    parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (trials, *shape)
-    trials: int = 1  # size of the first of the two axes that are merged in the layers' inputs
-    examples: int = 1  # size of the second of them
-    recording: bool = False  # whether the layers note their calls for a backward pass
-    tape: list["LayerCall"] = field(default_factory=list)  # the calls that were noted, in order
-    features: Tensor | None = None  # the raw input of the model; None before there is one
-    derived: dict[object, Tensor] = field(default_factory=dict)  # computed from the raw input, to be used again
+    The state has the parameters, the raw input and the recorded calls.
+    """
+
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)  # float32 (trials, *shape), keyed by parameter name
+    trials: int = 1  # number of trials; the first axis of a layer's inputs has trials * examples entries
+    examples: int = 1  # number of examples per trial
+    recording: bool = False  # whether the layers record their calls for a backward pass
+    tape: list["LayerCall"] = field(default_factory=list)  # recorded calls, in order
+    features: Tensor | None = None  # raw input of the model; None before the first pass
+    derived: dict[object, Tensor] = field(default_factory=dict)  # cache of values computed from the raw input
 
     def forget(self) -> None:
-        """Clear the cache of values derived from the raw input, whose content may have changed."""
+        """Forget the raw input and all cached values computed from it, because its content may have changed."""
         self.features, self.derived = None, {}
 
     def read(self, features: Tensor) -> None:
-        """Set the model's raw input, and clear the cache of derived values unless it is the same tensor as before."""
+        """Set the model's raw input; clear the values cached for the earlier input, unless both are the same tensor."""
         if self.features is None or not _same_memory(features, self.features):
             self.derived = {}
         self.features = features
 
     def derive(self, name: str, inputs: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return make(inputs); if `inputs` is a view of the whole raw input, the result is cached for later passes.
+        """Return `make(inputs)`; if `inputs` is a view of the whole raw input, cache the result for later passes.
 
         Parameters
         ----------
         name
-            Name of the result in the cache.
+            Name under which the result is cached.
         inputs
-            Input of the function.
+            Argument of the function.
         make
-            Deterministic function of the inputs.
+            Deterministic function of `inputs`.
         """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
@@ -65,11 +69,11 @@ class ForwardState:
         return self.derived[key]
 
     def split(self, merged: Tensor) -> Tensor:
-        """Return values of shape (trials * examples, ...) reshaped to (trials, examples, ...)."""
+        """Return values (trials * examples, ...) reshaped to (trials, examples, ...)."""
         return merged.reshape(self.trials, self.examples, *merged.shape[1:])
 
     def is_shared(self, values: Tensor) -> bool:
-        """Return whether the values are the model's raw input, which is the same in all trials."""
+        """Return True if values are the raw input of the model, which several trials share."""
         return values.shape[0] == self.examples and self.trials > 1
 
 
@@ -80,16 +84,16 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class LayerCall:
-    """A recorded call of a stacked layer; `shared` tells whether all trials have the same inputs."""
+    """A recorded call of a stacked layer, which computes all trials at once; it has inputs and outputs."""
 
-    layer: "StackedLayer"
-    inputs: Tensor
-    outputs: Tensor
-    shared: bool
+    layer: "StackedLayer"  # layer that was called
+    inputs: Tensor  # (trials * examples, ...), or (examples, ...) if all trials share them
+    outputs: Tensor  # (trials * examples, ...)
+    shared: bool  # whether all trials have the same inputs, which are given once
 
 
 class StackedLayer(nn.Module):
-    """A layer with its own parameters in each trial."""
+    """Base class of layers with separate parameters for each trial, which compute all trials at once."""
 
     def __init__(self, frame: ForwardState, prefix: str) -> None:
         super().__init__()
@@ -97,24 +101,24 @@ class StackedLayer(nn.Module):
         self.prefix = prefix
 
     def parameter(self, name: str) -> Tensor | None:
-        """Return the layer's parameter `name` of all trials, (trials, *shape); None if the layer has none."""
+        """Return the layer's parameter with this name for all trials, (trials, *shape); None if there is none."""
         return self.frame.parameters.get(f"{self.prefix}{name}")
 
     def required(self, name: str) -> Tensor:
-        """Return the layer's parameter `name` of all trials, (trials, *shape)."""
+        """Return the layer's parameter with this name for all trials, (trials, *shape); `KeyError` if there is none."""
         return self.frame.parameters[f"{self.prefix}{name}"]
 
     def record(self, inputs: Tensor, outputs: Tensor, shared: bool) -> Tensor:
-        """Store a call of the layer for the backward pass and return its outputs.
+        """Record a call of the layer for the backward pass, if calls are recorded, and return its outputs.
 
         Parameters
         ----------
         inputs
-            Inputs of the layer, with the examples of all trials along the first axis.
+            Inputs of the layer, (trials * examples, ...), or (examples, ...) if all trials share them.
         outputs
-            Outputs of the layer for these inputs.
+            Outputs of the layer for these inputs, (trials * examples, ...).
         shared
-            Whether all trials have the same inputs.
+            Whether all trials share the inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:
@@ -123,14 +127,15 @@ class StackedLayer(nn.Module):
         return outputs
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs for recorded inputs, which are linear in the parameters; trailing axes may be merged.
+        """Return the layer's outputs, (trials * examples, ...), which are linear in its parameters.
 
+        Axes after the first may be merged.
         Parameters
         ----------
         inputs
-            Inputs in the form that `LayerCall` stores.
+            Inputs as recorded in a `LayerCall`.
         shared
-            Whether all trials have the same inputs.
+            Whether all trials share the inputs.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
@@ -138,60 +143,60 @@ class StackedLayer(nn.Module):
         """Return the inner product of every example's gradient with a vector in parameter space, (trials, examples).
 
         The caller puts the vector into `frame.parameters` in place of the parameters. The outputs are linear in the
-        layer's parameters, so calling the layer with the vector gives the Jacobian-vector product of the outputs. Its
-        product with `signal` is the inner product of gradient and vector.
+        layer's parameters, so calling the layer with the vector gives the Jacobian-vector product of the outputs. The
+        result is the inner product of this Jacobian-vector product with `signal`.
 
         Parameters
         ----------
         visit
             Recorded call of this layer.
         signal
-            Gradients of the losses with respect to the outputs of this call, of the outputs' shape.
+            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms (trials, examples), and intermediate results for `weighted_sum`.
+        """Return the examples' squared gradient norms, (trials, examples), and intermediate values for `weighted_sum`.
 
         Parameters
         ----------
         visit
             Recorded call of this layer.
         signal
-            Gradients of the losses with respect to the outputs of this call.
+            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
         """
         raise NotImplementedError("each stacked layer computes its own norms")
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return sum_e weights[w, e] * gradient[w, e], the weighted sum over examples e in trial w, for each parameter.
+        """Return the weighted sum over examples of this layer's gradients, (trials, *shape), keyed by parameter name.
 
-        Each has the shape (trials, *shape).
+        In trial w it is the sum over examples e of weights[w, e] * gradient[w, e].
 
         Parameters
         ----------
         visit
             Recorded call of this layer.
         signal
-            Gradients of the losses with respect to the outputs of this call.
+            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
         weights
-            Weight of every example, shape (trials, examples).
+            Weight of each example, shape (trials, examples).
         kept
-            Intermediate results that `squared_norms` returned beside the norms.
+            Second value that `squared_norms` returned for this call.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
 
 class StackedLinear(StackedLayer):
-    """Dense layers of all trials."""
+    """A dense layer with separate weights for each trial, computed for all trials at once."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the outputs of each trial's dense layer."""
+        """Return the outputs of the layer in all trials, and record this call for the backward pass."""
         shared = self.frame.is_shared(inputs)
         return self.record(inputs, self.respond(inputs, shared), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs of the layer in all trials; overrides `StackedLayer.respond`."""
+        """Return the layer's outputs, (trials * examples, outs); see `StackedLayer.respond`."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[0], weight.shape[1]
         if shared and outs < _NARROW:
@@ -201,13 +206,13 @@ class StackedLinear(StackedLayer):
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms of this layer; overrides `StackedLayer.squared_norms`."""
+        """Return the examples' squared gradient norms, (trials, examples), and None as the value for `weighted_sum`."""
         signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return the weighted sums of gradients of this layer; overrides `StackedLayer.weighted_sum`."""
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         trials, outs, examples = transposed.shape
@@ -220,7 +225,10 @@ class StackedLinear(StackedLayer):
 
 
 class StackedNormalisation(StackedLayer):
-    """Group or layer normalisation of all trials, with its learned scale and shift; neither mixes examples."""
+    """A group or layer normalisation with separate scale and shift for each trial, computed for all trials at once.
+
+    Group and layer normalisations treat each example by itself.
+    """
 
     def __init__(self, frame: ForwardState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
@@ -234,20 +242,20 @@ class StackedNormalisation(StackedLayer):
                 return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
 
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
-        """Return a parameter (trials, *shape) reshaped so that it broadcasts against values (trials, examples, ...)."""
+        """Return a parameter (trials, *shape), reshaped to broadcast against values (trials, examples, ...)."""
         left_over = standardised.dim() - parameter.dim()
         middle, trailing = (1, left_over) if isinstance(self.template, nn.GroupNorm) else (left_over + 1, 0)
         return parameter.reshape(len(parameter), *([1] * middle), *parameter.shape[1:], *([1] * trailing))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the normalised inputs times the scale of each trial plus its shift."""
+        """Return the normalised inputs times each trial's scale plus its shift, and record the call."""
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.trials, *([1] * (inputs.dim() - 1)))
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs of the layer in all trials; overrides `StackedLayer.respond`."""
+        """Return normalised inputs times each trial's scale plus its shift; see `StackedLayer.respond`."""
         weight, bias = self._aligned(self.required("weight"), inputs), self.parameter("bias")
         outputs = self.frame.split(inputs) * weight
         if bias is not None:
@@ -255,14 +263,14 @@ class StackedNormalisation(StackedLayer):
         return outputs.flatten(0, 1)
 
     def _reduced(self, values: Tensor) -> Tensor:
-        """Return values (trials, examples, ...) summed over the axes along which the parameter is broadcast."""
+        """Return values (trials, examples, ...), summed over the axes along which the parameters are broadcast."""
         if isinstance(self.template, nn.GroupNorm):
             return values.flatten(3).sum(3) if values.dim() > 3 else values
         spanned = values.dim() - 2 - len(self.template.normalized_shape)
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms of this layer; overrides `StackedLayer.squared_norms`."""
+        """Return the examples' squared gradient norms, (trials, examples), and values for `weighted_sum`."""
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
             gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
@@ -272,13 +280,13 @@ class StackedNormalisation(StackedLayer):
         return torch.stack(norms).sum(0), gradients
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return the weighted sums of gradients of this layer; overrides `StackedLayer.weighted_sum`."""
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         assert isinstance(kept, dict)
         return {name: weigh(gradients, weights) for name, gradients in kept.items()}
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted sum of gradients over examples, (trials, ...).
+    """Return the weighted sum of gradients over the examples of each trial, (trials, ...).
 
     Parameters
     ----------
@@ -292,16 +300,16 @@ def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
 
 
 def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """Return the outputs of a dense layer in every trial, inputs W' + b, shape (trials, n, outs).
+    """Return the outputs of a dense layer, inputs W' + b, with separate W and b for each trial, (trials, n, outs).
 
     Parameters
     ----------
     inputs
-        Inputs of a dense layer, shape (trials, n, ins).
+        Inputs of the layer, shape (trials, n, ins).
     weights
         Weights W of the layer, shape (trials, outs, ins).
     biases
-        Biases b of the layer, shape (trials, 1, outs); None if it has none.
+        Biases b of the layer, shape (trials, 1, outs); None without biases.
     """
     if biases is None:
         return torch.bmm(inputs, weights.transpose(1, 2))

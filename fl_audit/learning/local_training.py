@@ -1,14 +1,13 @@
 """Local training of a client in DP-FedAvg, in all trials at once.
 
-A client starts from the round's model and takes plain SGD steps on its own records; the start minus the end is its
+A client starts from the round's model and takes plain SGD steps on its own records. The start minus the end is its
 pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et al. 2021,
 "Adaptive federated optimization"). The order of records is public and the same in all trials: at each step all trials
 use the same records, or their own randomised versions of them.
 
-If membership is random, each trial trains on another subset of the same records. All trials go through the records in
-one public order, and each cuts its own members out of that order into mini-batches. Trials are trained in groups that
-fit the cache, each from its first step to its last, so that models and the optimizer's moments are read from memory
-once.
+If membership is random, each trial trains on another subset of the same records. All trials then use the same public
+order, and each cuts its own records, in this order, into mini-batches. Trials are trained in groups that fit into the
+cache, each group from its first step to its last. So models and the optimizer's moments are read from memory once.
 """
 
 import math
@@ -33,13 +32,13 @@ from fl_audit.learning.stacked_model import StackedModel
 
 @dataclass(frozen=True)
 class LocalSchedule:
-    """Schedule of a client's training in a round; exactly one of `epochs` and `steps` is given."""
+    """Schedule of a client's local training in a round; exactly one of `epochs` and `steps` must be given."""
 
     learning_rate: float  # step size, positive
-    batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left
+    batch: int  # number of records of one step, at least 1; the last step of an epoch may have fewer
     epochs: int | None = None  # number of times that each record is used, at least 1; None if `steps` is given
     steps: int | None = None  # number of steps, at least 1; None if `epochs` is given
-    optimizer: LocalOptimizer = LocalOptimizer.SGD  # plain SGD, or Adam with its usual constants, anew in every round
+    optimizer: LocalOptimizer = LocalOptimizer.SGD  # plain SGD, or Adam with its usual constants, reset in every round
 
     def __post_init__(self) -> None:
         require_number("local learning rate is", self.learning_rate, "positive finite numbers")
@@ -50,7 +49,7 @@ class LocalSchedule:
         require_number(f"local {given} are", getattr(self, given), "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
-        """Return the number of steps on a given number of records."""
+        """Return the number of steps in a round for a client with this number of records."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None, "one of the two is given"
@@ -58,10 +57,10 @@ class LocalSchedule:
 
 
 def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw the mini-batches of a client's local steps, as indices of its records, int64; none without records.
+    """Return the mini-batches of a client's local steps, each as indices of its records, int64; () without records.
 
-    Every epoch goes through the records in a fresh random order, cut into mini-batches; the last one of an epoch may be
-    smaller. A schedule with a number of steps runs through as many epochs as it needs, and may end within one.
+    Every epoch goes through the records in a new random order, cut into mini-batches; the last one of an epoch may be
+    smaller. A schedule with a number of steps uses as many epochs as it needs, and may end within one.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generat
     schedule
         Size of the mini-batches, and number of epochs or steps.
     draw
-        Generator of the order (purpose `LOCAL_ORDER`).
+        Random generator that draws the order (purpose `LOCAL_ORDER`).
     """
 
     def endless() -> Iterator[Integers]:
@@ -90,27 +89,27 @@ def local_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return the client's pseudo-gradients after one SGD step on each mini-batch, float32 (trials, parameters).
+    """Return theta_start - theta_end after a client's local SGD, float32 (trials, parameters), zeros without steps.
 
-    A pseudo-gradient is theta_start - theta_end; the loss of a step is the mean cross-entropy of its mini-batch. Zeros
-    without steps.
+    Each step uses one mini-batch, and its loss is the mean cross-entropy. The difference of the models is called a
+    pseudo-gradient.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once.
     models
         Initial parameters of every trial, float32 (trials, parameters); they are not changed.
     features
         Features of the client's records, float32 (n, *shape), n may be 0. If the records differ between trials,
-        (trials, n, *shape), of a type that may take less memory, see `ClippedSumExamples`.
+        (trials, n, *shape), of any numeric type.
     labels
         Classes of the client's records, int64 (n,); (trials, n) if the records differ between trials.
     schedule
-        Schedule of the training; only the learning rate is used.
+        Schedule of the training; only its learning rate is used.
     batches
-        Indices of the records in the mini-batch of each step, from `local_batches`. If records differ between trials
-        and `trains_stacked` holds, the steps may differ between trials too, (trials, batch).
+        Indices of the records in the mini-batch of each step, (batch,), from `local_batches`. If records differ between
+        trials and `trains_stacked` holds, the indices may differ between trials, too, (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -127,14 +126,14 @@ def local_updates(
 
 
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
-    """Return whether the steps may differ between trials.
+    """Return whether `local_updates` accepts mini-batches that differ between trials.
 
-    This needs plain SGD, a model that is a chain of dense layers, and few records.
+    Such mini-batches need plain SGD, a model that is a chain of dense layers, and few records.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once.
     records
         Number of records in each trial.
     schedule
@@ -145,16 +144,16 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 
 
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Clip the update g of each trial to the L2 norm C over all parameters together: g min(1, C / ||g||).
+    """Clip each trial's update g to the L2 norm C over all parameters, g min(1, C / ||g||), in place.
 
-    Return the clipped updates, which overwrite `updates`, and the norms before clipping, float32 (trials,).
+    Return the clipped updates, and their norms before clipping, float32 (trials,).
 
     Parameters
     ----------
     updates
-        Updates, float32 (trials, parameters), which are overwritten.
+        Updates g, float32 (trials, parameters), which are overwritten.
     norm
-        Clipping norm C, one for all trials or one per trial, shape (trials,); raises `InputError` unless all are
+        Clipping norm C: one for all trials, or one per trial, shape (trials,). Raises `InputError` unless all are
         positive.
     """
     norms = updates.new_empty(len(updates))
@@ -167,17 +166,17 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
 
 
 _GROUP_SCALARS = 2**19
-"""Scalars of the models of a group: with weights, gradients and two moments 8 MiB, which stay in cache."""
+"""Number of parameters of a group of trials; weights, gradients and two moments take 8 MiB, which fit the cache."""
 
 Gradients = Callable[[Tensor, Tensor], Tensor]
-"""From models (trials, parameters) and batches (trials, batch), padded with -1, to mean gradients of each batch."""
+"""Function of models (trials, parameters) and record indices (trials, batch), padded with -1, to mean gradients."""
 
 
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw the mini-batches of each trial's own members, as indices; int64 (trials, batch) per step, padded with -1.
+    """Return mini-batches of the records that each trial trains on, as indices, int64 (trials, batch) per step.
 
-    The number of steps of an epoch is that of the trial with the most members; in other trials, mini-batches at the end
-    of an epoch are smaller or empty.
+    Indices are padded with -1. An epoch has as many steps as the trial with the most records needs. In other trials,
+    mini-batches at the end of an epoch are smaller or empty.
 
     Parameters
     ----------
@@ -186,7 +185,7 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
     schedule
         Size of the mini-batches, and number of epochs or steps.
     draw
-        Generator of the order, which is the same in all trials.
+        Random generator that draws the order of the records, which is the same in all trials.
     """
     trials, records = present.shape
     most, found = int(present.sum(axis=1).max(initial=0)), list[Integers]()
@@ -210,22 +209,24 @@ def member_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return theta_start - theta_end, (trials, parameters), after one step of the local optimizer per mini-batch.
+    """Return theta_start - theta_end after local training on each trial's own records, (trials, parameters).
+
+    The local optimizer takes one step per mini-batch; a trial whose mini-batch is empty skips the step.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once.
     models
         Initial parameters of every trial, float32 (trials, parameters); they are not changed.
     features
-        Features of the client's records, float32 (n, *shape).
+        Features of the client's records, float32 (n, *shape), or (trials, n, *shape) if they differ between trials.
     labels
-        Classes of the records, int64 (n,).
+        Classes of the records, int64 (n,), or (trials, n) if they differ between trials.
     schedule
         Schedule of the training; only the optimizer and its learning rate are used.
     batches
-        Indices of the records in the mini-batch of each step, from `member_batches`.
+        Indices of the records in the mini-batch of each step, int64 (trials, batch), from `member_batches`.
     """
     moved = torch.zeros_like(models)
     if not batches:
@@ -241,7 +242,10 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return the final parameters after local training in some trials."""
+    """Return the final parameters, (trials, parameters), after local training of some trials from `start`.
+
+    Each step is given by its record indices (trials, batch), and `gradients` computes its mean gradients.
+    """
     weights = start.clone()
     trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:
@@ -261,7 +265,10 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
 
 
 def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
-    """Return a function for mean gradients of any model: each trial's sum is masked by its mini-batch."""
+    """Return a function of models and mini-batches that computes mean gradients, for any model.
+
+    The function runs the model on all records, and gives records outside of the mini-batch weight 0.
+    """
 
     def gradients(weights: Tensor, step: Tensor) -> Tensor:
         records = labels.shape[-1]
@@ -274,7 +281,10 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
 
 
 def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return a function for mean gradients of a chain of dense layers, with a backward pass that is written out."""
+    """Return a function of models and mini-batches that computes mean gradients, for a chain of dense layers.
+
+    The backward pass is written by hand.
+    """
     is_own = labels.dim() == 2
     flat = features.flatten(2 if is_own else 1)
 

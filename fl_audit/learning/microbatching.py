@@ -1,12 +1,12 @@
-"""Examples of the passes of a clipped sum when trials have their own samples or records.
+"""The examples that each pass of a clipped sum processes, if trials have their own samples or their own records.
 
-With samples, there are two ways. Either every trial processes all examples, and those outside its sample get the weight
-0; the first layer can then still compute all trials in one product. Or every trial processes only its own examples,
-gathered and padded to the size of the largest sample with examples of weight 0; this is less work, but no product is
-shared.
+If trials have samples of the same examples, there are two ways. In the first way, every trial processes all examples,
+and examples outside of the trial's sample get weight 0. Then the first layer can compute all trials in one matrix
+product. In the second way, every trial processes only its own sample, padded to the size of the largest sample with
+examples of weight 0. This is less work, but no matrix product is shared.
 
-If every trial has its own records, no product can be shared anyway. Such records may be stored in a type that takes
-less memory than float32, such as bytes for bits; they are converted pass by pass.
+If every trial has its own records, no matrix product can be shared anyway. Such records may be stored in a type that
+takes less memory than float32, such as bytes for bits; each pass converts its own part.
 """
 
 from dataclasses import dataclass
@@ -15,22 +15,25 @@ import torch
 from torch import Tensor
 
 GATHERED_BELOW = 0.4
-"""Samples are gathered if the largest of them is at most this share of all examples. Both ways cost the same at a share
-of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-100), on one core."""
+"""Each trial processes only its own sample if the largest sample is at most this share of all examples.
+
+Both ways cost the same at a share of 0.4 for the model 104-6-6-2, 0.55 for logistic regression, 0.9 for the CNN on
+MNIST and 0.95 for 600-128-100, on one core.
+"""
 
 
 @dataclass(frozen=True)
 class MicrobatchExamples:
-    """The examples of one pass."""
+    """Examples of one pass, that is, of one forward and backward computation for some trials."""
 
-    # Features of the examples, shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape).
+    # Features: (n, *shape) if all trials share the examples, or (trials, n, *shape) if each trial has its own.
     features: Tensor
     labels: Tensor  # classes of the examples, (n,) or (trials, n)
-    counted: Tensor | None = None  # float32 (trials, n), 1 where an example counts, else 0; None if all count
+    counted: Tensor | None = None  # weights, float32 (trials, n): 1 for an example that counts, else 0; None if all do
 
     @property
     def is_own(self) -> bool:
-        """Whether each trial has its own examples."""
+        """Whether each trial has its own examples; otherwise all trials share them."""
         return self.labels.dim() == 2
 
     @property
@@ -39,13 +42,16 @@ class MicrobatchExamples:
         return self.labels.shape[-1]
 
     def merged(self, trials: int) -> tuple[Tensor, Tensor]:
-        """Return the features in the layout of a stacked model's input, and the labels of its outputs."""
+        """Return the features as input of a stacked model, and the class for each of its outputs, (trials * n,).
+
+        The features are (trials * n, *shape), or (n, *shape) if all trials share the examples.
+        """
         if self.is_own:
             return self.features.flatten(0, 1), self.labels.flatten()
         return self.features, self.labels.repeat(trials)
 
     def take(self, some: slice) -> "MicrobatchExamples":
-        """Return a slice of every trial's examples."""
+        """Return only the examples in a slice, for every trial."""
         place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
         return MicrobatchExamples(self.features[place], self.labels[place], counted)
@@ -53,23 +59,25 @@ class MicrobatchExamples:
 
 @dataclass(frozen=True)
 class ClippedSumExamples(MicrobatchExamples):
-    """All examples of a clipped sum, from which those of each pass are taken."""
+    """All examples of a clipped sum of gradients; passes (forward and backward computations) take parts of them."""
 
-    # Int64 (trials, width), indices of the examples that each trial works on; None if each works on all.
+    # Indices of the examples that each trial processes, int64 (trials, width); None if each processes all.
     chosen: Tensor | None = None
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumExamples":
-        """Return the examples for the cheaper of the two ways of the module docstring: masked or gathered samples.
+        """Return the examples of a clipped sum: all examples with weights 0 and 1, or only each trial's sample.
+
+        The form that is cheaper to compute is chosen.
 
         Parameters
         ----------
         features
-            Features of all examples, as in `MicrobatchExamples`.
+            Features of all examples, (n, *shape), or (trials, n, *shape) if each trial has its own.
         labels
-            Classes of all examples, as in `MicrobatchExamples`.
+            Classes of all examples, (n,), or (trials, n) if each trial has its own.
         taking_part
-            Whether each example is in each trial's sample, bool (trials, n); None if all are.
+            Whether an example is in a trial's sample, bool (trials, n); None if all are.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -84,14 +92,14 @@ class ClippedSumExamples(MicrobatchExamples):
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> MicrobatchExamples:
-        """Return the examples of one pass, with float32 features.
+        """Return the examples of one pass, with features as float32.
 
         Parameters
         ----------
         rows
-            The trials of the pass.
+            Slice of the trials in the pass.
         some
-            The slice of each trial's examples.
+            Slice of the examples that each trial processes.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
@@ -104,7 +112,10 @@ class ClippedSumExamples(MicrobatchExamples):
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return a mask of valid entries, and each trial's sample as ascending indices, padded with the index 0."""
+    """Return the weights (1 for valid entries, 0 for padding), and each trial's sample as ascending indices.
+
+    Both have the shape (trials, largest). Padded entries have index 0.
+    """
     trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
     place = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]

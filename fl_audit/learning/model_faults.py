@@ -1,7 +1,7 @@
 """Error messages for failures of a user's model: one line with the layer, the record, and the remedy.
 
-A model is run on many records of many trials at once, so an exception names neither record nor layer. Therefore the
-records are run again, one by one and without `torch.func`, while hooks record the begin and the end of every layer.
+A model is run on many records of many trials at once, so its exception names neither record nor layer. Therefore the
+records are run again, one by one and without `torch.func`, while hooks note the begin and the end of every layer.
 """
 
 import traceback
@@ -30,22 +30,22 @@ _NO_MEMORY = ("allocate memory", "out of memory")
 class FaultPlace(NamedTuple):
     """The layer and the record at which a model failed, with the exception."""
 
-    layer: nn.Module  # the innermost layer that had begun and not ended
-    path: str  # its name in the model; empty for the model itself
-    given: Tensor | None  # its first input, where that is a tensor
-    record: str | None  # the record; None where only several together fail
+    layer: nn.Module  # innermost layer that was running when the model failed
+    path: str  # name of the layer in the model; empty for the model itself
+    given: Tensor | None  # first input of the layer; None if it is no tensor
+    record: str | None  # name of the record; None if only several records together fail
     error: BaseException  # exception that was raised
-    largest: float  # largest number that any record gave the layer
+    largest: float  # largest input value of the layer over all records that fail in it
 
     @property
     def words(self) -> str:
-        """The layer's name and type for a message."""
+        """Name and type of the layer, for an error message."""
         kind = type(self.layer).__name__
         return f"layer {self.path!r} ({kind})" if self.path else f"its forward ({kind})"
 
 
 def names_of(count: int) -> tuple[str, ...]:
-    """Return names for records of which only the positions are known."""
+    """Return a name for each of `count` records of which only the position, from 0, is known."""
     return tuple(f"record {number} of {count} that it was given (from 0)" for number in range(count))
 
 
@@ -53,18 +53,18 @@ def names_of(count: int) -> tuple[str, ...]:
 def explaining(
     module: nn.Module, parameters: Mapping[str, Tensor], features: Tensor, shape: tuple[int, ...]
 ) -> Iterator[None]:
-    """Convert an exception of a model's code in the block into an `InputError` of one line that names layer and record.
+    """Convert an exception of a model's code within a `with` block into an `InputError` that names layer and record.
 
-    Exceptions that this program causes, or a machine without memory, are raised unchanged.
+    Exceptions caused by this program, or by a lack of memory, are raised unchanged.
 
     Parameters
     ----------
     module
-        The model.
+        Model whose code runs in the block.
     parameters
-        Parameters of the model in some trials, by name, each of shape (trials, *shape).
+        Parameters of the model in some trials, (trials, *shape), keyed by name; the first trial's are used.
     features
-        Features of the records on which the model runs, with any number of leading axes.
+        Features of the records on which the model runs, (..., *shape), with any number of leading axes.
     shape
         Shape of the features of one record.
 
@@ -75,7 +75,7 @@ def explaining(
     Exception
         If the block raises an exception that the model does not cause.
     SystemExit
-        If the block raises it outside the model's code.
+        If the block raises it outside of the model's code.
     """
     try:
         with without_hints():
@@ -97,20 +97,20 @@ def explained(
     features: Tensor,
     names: Sequence[str] | None = None,
 ) -> InputError | None:
-    """Return an exception of a model's code as an `InputError` of one line; None if the model did not cause it.
+    """Return an exception of a model's code as an `InputError` of one line; None if the model is not its cause.
 
     Parameters
     ----------
     error
         The exception that was raised.
     module
-        The model, which is not changed.
+        Model that was run; it is not changed.
     values
-        Trained parameters of the model, by name, at the time of the exception.
+        Parameters of the model when it failed, keyed by name.
     features
         Features of the records on which the model ran, shape (n, *shape).
     names
-        Name of each record for the message; None for numbers.
+        Name of each record for the message; None for its position.
     """
     if isinstance(error, InputError):
         return error
@@ -132,14 +132,14 @@ def explained(
 
 
 def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
-    """Return an exception that `torch.func` raised for an unsupported model as an `InputError` of one line.
+    """Return an exception of `torch.func` on an unsupported model as an `InputError` of one line with a remedy.
 
     Parameters
     ----------
     error
-        The exception that `torch.func` raised.
+        Exception of `torch.func`; an `InputError` is returned unchanged.
     shape
-        Shape of the features of one record.
+        Shape of the features of one record, for the message.
     """
     if isinstance(error, InputError):
         return error
@@ -191,22 +191,22 @@ _UNDER_VMAP = {
     "in-place": _IN_PLACE,
     "match the broadcast shape": _IN_PLACE,
 }
-"""Fixes by the words that `torch.func` uses."""
+"""Remedies, keyed by words in the error messages of `torch.func`."""
 
 
 def located(
     module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]
 ) -> FaultPlace | None:
-    """Return the layer and the record at which a model fails, or None if it does not fail.
+    """Run a model on records, and return the layer and the record at which it fails; None if it does not fail.
 
-    It is run on all records together and then one by one.
+    The model is run on all records together, and then on each record alone.
 
     Parameters
     ----------
     module
-        The model, which is not changed.
+        Model to run; it is not changed.
     values
-        Trained parameters of the model, by name.
+        Parameters of the model, keyed by name.
     features
         Features of the records, shape (n, *shape).
     names
@@ -228,7 +228,7 @@ def located(
 
 
 class _LayerWatch:
-    """Context manager that records which layers of a module have begun and not ended, with the input of each."""
+    """Context manager that notes which layers of a module have begun and not ended, with the input of each."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -253,7 +253,7 @@ class _LayerWatch:
             remove()
 
     def run(self, values: Mapping[str, Tensor], features: Tensor) -> BaseException | None:
-        """Run the module; return the exception that it raised, or None."""
+        """Run the module on records (n, *shape); return the exception that it raises, or None."""
         self._begun.clear()
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
@@ -264,18 +264,18 @@ class _LayerWatch:
 
     @property
     def path(self) -> str:
-        """Name of the layer at which the last failed run stopped."""
+        """Name of the layer at which the last run failed; empty for the module itself."""
         return self._begun[-1][0] if self._begun else ""
 
     def place(self, error: BaseException, record: str | None) -> FaultPlace:
-        """Return the layer at which the last failed run stopped, with the record and the exception."""
+        """Return the layer at which the last run failed, with the given record and exception."""
         path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
         largest = float(given.max()) if given is not None and given.numel() else 0.0
         return FaultPlace(layer, path, given, record, error, largest)
 
 
 def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
-    """Return the remedy for a fault; None if none is known."""
+    """Return a sentence with the remedy for a failure; None if no remedy is known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"
@@ -352,7 +352,7 @@ def _fix_recurrent(layer: nn.RNNBase, given: Tensor) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return the type and message of an exception of the user's code, with file and line if known."""
+    """Return a phrase with type and message of an exception of the user's code, and its file and line if known."""
     kind, words = type(error).__name__, said(error)
     return (kind if words == kind else f"{kind}: {words}") + _line_of(error)
 
@@ -378,7 +378,7 @@ def _their_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _is_theirs(error: BaseException) -> bool:
-    """Return whether the innermost stack frame outside installed packages belongs to the user's code."""
+    """Return whether the innermost stack frame outside of installed packages belongs to the user's code."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if "site-packages" not in one.filename]
     theirs = _their_frames(error)
     return bool(theirs) and frames[-1].filename == theirs[-1].filename

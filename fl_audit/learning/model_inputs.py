@@ -1,7 +1,7 @@
-"""Adaptation of a user's model: it reads arrays by name, supports `torch.func.vmap`, and returns only logits.
+"""Adaptation of a user's model: it reads named arrays, runs under `torch.func.vmap`, and returns only logits.
 
 Models of libraries such as transformers and peft are used unchanged and without knowledge of their architecture. A
-module only gets hooks of torch, and a choice of attention that its library offers.
+module only gets hooks of torch, and an implementation of attention that its library offers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,14 @@ from fl_audit.learning.module_checks import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
 from fl_audit.learning.padding import shortened
 
-_CHOOSES = "set_attn_implementation"  # method of the modules of transformers, and of no others
+_CHOOSES = "set_attn_implementation"  # method that only modules of the library transformers have
 
 
 @dataclass(frozen=True)
 class _Named:
-    """Forward pre-hook that splits the mini-batch of rows into named arrays and passes these to the module."""
+    """Forward pre-hook that splits rows of numbers into named arrays, and passes these to the module by name."""
 
-    inputs: tuple[NamedInput, ...]
+    inputs: tuple[NamedInput, ...]  # named arrays that a row consists of, in order
 
     def __call__(
         self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
@@ -33,14 +33,14 @@ class _Named:
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the named arrays that rows of numbers consist of, with their names; integers become int64.
+    """Yield the named arrays that rows of numbers consist of, each as (name, array (n, *shape)); integers become int64.
 
     Parameters
     ----------
     features
-        Rows of numbers, shape (n, width).
+        Rows of numbers, one for each record, shape (n, width).
     inputs
-        Named arrays that the rows consist of.
+        Named arrays that a row consists of, in order.
     """
     for one, part in zip(inputs, torch.split(features, [one.width for one in inputs], dim=1), strict=True):
         shaped = part.reshape(len(features), *one.shape)
@@ -48,12 +48,12 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
 
 def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Adapt a module as its factory returned it, so that it runs example by example on rows of numbers.
+    """Adapt a user's module so that it can be run example by example on rows of numbers.
 
     Parameters
     ----------
     module
-        The module, which gets hooks.
+        Module as its factory returned it; it gets hooks.
     inputs
         Named arrays that a row consists of; empty if the module reads whole rows.
     """
@@ -63,17 +63,17 @@ def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Make a module that is called with rows of numbers read these as named arrays.
+    """Make a module split its input, rows of numbers, into named arrays.
 
-    If its handling of a padding mask does not support `torch.func.vmap`, its attention gets an additive float mask in
-    four axes instead.
+    If the module cannot use a padding mask under `torch.func.vmap`, its attention layers get an additive float mask
+    with four axes instead, provided that this gives the same outputs.
 
     Parameters
     ----------
     module
-        The module, which gets hooks.
+        Module that takes the arrays by name; it gets hooks.
     inputs
-        Named arrays that the rows consist of; if empty, nothing is done.
+        Named arrays that a row consists of, in order; if empty, nothing is done.
     """
     if not inputs:
         return
@@ -92,20 +92,20 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
-    """Return the named arrays that `give_named` passes to a module; none if it was not called for the module."""
+    """Return the named arrays that `give_named` made a module read; empty if it was not called for the module."""
     found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _Named))
     return next(found, ())
 
 
 def with_plain_attention(module: nn.Module) -> None:
-    """Switch a module's attention to the plain implementation, which runs example by example.
+    """Switch a module's attention to the plain implementation, which can be run example by example.
 
     Other implementations have no batching rule for `torch.func.vmap`, which then loops over the examples or fails.
 
     Parameters
     ----------
     module
-        The module; only its choice of the attention implementation is changed.
+        Module to change; only the implementation of its attention is switched.
     """
     for part in _choosers(module):
         getattr(part, _CHOOSES)("eager")
@@ -115,12 +115,14 @@ def with_plain_attention(module: nn.Module) -> None:
 
 
 def read_logits(module: nn.Module) -> None:
-    """Make a module that returns several outputs return only its logits.
+    """Make a module return only its tensor `logits` if it returns several outputs.
+
+    Outputs without such a tensor stay unchanged.
 
     Parameters
     ----------
     module
-        The module, which gets a hook.
+        Module that gets a hook.
     """
     module.register_forward_hook(_logits_of)
 
@@ -133,7 +135,10 @@ def _logits_of(module: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
 
 
 def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
-    """Yield the transformers modules within a module; a peft wrapper, which forwards attributes, is not among them."""
+    """Yield the modules of the library transformers within a module; `itself` says whether to include the module.
+
+    Wrappers of the library peft are left out, because they only forward attributes.
+    """
     for part in module.modules():
         if hasattr(type(part), _CHOOSES) and (itself or part is not module):
             yield part
@@ -142,7 +147,7 @@ def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
 def _as_floats(
     module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Convert a padding mask (n, tokens) into an additive attention mask (n, 1, tokens, tokens)."""
+    """Forward pre-hook that turns a padding mask (n, tokens) into an additive mask (n, 1, tokens, tokens)."""
     mask = named.get(MASK)
     if not isinstance(mask, Tensor) or mask.dim() != 2:
         return given, named
@@ -152,7 +157,7 @@ def _as_floats(
 
 
 def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
-    """Return two records with the token ids 0 and 1, the second with padding in its second half."""
+    """Return two rows of token ids 0 and 1; in the second row, the second half is marked as padding."""
     parts = []
     for one in inputs:
         part = torch.ones(2, max(1, one.width))
@@ -164,7 +169,7 @@ def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
 
 
 def _runs_by_example(module: nn.Module, inputs: tuple[NamedInput, ...]) -> bool:
-    """Return whether a module runs under `torch.func.vmap` over examples."""
+    """Return whether a module runs under `torch.func.vmap` over examples without an exception."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             vmap(lambda row: module(row.unsqueeze(0)))(_padded_rows(inputs))

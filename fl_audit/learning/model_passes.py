@@ -1,7 +1,8 @@
-"""Single passes of a module with the parameters of many trials: outputs, losses, gradients and clipped sums.
+"""Single passes of a model with the parameters of many trials: outputs, losses, gradients and clipped sums.
 
-A module of dense, convolutional and normalisation layers runs on stacked layers; every other one through `torch.func`.
-`fl_audit.learning.stacked_model.StackedModel` divides its work into such passes.
+A pass is one forward or backward computation on some trials and examples. A model of dense, convolutional and
+normalisation layers runs on stacked layers, which compute all trials at once. Every other model runs through
+`torch.func`. `fl_audit.learning.stacked_model.StackedModel` divides its work into such passes.
 """
 
 from contextlib import AbstractContextManager
@@ -20,12 +21,12 @@ from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, cl
 
 
 class ModelPasses:
-    """A module that can be run with the parameters of several trials at once, as far as one pass goes.
+    """Runs a model with the parameters of several trials at once, for as many trials and examples as fit one pass.
 
     Parameters
     ----------
     module
-        The module, whose frozen parameters are set aside; it is not copied.
+        Model to run, which is not copied. Its frozen parameters must be plain tensors, as after `set_aside_frozen`.
     feature_shape
         Shape of one example.
     """
@@ -41,28 +42,32 @@ class ModelPasses:
 
     @property
     def template(self) -> nn.Module:
-        """This thread's copy of the module."""
+        """This thread's copy of the model."""
         return self.parts.template
 
     def forget(self) -> None:
-        """Clear this thread's cache of values derived from features, whose content may have changed."""
+        """Clear this thread's cache of values computed from a raw input, because its content may have changed."""
         self.parts.frame.forget()
 
     def run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
     ) -> tuple[Tensor, ForwardState]:
-        """Return the outputs of the stacked layers, and their shared state with the recorded calls, if `recording`.
+        """Return the outputs of the stacked layers, (trials * examples, classes), and the state that the layers share.
+
+        Stacked layers compute all trials at once. If `recording` is True, the state holds the recorded calls of the
+        layers.
 
         Parameters
         ----------
         parameters
-            Parameters of the models by name, each of shape (trials, *shape).
+            Parameters of the models, (trials, *shape), keyed by name.
         features
-            Features of the examples, shared by all trials or merged trial by trial.
+            Features of the examples, (examples, *shape) if all trials share them, otherwise (trials * examples,
+            *shape).
         examples
-            Number of examples of each trial.
+            Number of examples per trial.
         recording
-            Whether the layers note their calls for a backward pass.
+            Whether the layers record their calls for a backward pass.
         """
         stacked, frame = self.parts.stacked, self.parts.frame
         assert stacked is not None
@@ -74,14 +79,14 @@ class ModelPasses:
             return stacked(features), frame
 
     def logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
-        """Return the logits (trials, n, classes) of the examples of one pass under every model.
+        """Return the logits of the examples of one pass under every model, (trials, n, classes).
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of the examples, shared by all trials, (n, *shape).
+            Features of the examples, which all trials share, (n, *shape).
         """
         with torch.no_grad():
             if not self.fast:
@@ -94,14 +99,14 @@ class ModelPasses:
             return frame.split(merged)
 
     def summed_gradients(self, models: Tensor, portion: MicrobatchExamples) -> dict[str, Tensor]:
-        """Return the gradient of the summed loss of a pass with respect to each parameter, (trials, *shape).
+        """Return each trial's gradient of the loss summed over one pass, (trials, *shape), keyed by parameter name.
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         portion
-            The examples of the pass.
+            Examples of the pass; their weights are ignored.
         """
         views = self.layout.views(models)
         with self.explaining(views, portion.features):
@@ -123,23 +128,24 @@ class ModelPasses:
         return dict(zip(leaves, found, strict=True))
 
     def summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
-        """Return the summed cross-entropy of one model.
+        """Return the cross-entropy of one model, summed over examples, as a scalar tensor.
 
         Parameters
         ----------
         parameters
-            Parameters of the model by name, each of its own shape.
+            Parameters of the model, each of its own shape, keyed by name.
         features
-            Features of the examples, as `read` returns them.
+            Features of the examples, as returned by `read`.
         labels
             Classes of the examples, int64 (n,).
         """
         return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
-        """Return the logits of one model; `features` are those that `read` returns.
+        """Return the logits (n, classes) of one model for features as returned by `read`.
 
-        The search for parameters with two names takes longer than many a layer, so `_is_tied` is computed only once.
+        Searching for parameters with two names takes longer than many a layer. So this was done once, with the result
+        `_is_tied`.
         """
         logits: Tensor = functional_call(self.behind, parameters, (features,), tie_weights=self._is_tied)
         return logits
@@ -152,20 +158,21 @@ class ModelPasses:
         total: Tensor,
         slack: float = 0.0,
     ) -> None:
-        """Write the clipped sums of one pass to `total`, computed by stacked layers.
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed for all trials at once.
 
         Parameters
         ----------
         models
             Parameters of the models of the pass, float32 (trials, parameters).
         portion
-            The examples of the pass.
+            Examples of the pass.
         clipping_norm
-            Clipping norm, positive; None for sums without clipping.
+            L2 norm to which each example's gradient is clipped, positive; None for sums without clipping.
         total
-            Tensor of the shape of the models, which is overwritten.
+            Tensor (trials, parameters), which is overwritten.
         slack
-            See `clipping_weights`.
+            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
+            division by 0.
         """
         taped = self.backward(models, portion)
         with torch.no_grad():
@@ -185,20 +192,21 @@ class ModelPasses:
         total: Tensor,
         slack: float = 0.0,
     ) -> None:
-        """Write the clipped sums of one pass on a graphics card to `total`, as a CUDA graph if the pass is small.
+        """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA graph.
 
         Parameters
         ----------
         models
             Parameters of the models of the pass, float32 (trials, parameters).
         portion
-            The examples of the pass.
+            Examples of the pass.
         clipping_norm
-            Clipping norm, positive; None for sums without clipping.
+            L2 norm to which each example's gradient is clipped, positive; None for sums without clipping.
         total
-            Tensor of the shape of the models, which is overwritten.
+            Tensor (trials, parameters), which is overwritten.
         slack
-            See `clipping_weights`.
+            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
+            division by 0.
         """
 
         def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
@@ -216,16 +224,17 @@ class ModelPasses:
         total.copy_(self.parts.graphs(("clipped sum", clipping_norm, slack), computed, inputs))
 
     def backward(self, models: Tensor, portion: MicrobatchExamples) -> list[tuple[LayerCall, Tensor]]:
-        """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
+        """Return the calls of the stacked layers in one pass, each with the gradients of the losses at its outputs.
 
-        For `fast` models only. The calls can be used until the model runs again in this thread.
+        The model must have stacked layers, which compute all trials at once (`fast`). The calls can be used until the
+        model runs again in this thread.
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         portion
-            The examples of the pass.
+            Examples of the pass.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -242,20 +251,21 @@ class ModelPasses:
         total: Tensor,
         slack: float = 0.0,
     ) -> None:
-        """Write the clipped sums of one pass to `total`, computed by `torch.func`.
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`.
 
         Parameters
         ----------
         models
             Parameters of the models of the pass, float32 (trials, parameters).
         portion
-            The examples of the pass.
+            Examples of the pass.
         clipping_norm
-            Clipping norm, positive; None for sums without clipping.
+            L2 norm to which each example's gradient is clipped, positive; None for sums without clipping.
         total
-            Tensor of the shape of the models, which is overwritten.
+            Tensor (trials, parameters), which is overwritten.
         slack
-            See `clipping_weights`.
+            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
+            division by 0.
         """
         total.zero_()
         together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
@@ -266,14 +276,14 @@ class ModelPasses:
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def example_gradients(self, models: Tensor, portion: MicrobatchExamples) -> Tensor:
-        """Return the gradient of each example, float32 (trials, n, parameters), computed by `torch.func`.
+        """Return the gradient of each example's loss, float32 (trials, n, parameters), computed by `torch.func`.
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         portion
-            The examples of the pass.
+            Examples of the pass.
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
@@ -290,12 +300,12 @@ class ModelPasses:
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
     def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
-        """Convert an exception of the user's code in the block into an `InputError` of one line that names the record.
+        """Convert an exception of the user's model within a `with` block into an `InputError` with layer and record.
 
         Parameters
         ----------
         parameters
-            Parameters of stacked models, by name, each of shape (trials, *shape).
+            Parameters of the models, (trials, *shape), keyed by name.
         features
             Features of the records on which the models run, (n, *shape), or those of all trials one after another.
         """
@@ -303,11 +313,14 @@ class ModelPasses:
 
     @property
     def behind(self) -> nn.Module:
-        """This thread's copy of the module to run in every trial: the template, or its part after the frozen prefix."""
+        """This thread's copy of the module that every trial runs: the model, or its part after the frozen layers."""
         return self.parts.template if self.prefix is None else self.parts.behind(self.prefix.suffix)
 
     def read(self, features: Tensor) -> Tensor:
-        """Return the input of `behind`: the records, or the frozen prefix's results for them."""
+        """Return the features that the module `behind` takes for records (..., *shape).
+
+        The features are the records themselves, or the results of the frozen layers for them.
+        """
         if self.prefix is None:
             return features
         # Copied before `torch.func` begins, whose tensors a copy would keep.
@@ -316,6 +329,6 @@ class ModelPasses:
 
 
 def _has_two_names(module: nn.Module) -> bool:
-    """Return whether a module holds some tensor under two names."""
+    """Return whether a module has a parameter or buffer under two names."""
     held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     return len({id(tensor) for _, tensor in held}) < len(held)

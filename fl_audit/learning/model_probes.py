@@ -1,4 +1,4 @@
-"""Tests of a model before it is used: which way of computing its gradients is right, and what may be left out."""
+"""Tests of a model before its use: which way of computing its gradients is right, and which work can be left out."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,22 +20,24 @@ from fl_audit.learning.stacked_layers import backward_sums, is_plain, parameter_
 
 _PROBE_TRIALS = 2
 _TRIED_TEXTS = 16
-"""Records on which it is tried whether outputs depend on padding."""
+"""Number of records for the test whether outputs depend on padding."""
 _ROUGHLY = 0.05
-"""Relative distance of float32 sums up to which double precision decides whether stacked layers are right."""
+"""Largest relative distance of float32 sums at which a test in double precision decides about stacked layers."""
 
 
 def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool) -> None:
-    """Let passes evaluate the frozen prefix of the module once per record, if a test gives the same results.
+    """Let a model evaluate its frozen prefix only once per record, if a test shows that the results stay the same.
+
+    The frozen prefix is the part of a model before its first trained parameter.
 
     Parameters
     ----------
     passes
-        Passes of the module, whose `prefix`, `fast` and `activations` are set.
+        Model to change: its attributes `prefix`, `fast` and `activations` are set.
     records
-        Records of the data, (n, *shape), on which the results are compared; None for random examples.
+        Records for the test, (n, *shape); None for random examples.
     is_tried
-        Whether another process has compared the results already.
+        Whether the test has succeeded in another process, and is left out here.
     """
     prefix = frozen_prefix(passes.template, passes.feature_shape)
     if prefix is None:
@@ -66,18 +68,20 @@ def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool
 def ignores_padding(
     passes: ModelPasses, inputs: tuple[NamedInput, ...], records: Tensor, logits: Callable[[Tensor, Tensor], Tensor]
 ) -> bool:
-    """Return whether records of texts, some of them padded, get the same outputs without their shared padding.
+    """Return whether a model of texts gives the same outputs if padding that all texts of a pass share is cut off.
+
+    The result is False if the model has no padded texts, or if no text is padded.
 
     Parameters
     ----------
     passes
-        Passes of the module.
+        Model to test.
     inputs
-        The named arrays that a record is made of.
+        Named arrays that a record consists of.
     records
-        Records of the data, (n, *shape).
+        Records for the test, (n, *shape).
     logits
-        Function that maps models (trials, parameters) and records to logits.
+        Function that maps models (trials, parameters) and records to logits (trials, n, classes).
     """
     if passes.fast or passes.prefix is not None or not is_padded(inputs):
         return False
@@ -99,19 +103,19 @@ def ignores_padding(
 
 
 def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
-    """Return whether stacked layers give the same clipped sums on a few examples as per-example gradients do.
+    """Return whether layers that compute all trials at once give the same clipped sums as per-example gradients.
 
     Parameters
     ----------
     passes
-        Passes of the module, whose `activations` are set.
+        Model to test; its attribute `activations`, the scalars stored per example, is set.
     records
-        Records of the data, (n, *shape), on which a module with code of its own is tested; None for random examples.
+        Records for the test, (n, *shape); None for random examples.
 
     Raises
     ------
     InputError
-        If the module cannot be run example by example, or no record has a gradient.
+        If the model cannot be run example by example, or no record has a gradient other than zero.
     """
     source = seeded()
     flat = passes.layout.flatten(dict(passes.template.named_parameters()))
@@ -138,7 +142,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
 
 
 def _generic_sums(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples) -> Tensor:
-    """Return sums of gradients clipped to norm 1, computed by `torch.func`; raises `InputError` if that fails."""
+    """Return each trial's sum of gradients clipped to norm 1, by `torch.func`; raises `InputError` if this fails."""
     found = torch.empty_like(models)
     try:
         passes.clipped_sum_generic(models, portion, 1.0, found)
@@ -148,16 +152,19 @@ def _generic_sums(passes: ModelPasses, models: Tensor, portion: MicrobatchExampl
 
 
 def _agrees(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
-    """Return whether stacked layers exist and give the expected sums; if so, set `activations`."""
+    """Return whether the model's stacked layers exist and give the expected sums.
+
+    Stacked layers compute all trials at once. If they exist, `passes.activations` is set.
+    """
     found = _stacked_sums(passes, models, portion)
     return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
-    """Return whether stacked layers give the expected sums roughly, and those of `torch.func` in double precision.
+    """Return whether stacked layers are close to the expected float32 sums, and equal those in double precision.
 
-    A ReLU whose input is zero up to rounding passes the gradient in one computation and not in the other, so that
-    float32 sums may differ by 1e-2 although both are right.
+    Stacked layers compute all trials at once. A ReLU whose input is zero up to rounding may pass the gradient in one
+    computation and not in another. So float32 sums may differ by 1e-2 although both are right.
     """
     found = _stacked_sums(passes, models, portion)
     if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
@@ -173,9 +180,10 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: MicrobatchEx
 
 
 def _stacked_sums(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples) -> Tensor | None:
-    """Return sums of gradients clipped to norm 1, computed by stacked layers, and set `activations`.
+    """Return each trial's sum of gradients clipped to norm 1, by stacked layers, and set `passes.activations`.
 
-    None if there are no stacked layers, or if they are not each called exactly once.
+    Stacked layers compute all trials at once. Return None if there are none, or if one of them is not called exactly
+    once.
     """
     if passes.parts.stacked is None:
         return None
@@ -198,5 +206,5 @@ def _is_same(left: Tensor, right: Tensor) -> bool:
 
 
 def seeded() -> torch.Generator:
-    """Return the generator of random examples and models, the same in every process."""
+    """Return a new random generator with a fixed seed, for random examples and models of tests."""
     return torch.Generator().manual_seed(0)

@@ -8,28 +8,28 @@ from torch import Tensor, nn
 
 from fl_audit.learning.module_checks import constants_of, without_hints
 
-_BYTES = 4  # of a scalar
+_BYTES = 4  # bytes of a scalar
 
 
 @dataclass(frozen=True)
 class ModelProperties:
-    """Properties of a model, measured where records of the data are at hand, and sent to processes without data."""
+    """Properties of a model, such as the memory per example, for processes that have no data to measure them."""
 
-    fast: bool  # whether it runs on stacked layers
-    activations: int  # scalars of activations that a pass holds of one example
-    split: bool = False  # whether what lies before its first trained parameter is computed once for a record
-    ignores_padding: bool = False  # whether texts are evaluated without the padding that they share
+    fast: bool  # whether the model runs on stacked layers, which compute all trials at once
+    activations: int  # number of scalars that a pass stores for one example
+    split: bool = False  # whether the part before the first trained parameter is computed only once per record
+    ignores_padding: bool = False  # whether padding that all texts of a pass share is cut off
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
-    """Return the number of scalars that autograd saves for a computation, beside the module's parameters and constants.
+    """Return the number of scalars that autograd saves for a computation, besides parameters and constants.
 
     Parameters
     ----------
     module
-        The module.
+        Module whose parameters and constants are not counted.
     run
-        Function that computes a loss from the module's trained parameters by name.
+        Function that computes a loss from the module's trained parameters, keyed by name.
     """
     own = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
     held = {_address(value) for value in (*own.values(), *module.buffers(), *constants_of(module))}
@@ -49,7 +49,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
 
 
 def _address(value: Tensor) -> int | None:
-    """Return the address of a tensor's memory; None if it has no memory of its own, as within `torch.func`."""
+    """Return the address of a tensor's memory; None if the tensor has no memory of its own, as within `torch.func`."""
     try:
         return value.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

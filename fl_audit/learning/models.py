@@ -32,16 +32,16 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Specification of a model: its name, and the shape and classes of the data that it reads."""
+    """Specification of a model: its name, and the shape and number of classes of its data."""
 
     name: str  # a built-in name or `package.module:factory`
-    feature_shape: tuple[int, ...]  # of one example, as the trained part reads it: behind a frozen core, `core_shape`
+    feature_shape: tuple[int, ...]  # shape of one example at the input of the trained part, after any frozen core
     classes: int  # number of classes, at least 2
-    inputs: tuple[NamedInput, ...] = ()  # the named arrays that a record is made of; empty where it is read as it is
+    inputs: tuple[NamedInput, ...] = ()  # named arrays that a record consists of; empty if it is a single array
 
     @property
     def given(self) -> dict[str, object]:
-        """The arguments that a user's factory can take, by name."""
+        """Arguments that a user's factory may take, keyed by parameter name."""
         shape = self.inputs[0].shape if self.inputs else self.feature_shape
         known: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
         size = vocabulary_size(self.inputs)
@@ -49,7 +49,10 @@ class ModelSpec:
 
 
 def glorot(module: nn.Module) -> nn.Module:
-    """Initialise a module as Keras does by default, and Bernau et al. 2021 did; fewer ReLUs die than in torch."""
+    """Initialise a module's weights in place as Keras does by default, with biases 0, and return the module.
+
+    Bernau et al. 2021 did the same. Fewer ReLUs die than with torch's own initialisation.
+    """
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(layer.weight)
@@ -62,7 +65,7 @@ _Factory = Callable[[Sequence[int], int], nn.Module]
 
 
 def _dense(*hidden: int) -> _Factory:
-    """Return a factory of MLPs with hidden ReLU layers of the given widths and one output per class."""
+    """Return a factory of MLPs with hidden ReLU layers of the given widths, and one linear output per class."""
 
     def made(feature_shape: Sequence[int], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
@@ -74,10 +77,10 @@ def _dense(*hidden: int) -> _Factory:
 
 
 def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Return a CNN of two 3x3 convolutions of 16 channels and a dense layer: 6,554 parameters on MNIST.
+    """Return a CNN with two 3x3 convolutions of 16 channels and a dense layer: 6,554 parameters on MNIST.
 
-    The network of Bernau et al. 2021, section 6, without padding. It has group normalisation (4 groups) in place of
-    their batch normalisation, which mixes examples, so that no example has a gradient of its own.
+    This is the network of Bernau et al. 2021, section 6, without padding. Their batch normalisation mixes examples, so
+    that no example has a gradient of its own. Group normalisation with 4 groups replaces it.
     """
     found = f"mnist-cnn: examples have shape {tuple(feature_shape)}"
     require(len(feature_shape) == 3, f"{found}: accepted are images (C, H, W)")
@@ -105,7 +108,7 @@ _BUILT_IN: dict[str, _Factory] = {
 
 
 def build_model(spec: ModelSpec) -> nn.Module:
-    """Build a model and check that its loss has per-example gradients.
+    """Build a model with fresh initial weights from its specification, and check that it has per-example gradients.
 
     A user's factory is called with those of the arguments `feature_shape`, `classes` and, for texts with a public
     vocabulary, `vocabulary_size` that its signature has.
@@ -167,11 +170,12 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
 
 @dataclass(frozen=True)
 class FactoryResult:
-    """The model that a factory returned, and data to compute other trials' initial weights without another call."""
+    """The model that a factory returned, and data to compute other trials' initial weights without calling it again."""
 
-    module: nn.Module  # which nobody may change: all that is built of it shares its frozen parameters
-    weights: Tensor | None  # the trained weights, (parameters,), where the factory draws none; else None
-    # The draws, and where they put each trained parameter that follows from them; None where nobody can repeat them.
+    module: nn.Module  # model; it must not be changed, because its copies share its frozen parameters
+    weights: Tensor | None  # trained weights, (parameters,), if they are the same at every call; otherwise None
+    # Recorded random draws, and the place among their results of each trained parameter that follows from them, keyed
+    # by name. None if the draws cannot be repeated.
     draws: tuple[DrawRecorder, dict[str, TensorPlace]] | None = None
 
 
@@ -179,8 +183,8 @@ class FactoryResult:
 def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryResult:
     """Run a factory twice to find out how its initial weights follow from torch's random numbers.
 
-    If they cannot be predicted, e.g. because the factory draws with another library, both `weights` and `draws` are
-    None, and the factory is run for every trial.
+    If they cannot be predicted, for example because the factory draws with another library, `weights` and `draws` of
+    the result are None. The factory then has to be run for every trial.
     """
     first = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
     gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while
@@ -218,7 +222,7 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _fingerprint(module: nn.Module) -> dict[str, bytes]:
-    """Return a hash of each parameter and buffer of a module."""
+    """Return a hash of each parameter and buffer of a module, keyed by its name."""
     return {name: _digest(value) for name, value in _tensors(module).items()}
 
 
@@ -229,17 +233,17 @@ def _digest(value: Tensor) -> bytes:
 
 
 def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
-    """Build the model whose constants (frozen parameters and buffers) all parties and trials share.
+    """Return the model whose constants (frozen parameters and buffers) all parties and trials share.
 
     The factory's draws by torch are the same in every process. Raises `InputError` as `build_model` does, or if the
-    factory makes different constants at every call.
+    factory makes other constants at every call.
 
     Parameters
     ----------
     spec
         Specification of the model.
     alone
-        Whether this process needs no initial weights, so that the factory need not be examined.
+        Whether this process needs no initial weights, so that the factory is called only once.
     """
     if alone or ":" not in spec.name:
         return _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
@@ -247,7 +251,7 @@ def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
 
 
 def import_factory(name: str) -> Callable[..., nn.Module]:
-    """Import a user's model factory `package.module:factory`; raises `InputError` if there is none."""
+    """Return a user's model factory, given as `package.module:factory`; raises `InputError` if the import fails."""
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(user_modules.import_user_module(module_name), attribute)
@@ -273,9 +277,9 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
 
 @contextmanager
 def _drawing(source: np.random.Generator) -> Iterator[None]:
-    """Seed torch's default generator from a source within the block, and restore its state afterwards.
+    """Seed torch's default generator from a source within a `with` block, and restore its state afterwards.
 
-    Constructors of modules take no generator, so this is the only way to control the initial weights of any module.
+    Constructors of modules take no generator, so only this controls the initial weights of any module.
     """
     state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
     with torch.random.fork_rng(devices=[]):
@@ -284,20 +288,20 @@ def _drawing(source: np.random.Generator) -> Iterator[None]:
 
 
 def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
-    """Build a model with torch's generator seeded from a source; the draws are recorded if there is a recorder."""
+    """Build a model with torch's generator seeded from a source, and record the draws if there is a recorder."""
     with _drawing(source):
         return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))
 
 
 def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
-    """Draw the initial weights of some trials, float32 (trials, parameters), keyed by the seed and the trial number.
+    """Return the initial weights of some trials, float32 (trials, parameters), drawn by seed and trial number.
 
     Parameters
     ----------
     spec
         Specification of the model.
     seed
-        Public seed of the weights.
+        Public seed of the initial weights.
     trials
         Numbers of the trials.
     """
@@ -306,7 +310,10 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
 
 def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Generator) -> Tensor:
-    """Return the initial weights (parameters,) that the factory makes with torch's generator seeded from a source."""
+    """Return the initial weights, (parameters,), that a model gets with torch's generator seeded from a source.
+
+    If possible, they are computed from the recorded draws in `known` instead of by building the model.
+    """
     if known is not None and known.weights is not None:
         return known.weights
     if known is not None and known.draws is not None:

@@ -1,4 +1,4 @@
-"""Checks that a module has per-example gradients and that all parties compute the same outputs with it."""
+"""Checks that a model has per-example gradients, and that all parties compute the same outputs with it."""
 
 import copy
 import threading
@@ -13,12 +13,12 @@ from torch.nn.parameter import UninitializedParameter
 
 from fl_audit.errors import InputError, first_line, require
 
-PROBE_EXAMPLES = 3
+PROBE_EXAMPLES = 3  # number of examples on which a model is tested
 NARROW = (torch.bfloat16, torch.float16)
-"""Numbers of 16 bits, in which gradients are off by 1e-3."""
+"""Types of 16 bits, in which gradients have relative errors of about 1e-3."""
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
-"""So many examples and draws that dropout with a probability of a few percent is noticed."""
-_ASIDE = "_set_aside"  # attribute of a layer that names the tensors that were its frozen parameters
+"""Number of examples and of draws; with these, dropout with a probability of a few percent is noticed."""
+_ASIDE = "_set_aside"  # attribute of a layer with its former frozen parameters, keyed by name
 _SMALL_STEP = 0.01  # step that moves weights that are all zero
 
 
@@ -64,7 +64,7 @@ def check_module(module: nn.Module) -> None:
 
 
 def dropout_settings(module: nn.Module) -> str:
-    """Return the dropout settings in a library model's configuration as the end of a message; "" if there are none."""
+    """Return the dropout settings in a library model's configuration, as the end of a message; "" if none."""
     config = getattr(module, "config", None)
     values = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}  # type: ignore[union-attr]
     named = [name for name, value in values.items() if "drop" in name and isinstance(value, float) and value > 0]
@@ -72,7 +72,7 @@ def dropout_settings(module: nn.Module) -> str:
 
 
 def set_aside_frozen(module: nn.Module) -> None:
-    """Replace a module's frozen parameters by plain tensors, so that its parameters are the trained ones."""
+    """Replace a module's frozen parameters by plain tensors, so that `parameters()` yields only trained ones."""
     made = dict[int, Tensor]()  # a parameter that stands at two places stays one tensor
     for layer in module.modules():
         for name, parameter in list(layer.named_parameters(recurse=False)):
@@ -84,9 +84,9 @@ def set_aside_frozen(module: nn.Module) -> None:
 
 
 def widen(module: nn.Module) -> None:
-    """Convert a module's frozen parameters and buffers from 16-bit floats to float32.
+    """Convert a module's frozen parameters and buffers from 16-bit floats to float32, in place.
 
-    In 16 bits, results depend by about 1e-3 on how many records are computed together.
+    In 16 bits, results depend, by about 1e-3, on how many records are computed together.
     """
     wide = dict[int, nn.Parameter]()
     for layer in module.modules():
@@ -108,26 +108,25 @@ def constants_of(module: nn.Module) -> Iterator[Tensor]:
 def check_outputs(
     module: nn.Module, feature_shape: tuple[int, ...], classes: int, records: Tensor | None = None
 ) -> None:
-    """Raise `InputError` unless a module returns one number per class, independently of other examples and of the mode.
+    """Raise `InputError` unless a module returns one number per class for each example.
 
-    The mode is training or evaluation mode.
+    The numbers must not depend on other examples, nor on whether the module is in training or in evaluation mode.
 
     Parameters
     ----------
     module
-        The module, which is called on a few examples.
+        Module to check; it is called on a few examples.
     feature_shape
         Shape of the features of one example.
     classes
         Number of classes.
     records
-        Records of the data, (n, *shape), on which the module is called instead of random examples; None for random
-        ones.
+        Records on which the module is called, (n, *shape); None for random examples.
 
     Raises
     ------
     InputError
-        If the outputs have one of these faults.
+        If the outputs have another shape, mix examples or depend on the mode, or if the module cannot be run.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
@@ -170,10 +169,10 @@ def _mixing_layer(module: nn.Module, features: Tensor) -> str:
 
 
 def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a module's outputs for all examples together, and for one example at a time.
+    """Return a module's outputs for all examples together, and for one example at a time, each (n, ...).
 
-    If they differ, they are computed again in double precision, if the module supports it. A network that sorts, such
-    as DGCNN, may otherwise differ by more than any tolerance where two sort keys are equal up to rounding.
+    If they differ, they are computed again in double precision, if the module supports it. Otherwise a network that
+    sorts, such as DGCNN, may differ by more than any tolerance if two sort keys are equal up to rounding.
     """
 
     def outputs(one: nn.Module, asked: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,7 +189,7 @@ def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Te
 
 
 def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
-    """Raise `InputError` if a module's outputs differ between training mode and evaluation mode, which parties use."""
+    """Raise `InputError` if a module's outputs differ between training mode and evaluation mode."""
     # Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
@@ -210,7 +209,7 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
 
 
 def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: torch.Generator) -> None:
-    """Raise `InputError` if, once the weights have changed, the modes' outputs differ or depend on changed buffers."""
+    """Raise `InputError` if a module's outputs depend on its mode, or on changed buffers, after its weights changed."""
     # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
     # weights, and not those after a step.
     subject = sharing_copy(module).train()
@@ -235,7 +234,7 @@ def _after_a_step(
     """Add random numbers of about the weights' size to a module's weights, and compare its modes.
 
     Return its outputs in evaluation mode, in training mode, and in evaluation mode again, and the names of the buffers
-    that changed.
+    that training mode changed.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
         for parameter in subject.parameters():
@@ -251,7 +250,7 @@ def _after_a_step(
 
 
 def _remedy_of_norm(module: nn.Module) -> str:
-    """Return a substitute for spectral normalisation as the end of a message; "" if the module has none."""
+    """Return a substitute for spectral normalisation, as the end of a message; "" if the module does not use it."""
     hooks = (hook for layer in module.modules() for hook in (layer, *layer._forward_pre_hooks.values()))
     if not any("spectral" in type(one).__name__.lower() for one in hooks):
         return ""
@@ -259,7 +258,7 @@ def _remedy_of_norm(module: nn.Module) -> str:
 
 
 def _alike(left: Tensor, right: Tensor) -> bool:
-    """Return whether two outputs are equal up to rounding; NaN equals NaN."""
+    """Return whether two outputs have the same shape and are equal up to rounding; NaN equals NaN."""
     is_one_shape = isinstance(left, Tensor) and left.shape == right.shape
     return is_one_shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
 
@@ -267,8 +266,8 @@ def _alike(left: Tensor, right: Tensor) -> bool:
 def sharing_copy(module: nn.Module) -> nn.Module:
     """Return a copy of a module that shares its frozen parameters, which must not be changed.
 
-    So the frozen part of a large model is stored once for all threads and checks. Raises `InputError` if the module
-    holds an object that cannot be copied.
+    Thus the frozen part of a large model is stored only once. Raises `InputError` if the module holds an object that
+    cannot be copied.
     """
     frozen = [
         value
@@ -280,14 +279,14 @@ def sharing_copy(module: nn.Module) -> nn.Module:
 
 
 def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
-    """Return a copy of a module that shares some tensors with it.
+    """Return a deep copy of a module, except for some tensors that the copy shares with it.
 
     Parameters
     ----------
     module
-        The module to copy.
+        Module to copy.
     shared
-        Tensors of the module that the copy shares.
+        Tensors of the module that are shared and not copied.
 
     Raises
     ------
@@ -305,15 +304,15 @@ def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
 
 
 def start_from_zeros(module: nn.Module) -> None:
-    """Make recurrent layers begin with a zero state that supports `torch.func.vmap`.
+    """Make recurrent layers of a module begin with a zero state that supports `torch.func.vmap`.
 
-    Their own zero state is one tensor for all examples, into which under vmap only `torch.nn.LSTM` can write per
+    The layers' own zero state is one tensor for all examples. Under vmap, only `torch.nn.LSTM` can write to it for each
     example.
 
     Parameters
     ----------
     module
-        The module, whose recurrent layers get hooks; its outputs do not change.
+        Module whose recurrent layers get hooks; its outputs do not change.
     """
     for layer in module.modules():
         is_lstm = isinstance(layer, nn.LSTM) and not layer.proj_size
@@ -324,7 +323,7 @@ def start_from_zeros(module: nn.Module) -> None:
 def _begin_with_zeros(
     layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return a recurrent layer's arguments with a zero state derived from its input; None if a state is given."""
+    """Return a recurrent layer's arguments with a zero state made from its input; None if a state is given."""
     states = given[1] if len(given) > 1 else named.get("hx")
     inputs = given[0] if given else named.get("input")
     if states is not None or not isinstance(inputs, Tensor):
@@ -343,7 +342,7 @@ def _begin_with_zeros(
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an exception's message, or the name of its type if the message is empty."""
+    """Return the first line of an exception's message; for `SystemExit`, or an empty message, the name of its type."""
     return type(error).__name__ if isinstance(error, SystemExit) else first_line(error)
 
 
@@ -354,10 +353,10 @@ _threads_inside = 0
 
 @contextmanager
 def without_hints() -> Iterator[None]:
-    """Suppress torch's warnings about how a module is written, which the user of an audit cannot act on.
+    """Suppress all warnings within a `with` block, such as torch's hints on how a module is written.
 
-    Warning filters are shared by all threads, so the first thread that enters sets the filter, and the last one that
-    leaves removes it.
+    All threads share the warning filters. So the first thread that enters sets the filter, and the last one that leaves
+    removes it.
     """
     global _threads_inside
     with _hints:

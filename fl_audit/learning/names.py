@@ -1,17 +1,17 @@
-"""Configuration names of client and server optimizers and of the built-in text model."""
+"""Names, used in configurations, of client and server optimizers and of the built-in text model."""
 
 from enum import StrEnum
 
 
 class LocalOptimizer(StrEnum):
-    """Optimizers of a client's local training."""
+    """Optimizer of a client's local training: SGD or Adam."""
 
     SGD = "sgd"
     ADAM = "adam"
 
 
 class OptimizerKind(StrEnum):
-    """Optimizers of the server."""
+    """Optimizer of the server: SGD, SGD with heavy-ball momentum, or Adam."""
 
     SGD = "sgd"
     MOMENTUM = "momentum"
@@ -19,4 +19,4 @@ class OptimizerKind(StrEnum):
 
 
 MEAN_EMBEDDING = "mean-embedding"
-"""The built-in model of texts: a vector for each token, their mean, and a dense layer."""
+"""Name of the built-in model of texts: a vector for each token, the mean of these vectors, and a dense layer."""

@@ -1,4 +1,4 @@
-"""Server optimizers on stacked models, and their inverse: the release from successive models."""
+"""Server optimizers for the models of all trials, and their inverse, which recovers the summed gradient from models."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -11,12 +11,12 @@ from fl_audit.learning.names import OptimizerKind as OptimizerKind
 from fl_audit.learning.stacked_layers import cached_rows
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
-"""Number of moment tensors that each rule carries from round to round."""
+"""Number of moment tensors that an optimizer keeps from round to round, keyed by optimizer."""
 
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """A public server optimizer with its constants.
+    """A server optimizer with its constants, all of which are public.
 
     Raises
     ------
@@ -26,10 +26,10 @@ class ServerOptimizer:
 
     kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
     learning_rate: float  # step size eta, positive
-    momentum: float = 0.9  # share of the last step that momentum keeps, in [0, 1)
-    beta1: float = 0.9  # share of the mean gradient so far that Adam keeps, in [0, 1)
-    beta2: float = 0.999  # share of the mean square so far that Adam keeps, in [0, 1)
-    epsilon: float = 1e-8  # of Adam, positive
+    momentum: float = 0.9  # factor of the previous velocity in heavy-ball momentum, in [0, 1)
+    beta1: float = 0.9  # decay factor of Adam's running mean of gradients, in [0, 1)
+    beta2: float = 0.999  # decay factor of Adam's running mean of squared gradients, in [0, 1)
+    epsilon: float = 1e-8  # number that Adam adds to the denominator of its step, positive
 
     def __post_init__(self) -> None:
         require_number("learning rate is", self.learning_rate, "positive finite numbers")
@@ -39,7 +39,7 @@ class ServerOptimizer:
 
     @property
     def models_to_invert(self) -> int:
-        """Number of latest models that determine the latest gradient; raises `InputError` for Adam."""
+        """Number of latest models from which the latest gradient follows; raises `InputError` for Adam."""
         match self.kind:
             case OptimizerKind.SGD:
                 return 2
@@ -53,29 +53,33 @@ class ServerOptimizer:
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """State of an optimizer between rounds: the number of steps, and moments (trials, parameters)."""
+    """State of a server optimizer between rounds: the number of steps, and the moments of gradients."""
 
-    steps: int = 0
+    steps: int = 0  # number of steps so far
+    # Velocity of momentum, or Adam's running means of gradients and of their squares, each (trials, parameters). Empty
+    # before the first step and for SGD.
     moments: tuple[Tensor, ...] = ()
 
 
 def step(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState, denominator: float = 1.0
 ) -> tuple[Tensor, OptimizerState]:
-    """Return the models and the optimizer's state after one step; trials do not affect each other.
+    """Return the models, float32 (trials, parameters), and the optimizer's state after one step of the server.
+
+    Each trial takes a step of its own.
 
     Parameters
     ----------
     optimizer
-        Update rule of the server.
+        Optimizer of the server.
     models
         Models, float32 (trials, parameters).
     gradients
-        Gradients, or sums of gradients, float32 (trials, parameters).
+        Gradient, or sum of gradients, for each trial, float32 (trials, parameters).
     state
         State of the optimizer after the previous round; `OptimizerState()` in the first round. It is not changed.
     denominator
-        Positive number by which the gradients are divided before the step, e.g. the number of records if they are sums.
+        Positive number by which the gradients are divided before the step, for example the number of records of a sum.
     """
     steps, moments = state.steps + 1, state.moments
     slices = list(cached_rows(*models.shape))
@@ -94,7 +98,7 @@ def step(
 def _moved(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
 ) -> tuple[Tensor, ...]:
-    """Return the new models and the new moments; `moments` is empty before the first step."""
+    """Return the models after a step, and then the optimizer's new moments; at the first step `moments` is empty."""
     match optimizer.kind:
         case OptimizerKind.SGD:
             return (models - optimizer.learning_rate * gradients,)
@@ -114,15 +118,17 @@ def _moved(
 
 
 def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:
-    """Recover the last gradient from successive models, float64 (trials, parameters), exact up to rounding to float32.
+    """Return the latest gradient, float64 (trials, parameters), computed from successive models.
+
+    The result is exact up to the rounding of the models to float32.
 
     Parameters
     ----------
     optimizer
-        SGD or momentum; raises `InputError` for Adam, which cannot be inverted.
+        Optimizer of the server, SGD or momentum; raises `InputError` for Adam, which cannot be inverted.
     models
-        Tensors (trials, parameters), oldest first: the latest `optimizer.models_to_invert` models, or in the first
-        rounds all models so far; at least two.
+        Models (trials, parameters), oldest first: the latest `optimizer.models_to_invert`, or all if there are fewer,
+        but at least two.
     """
     exact = [model.double() for model in models[-optimizer.models_to_invert :]]
     velocity = (exact[-2] - exact[-1]) / optimizer.learning_rate
@@ -132,19 +138,19 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 
 
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
-    """Return the RMS rounding error of a release that was recovered from float32 models, float64 (trials,).
+    """Return the RMS rounding error of a release that is recovered from float32 models, float64 (trials,).
 
-    It is the root mean square over coordinates of ulp(theta) n / eta, in units of the summed gradient, where ulp(theta)
-    is the spacing of float32 numbers at a weight.
+    The error is the root mean square over coordinates of ulp(theta) n / eta, where theta is a weight, ulp(theta) the
+    spacing of float32 numbers there, and eta the learning rate. Its unit is that of the summed gradient.
 
     Parameters
     ----------
     optimizer
-        Update rule of the server, SGD or momentum.
+        Optimizer of the server, SGD or momentum.
     models
-        Models, float32 (trials, parameters).
+        Models with the weights theta, float32 (trials, parameters).
     denominator
-        Fixed number n by which the server divides the sum.
+        Fixed number n by which the server divides the summed gradient.
     """
     ulp = (torch.nextafter(models.abs(), torch.full_like(models, torch.inf)) - models.abs()).double()
     return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.learning_rate

@@ -13,7 +13,7 @@ from fl_audit.learning.module_checks import NARROW, sharing_copy, without_hints
 
 _SUMS_TO_ONE = 1e-4
 _TOGETHER = 8
-"""Records that the model is given at once: what it keeps of them for a backward pass takes memory."""
+"""Number of records in one pass; it is small, because tensors saved for a backward pass take memory."""
 NO_GRADIENT = (
     "no trained parameter of the model has a gradient on records of the data, as within torch.no_grad(), behind "
     ".detach() or behind argmax, so nothing would be learned: accepted are trained layers whose outputs reach the "
@@ -23,31 +23,31 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True, eq=False)
 class ProbeRecords:
-    """Records of the data on which a model is tested."""
+    """Records of the data on which a model is tested, with names for messages."""
 
-    features: Tensor  # float32, (n, *shape)
-    names: tuple[str, ...]  # name of each of them in messages
+    features: Tensor  # features of the records, float32 (n, *shape)
+    names: tuple[str, ...]  # name of each record for messages
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:
-    """Run a module without `torch.func`, and raise `InputError` unless it returns one row of logits per record.
+    """Raise `InputError` unless a model returns one row of logits per record; return warnings for its author.
 
-    Return warnings for the author of the module, one line each, e.g. if the outputs are probabilities.
+    Each warning is one line, for example that the outputs are probabilities. The model is run without `torch.func`.
 
     Parameters
     ----------
     module
-        The module.
+        Model to check.
     classes
         Number of classes.
     records
-        Records on which the module is tested.
+        Records on which the model is run.
 
     Raises
     ------
     InputError
-        If the module fails on a record, or returns anything but one differentiable number per record and class. The
-        message names layer and record, or the returned object, and the remedy.
+        If the model fails on a record, or returns anything but one differentiable number per record and class. The
+        message names the layer and the record, or the returned object, and the remedy.
     """
     subject = sharing_copy(module).eval()
     last, narrow = list[nn.Module](), list[str]()
@@ -80,7 +80,7 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
 
 
 def _detached(outputs: object) -> Tensor | None:
-    """Return outputs without what they hold for a backward pass; None if they are no tensor."""
+    """Return outputs detached from the autograd graph; None if they are no tensor."""
     return outputs.detach() if isinstance(outputs, Tensor) else None
 
 
@@ -129,7 +129,7 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
 
 
 def _logits_within(outputs: object, count: int, classes: int) -> str:
-    """Return the code that extracts the logits from the object that a model returns, e.g. "[0]" or ".logits"."""
+    """Return the code that extracts the logits from the object that a model returns, such as "[0]" or ".logits"."""
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:
         names = list(outputs) if isinstance(outputs, Mapping) else list(fields or ())

@@ -1,8 +1,8 @@
 """Evaluation of texts without most of their padding.
 
-Texts are padded to one number of tokens, and a model computes as much for padding as for words. Where a model's outputs
-do not depend on padding, texts of about the same length are evaluated together, without the tokens at the end that are
-padding in all of them.
+Texts are padded to one number of tokens, and a model computes as much for padding as for words. If a model's outputs do
+not depend on padding, texts of about the same length are evaluated together. Tokens at the end that are padding in all
+these texts are cut off.
 """
 
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ from torch import Tensor
 from fl_audit.learning.named_inputs import MASK, NamedInput
 
 _STEPS = 16
-"""Lengths are rounded up to a multiple of a sixteenth of the padded length."""
+"""Lengths are rounded up to multiples of the padded length divided by this number."""
 _WORTH = 2**20
-"""Scalars of activations from which texts of one length are evaluated on their own: below, calls of torch cost more."""
+"""Smallest number of stored scalars for which texts of one length form a group; smaller groups would cost time."""
 
 
 def shortened(inputs: tuple[NamedInput, ...], width: int) -> tuple[NamedInput, ...]:
-    """Return the named arrays of rows from which tokens at the end were cut; those of whole rows stay as they are.
+    """Return the named arrays of rows from which tokens at the end were cut off; for whole rows return `inputs`.
 
     Parameters
     ----------
     inputs
-        Named arrays of whole rows.
+        Named arrays of a whole row.
     width
-        Number of values of a row that is given.
+        Number of values of a row after cutting.
     """
     if width == sum(one.width for one in inputs):
         return inputs
@@ -35,22 +35,22 @@ def shortened(inputs: tuple[NamedInput, ...], width: int) -> tuple[NamedInput, .
 
 
 def is_padded(inputs: tuple[NamedInput, ...]) -> bool:
-    """Return whether rows consist of one number per token in each array, with an attention mask among the arrays."""
+    """Return whether every named array has one number per token, and one of the arrays is an attention mask."""
     names, shapes = [one.name for one in inputs], {one.shape for one in inputs}
     return MASK in names and len(shapes) == 1 and len(inputs[0].shape) == 1
 
 
 def lengths(features: Tensor, inputs: tuple[NamedInput, ...]) -> Tensor:
-    """Return the number of tokens of each text up to its last one that is no padding, int64 (n,).
+    """Return the number of tokens of each text up to its last token that is not padding, int64 (n,).
 
-    A text of padding alone has the padded length: attention, which has nothing to look at, looks at all of it.
+    For a text of padding alone it is the padded length, because attention without any valid token reads all of them.
 
     Parameters
     ----------
     features
-        Rows of the texts, (n, width).
+        Rows of numbers, one for each text, (n, width).
     inputs
-        Named arrays of the rows, for which `is_padded` holds.
+        Named arrays that a row consists of; `is_padded` must hold for them.
     """
     tokens, place = inputs[0].width, [one.name for one in inputs].index(MASK)
     mask = features[:, place * tokens : (place + 1) * tokens] != 0
@@ -61,19 +61,19 @@ def lengths(features: Tensor, inputs: tuple[NamedInput, ...]) -> Tensor:
 def by_length(
     features: Tensor, inputs: tuple[NamedInput, ...], activations: int, worth: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield groups of texts of about the same length: their numbers, and their rows without shared padding.
+    """Yield groups of texts of about the same length: their indices (m,), and their rows without shared padding.
 
     Parameters
     ----------
     features
-        Rows of the texts, (n, width).
+        Rows of numbers, one for each text, (n, width).
     inputs
-        Named arrays of the rows, for which `is_padded` holds.
+        Named arrays that a row consists of; `is_padded` must hold for them.
     activations
-        Scalars of activations of a text.
+        Number of scalars that a pass stores for one text.
     worth
-        Scalars of activations that each group but the last has at least; smaller groups join the next longer one. None
-        takes the number from which a group is worth its calls of torch.
+        Smallest number of stored scalars of a group; a smaller group joins the texts of the next length. None takes a
+        number at which a group saves time.
     """
     least, tokens = _WORTH if worth is None else worth, inputs[0].width
     step = -(-tokens // _STEPS)

@@ -1,12 +1,12 @@
-"""Sizes of the passes of stacked models, in scalars (float32) that are held at once."""
+"""Limits on the size of one pass over stacked models, in float32 scalars that are stored at once."""
 
 CACHE_BUDGET = 2**21
-"""Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""
+"""Number of stored scalars of a pass: more exceed the cache, and with fewer the calls of torch take too much time."""
 PASS_BUDGET = 2**22
-"""Scalars of activations that a pass over a single trial may hold; further examples are left to the next pass."""
+"""Largest number of stored scalars of a pass over a single trial; further examples are left to the next pass."""
 GRADIENT_BUDGET = 2**25
-"""Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
+"""Largest number of scalars of per-example gradients at a time, for models that run through `torch.func`."""
 ON_A_CARD = 32
-"""Factor by which a pass holds more scalars on a graphics card, where calls of torch cost more than memory."""
+"""Factor of the budgets on a graphics card, where calls of torch cost more than memory."""
 GRAPHED_BELOW = 2**25
-"""Scalars of activations of a pass below which its kernels on a graphics card are launched as one CUDA graph."""
+"""Number of stored scalars of a pass below which its kernels on a graphics card are launched as one CUDA graph."""

@@ -1,4 +1,4 @@
-"""Support for Opacus's per-sample gradients: shared embeddings get them, and unsupported parameters are rejected."""
+"""Support for Opacus's per-sample gradients of embeddings that all records share, and a check of all parameters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,21 +18,21 @@ _TRIED = 2
 
 
 class PerRecordEmbeddings:
-    """Hooks that repeat an embedding lookup for each record if the model makes one lookup for all, as for positions.
+    """Hooks that repeat an embedding lookup for each record, if a model makes a single lookup for all records.
 
-    Opacus takes the first axis of a layer's input for the records, so position ids of shape (1, tokens) would count as
-    one record.
+    Position embeddings are an example. Opacus takes the first axis of a layer's input for the records, so position ids
+    of shape (1, tokens) would count as one record.
 
     Parameters
     ----------
     module
-        The module; its embeddings get hooks if these do not change its outputs.
+        Model whose embeddings get hooks, unless a hook changes the outputs.
     features
-        Records on which the module is tested.
+        Records on which the outputs are compared, (n, ...).
     """
 
     def __init__(self, module: nn.Module, features: Tensor) -> None:
-        self.records = 0  # of the batch that is run next
+        self.records = 0  # number of records in the next mini-batch
         lookups = [layer for layer in module.modules() if isinstance(layer, nn.Embedding)]
         if not lookups or len(features) < _TRIED:
             return
@@ -65,14 +65,14 @@ def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> Non
     Parameters
     ----------
     parameters
-        The trained parameters by name, after a backward pass.
+        Trained parameters, keyed by name, after a backward pass with Opacus.
     records
         Number of records in the mini-batch.
 
     Raises
     ------
     InputError
-        If a parameter has no per-sample gradients or another number of them.
+        If a parameter has no per-sample gradients, or another number of them than there are records.
     """
     for name, parameter in parameters.items():
         found: Any = getattr(parameter, "grad_sample", None)

@@ -1,6 +1,6 @@
-"""Rows of numbers that are kept for a process: the first of them in memory, further ones in a temporary file.
+"""Cache of rows of numbers for one process: the first rows are in memory, all others in a temporary file.
 
-The file has no name from the moment it exists, so it ends with the process, however that ends.
+The file has no name, so the system deletes it when the process ends, however that happens.
 """
 
 import shutil
@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 MEMORY_BUDGET = 2**27
-"""Numbers that a process keeps in memory: half a gigabyte."""
+"""Largest number of cached values in memory; they take half a gigabyte."""
 DISK_BUDGET = 2**29
-"""Numbers that each process keeps on disk beyond those in memory: two gigabytes, at most half of what is free then."""
-_FIRST_ROWS = 64
-_BYTES = 4  # of a number
+"""Largest number of cached values on disk; they take two gigabytes, but at most half of the free space."""
+_FIRST_ROWS = 64  # number of rows for which memory is reserved first
+_BYTES = 4  # bytes of a value
 
 
 class PrefixOutputCache:
-    """Rows of float32 numbers by place, 0 being the first; callers take turns.
+    """Cache of float32 rows, numbered from 0 in the order of their addition; for one thread at a time.
 
     Parameters
     ----------
     width
-        Numbers of a row.
+        Number of values of a row.
     """
 
     def __init__(self, width: int) -> None:
@@ -39,21 +39,21 @@ class PrefixOutputCache:
 
     @property
     def on_disk(self) -> int:
-        """Number of the rows that are on disk."""
+        """Number of cached rows that are on disk."""
         return self._on_disk
 
     @property
     def is_full(self) -> bool:
-        """Whether the cache is full, so that new rows are not stored."""
+        """Whether the cache has no space for another row."""
         return self._in_memory >= MEMORY_BUDGET // self._width and self._on_disk >= self._places_on_disk()
 
     def add(self, row: Tensor) -> bool:
-        """Keep a row at the next place, and return whether there was one.
+        """Store a row under the next number; return False if there is no space for it.
 
         Parameters
         ----------
         row
-            The row, (width,).
+            Row to store, float32 (width,).
         """
         most = MEMORY_BUDGET // self._width
         if self._in_memory >= most:
@@ -66,12 +66,12 @@ class PrefixOutputCache:
         return True
 
     def take(self, places: list[int]) -> Tensor:
-        """Return the rows of some places, (n, width); a place below 0 stands for any numbers.
+        """Return the cached rows with the given numbers, (n, width); a number below 0 gives arbitrary values.
 
         Parameters
         ----------
         places
-            Their places.
+            Numbers of the rows, from 0.
         """
         if all(place < self._in_memory for place in places) and self._in_memory:
             return self._kept[torch.tensor(places, dtype=torch.int64).clamp(min=0)]
@@ -84,7 +84,7 @@ class PrefixOutputCache:
         return found
 
     def _places_on_disk(self) -> int:
-        """Return how many rows the disk may hold; what is free is asked for once, where memory first is full."""
+        """Return the largest number of rows on disk, which is determined from the free space at the first call."""
         if self._most_on_disk is None:
             free = shutil.disk_usage(tempfile.gettempdir()).free
             self._most_on_disk = min(DISK_BUDGET, free // 2 // _BYTES) // self._width

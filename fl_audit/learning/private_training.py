@@ -1,13 +1,13 @@
 """Local DP-SGD of a client with Opacus, one trial after another.
 
 Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise (Abadi et al. 2016, "Deep
-learning with differential privacy"). Opacus trains one model at a time, so this way to train many trials is slow; but
-its steps and its accountant are not our own code.
+learning with differential privacy"). Opacus trains one model at a time, so training many trials is slow, but its steps
+and its accountant are not our own code.
 
 All random draws come from generators that the caller provides, one per trial, and none from torch's default generator.
-Opacus derives the sampling rate and the expected batch size from the number of records. So a client whose differing
-record is absent keeps a placeholder for it, which is sampled like other records and then left out. The sampling rate,
-the number of steps and the expected batch size are then the same with and without the record, as the guarantee assumes.
+Opacus derives the sampling rate and the expected batch size from the number of records. So a client whose target record
+is absent keeps a placeholder for it, which is sampled like other records and then left out. The sampling rate, the
+number of steps and the expected batch size are then the same with and without the record, as the guarantee assumes.
 """
 
 import json
@@ -41,47 +41,54 @@ if TYPE_CHECKING:
     from opacus.optimizers import DPOptimizer
 
 _WORDS = 624
-"""Words of the state of torch's generator, a Mersenne twister; in its bytes they stand after `_BEFORE_WORDS`."""
-_BEFORE_WORDS = 24
+"""Number of words in the state of torch's generator, a Mersenne twister."""
+_BEFORE_WORDS = 24  # number of bytes that precede these words in the state
 _NO_SLOTS = torch.empty(0, dtype=torch.int64)
-"""A sample without a record."""
+"""A sample that contains no record."""
 CLIPPING_SLACK = 1e-6
-"""Opacus adds this number to norms before it divides by them."""
+"""Number that Opacus adds to gradient norms before it divides by them."""
 
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    """Settings of a client's local DP-SGD in a round."""
+    """Settings of a client's local DP-SGD in one round: schedule, clipping norm and noise multiplier."""
 
-    schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
-    clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
-    # z, from 0: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. 0 guarantees nothing.
+    schedule: LocalSchedule  # learning rate, mean batch size, and epochs or steps
+    clipping_norm: float  # L2 norm C to which each record's gradient is clipped in a step, positive
+    # Noise multiplier z, at least 0: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. With 0 there is
+    # no privacy guarantee.
     noise_multiplier: float
 
     def count(self, records: int) -> int:
-        """Return the number of steps per round for a client with a given number of records."""
+        """Return the number of steps in a round for a client with this number of records."""
         if self.schedule.steps is not None:
             return self.schedule.steps
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return the expected batch size, by which a step divides the sum of gradients."""
+        """Return the expected batch size for a client with this number of records.
+
+        A step divides its sum of gradients by it.
+        """
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
-        """Return the variance per coordinate of the update if the noise of all its steps simply adds up."""
+        """Return the variance per coordinate of the noise in a client's update of one round.
+
+        The formula assumes that the noise of all steps just adds up.
+        """
         step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
         return self.count(records) * step**2
 
     def accountant_after(self, rounds: int, records: int) -> str:
-        """Return the state of a client's accountant after a number of rounds, as JSON.
+        """Return the state, as JSON, of a client's privacy accountant after a number of rounds.
 
         Parameters
         ----------
         rounds
-            Number of rounds, from 1.
+            Number of rounds, at least 1.
         records
-            Number of records of the client, from 1.
+            Number of records of the client, at least 1.
         """
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
         return _state_of(_accountant(self.noise_multiplier, rate, rounds * self.count(records)))
@@ -89,24 +96,25 @@ class PrivateSteps:
 
 @dataclass(frozen=True)
 class PrivateUpdates:
-    """Updates of a client after a round of local DP-SGD, and the state of its accountant."""
+    """Updates of a client after a round of local DP-SGD, and the state of its privacy accountant."""
 
     updates: Tensor  # theta_start - theta_end, float32 (trials, parameters)
-    accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all trials
-    times: Floats | None = None  # number of steps with each canary record, float64 (trials, canaries); None without any
+    accountant: str  # state of Opacus's accountant after the round, as JSON; it is the same in all trials
+    times: Floats | None = None  # number of steps that sampled a canary, (trials, canaries); None without canaries
 
 
 @dataclass(frozen=True)
 class CanaryRecords:
-    """Canary records of an audit, each defined by its gradient alone (gradient canaries, Nasr et al. 2023).
+    """Artificial records (canaries) of an audit, each defined by its gradient alone.
 
-    They are sampled like records, and their gradients are clipped by Opacus like those of records. The sampling rate
-    and the expected batch size remain those of the shard without them. (arXiv 2302.07956)
+    These are gradient canaries (Nasr et al. 2023, arXiv 2302.07956). Canaries are sampled like records, and Opacus
+    clips their gradients like those of records. The sampling rate and the expected batch size remain those of the
+    client's records without canaries.
     """
 
-    directions: Sequence[Tensor]  # of each trial, float32 (canaries, parameters), of norm 1
-    coins: Flags  # membership of each of them, (trials, canaries)
-    sources: Sequence[np.random.Generator]  # draw in which steps each is sampled, one generator a trial
+    directions: Sequence[Tensor]  # for each trial the canaries' directions, float32 (canaries, parameters), of norm 1
+    coins: Flags  # whether a canary is inserted, bool (trials, canaries)
+    sources: Sequence[np.random.Generator]  # for each trial the generator that draws which steps sample a canary
 
 
 def private_updates(
@@ -120,28 +128,30 @@ def private_updates(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Train by DP-SGD with Opacus in every trial, one after another; raises `InputError` if Opacus cannot train it.
+    """Train a client's model by DP-SGD with Opacus in every trial; return the updates theta_start - theta_end.
+
+    The result also has the accountant's state. Raises `InputError` if Opacus cannot train the model.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once; here it is trained in one trial after another.
     models
         Initial parameters of every trial, float32 (trials, parameters); they are not changed.
     features
-        Features of the client's records, float32 (n, *shape), at least one.
+        Features of the client's records, float32 (n, *shape), n at least 1.
     labels
         Classes of the records, int64 (n,).
     steps
         Settings of DP-SGD: number of steps, sampling, clipping, noise and learning rate.
     sources
-        Generator of the samples and the noise for each trial.
+        Random generator of each trial, which draws its samples and noise.
     present
-        Membership of each record, bool (trials, n); None if all records are in in all trials.
+        Whether a record is in the data of a trial, bool (trials, n); None if all records are in all trials.
     accountant
-        State of the accountant before the round, as JSON; None for a new one.
+        State of the accountant before the round, as JSON; None before the first round.
     canaries
-        Canary records that are added to the client's records; None if there are none.
+        Artificial records that are added to the client's records; None for none.
     """
     # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
     with without_hints():
@@ -158,16 +168,16 @@ def private_updates(
 
 
 def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags:
-    """Return which records the first step of DP-SGD samples, bool (records,), with the same draws as `private_updates`.
+    """Return which records the first DP-SGD step of a round samples, bool (records,), drawn as in `private_updates`.
 
     Parameters
     ----------
     records
-        Number of records.
+        Number of records of the client.
     batch
-        Batch size of the loader.
+        Mean batch size of the schedule.
     source
-        Generator of the trial's draws.
+        Random generator of the trial, in the state before the round.
     """
     from opacus.data_loader import DPDataLoader  # Opacus takes seconds to import, and most runs do without
 
@@ -185,9 +195,10 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
 
 
 def torch_generator(source: np.random.Generator) -> torch.Generator:
-    """Return a torch generator on the CPU with its whole state drawn from a source.
+    """Return a torch generator on the CPU, with its whole state drawn from a numpy generator.
 
-    A seed would not suffice: torch uses 32 bits of it, so two of a hundred thousand generators would likely coincide.
+    A seed would not suffice, because torch uses only 32 bits of it. Two of a hundred thousand generators would likely
+    have the same seed.
     """
     drawn = torch.Generator().manual_seed(0)
     state = drawn.get_state().numpy().copy()
@@ -199,18 +210,18 @@ def torch_generator(source: np.random.Generator) -> torch.Generator:
 
 @lru_cache(maxsize=256)
 def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Return the epsilon of Opacus's RDP accountant after equal steps.
+    """Return the epsilon that Opacus's RDP accountant states after a number of equal DP-SGD steps.
 
     Parameters
     ----------
     noise_multiplier
-        Noise multiplier of every step.
+        Noise multiplier of every step, above 0.
     sampling_rate
-        Sampling rate of every step.
+        Probability that a step samples a record, in (0, 1].
     steps
         Number of steps.
     delta
-        Delta at which epsilon is computed, above 0 and below 1.
+        Delta of the guarantee, above 0 and below 1.
     """
     # It warns where the best of its orders is the first or the last.
     with without_hints():
@@ -231,7 +242,7 @@ def _state_of(accountant: "RDPAccountant") -> str:
 
 
 class _Trial:
-    """Trains the trials on a client's records, one after another."""
+    """Trains a model by DP-SGD on one client's records, in one trial after another."""
 
     def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: PrivateSteps) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
@@ -246,7 +257,10 @@ class _Trial:
         self._extra: list[Tensor] = []
 
     def take_up(self, canaries: CanaryRecords, row: int) -> Floats:
-        """Draw which canaries each step of the next training samples; return the number of steps with each canary."""
+        """Draw which artificial records (canaries) each step of the next training samples; return the steps of each.
+
+        The steps are the number of steps that sampled a canary, float64 (canaries,).
+        """
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
         taken = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate
@@ -258,7 +272,11 @@ class _Trial:
     def train(
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
     ) -> tuple[Tensor, str]:
-        """Return the update theta_start - theta_end, (parameters,), and the accountant's state as JSON."""
+        """Train from `start`; return theta_start - theta_end, (parameters,), and the accountant's state as JSON.
+
+        Records that are False in `present` are left out. `accountant` is the state before, or None before the first
+        round.
+        """
         from opacus import PrivacyEngine  # as above
 
         with torch.no_grad():
@@ -284,7 +302,7 @@ class _Trial:
         samples, noise = torch_generator(source), torch_generator(source)
 
         def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
-            """Return the indices of a sample's records, without those that are absent."""
+            """Return the indices of a sample's records, without the absent ones."""
             slots = torch.stack([place for (place,) in items])
             return slots if present is None else slots[present[slots]]
 
@@ -310,7 +328,11 @@ class _Trial:
         return optimizer, loader
 
     def _step(self, optimizer: "DPOptimizer", slots: Tensor, extra: Tensor | None) -> None:
-        """Take one DP-SGD step, in microbatches that fit in memory; canary gradients are added to the first one."""
+        """Take one DP-SGD step on the sampled records, in microbatches that fit into memory.
+
+        `extra` holds gradients of artificial records (canaries), (canaries, parameters), which are added; None for
+        none.
+        """
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
         for left in range(len(portions) - 1, -1, -1):
             optimizer.signal_skip_step(left > 0)

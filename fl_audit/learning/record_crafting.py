@@ -1,10 +1,10 @@
-"""Crafted records: inputs found by gradient descent so that their gradient has the effect that an audit needs.
+"""Crafted records: artificial records whose features are found by gradient descent so that they reveal the most.
 
-The most revealing gradient is longer than the clipping norm, so that it has the largest possible influence, and
+The most revealing gradient is longer than the clipping norm, so that it has the largest possible influence. It is
 orthogonal to the sum of all other gradients, so that training on the other records does not shrink it (the design of
 CANIFE, Maddock et al. 2023). Both properties can be differentiated with respect to the record's features, through the
-gradient of the loss in the parameters. If a record is replaced by another, the sum changes most if their gradients are
-opposite.
+gradient of the loss with respect to the parameters. If a record is replaced by another, the sum of gradients changes
+most if the gradients of the two are opposite.
 """
 
 import math
@@ -21,20 +21,20 @@ from fl_audit.learning.microbatching import MicrobatchExamples
 from fl_audit.learning.module_checks import said
 from fl_audit.learning.stacked_model import StackedModel
 
-_STEPS = 150  # of Adam
+_STEPS = 150  # number of steps of Adam
 _RATE = 0.05  # step size of Adam, as a share of a feature's range
-_MARGIN = 2.0  # length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer
-_NOTHING = 1e-12
+_MARGIN = 2.0  # desired gradient norm over the clipping norm; a longer gradient stays clipped longer during training
+_NOTHING = 1e-12  # number that replaces a divisor of 0
 
 
 @dataclass(frozen=True)
 class FeatureBounds:
-    """Bounds of the features of a record."""
+    """Smallest and largest value of each feature of a record."""
 
-    low: Tensor  # least value of every feature, float32 (*shape)
+    low: Tensor  # smallest value of every feature, float32 (*shape)
     high: Tensor  # largest value of every feature, float32 (*shape)
-    # Whether a feature takes no values but its least and its largest, bool (*shape). The search moves it in between,
-    # and rounds it before the model reads it, so that measurements are those of a record.
+    # Whether a feature has only two values, its smallest and its largest, bool (*shape). The search moves it between
+    # them, and rounds it before the model reads it, so that the model only reads possible records.
     binary: Tensor
 
     def to(self, device: torch.device) -> "FeatureBounds":
@@ -42,59 +42,60 @@ class FeatureBounds:
         return FeatureBounds(self.low.to(device), self.high.to(device), self.binary.to(device))
 
     def within(self, features: Tensor) -> Tensor:
-        """Return features (n, *shape) clamped to the bounds."""
+        """Return features (n, *shape), clamped to the bounds."""
         return torch.minimum(torch.maximum(features, self.low), self.high)
 
     def rounded(self, features: Tensor) -> Tensor:
-        """Return features as records have them; to a derivative it is as if nothing were rounded."""
+        """Return features (n, *shape), binary ones rounded to `low` or `high`; derivatives ignore the rounding."""
         nearest = torch.where(features - self.low < self.high - features, self.low, self.high)
         return features + (torch.where(self.binary, nearest, features) - features).detach()
 
 
 @dataclass(frozen=True)
 class CraftingSetting:
-    """Model, weights, clipping norm and feature bounds for which a record is crafted."""
+    """Setting in which an artificial record is crafted: model, weights, clipping norm and feature bounds."""
 
-    model: StackedModel  # the network
-    models: Tensor  # weights at which gradients are looked at, float32 (m, parameters)
-    clipping_norm: float  # C, above 0
-    box: FeatureBounds  # values that features may have
+    model: StackedModel  # model that computes the gradients
+    models: Tensor  # m weight vectors at which gradients are computed, float32 (m, parameters)
+    clipping_norm: float  # clipping norm C (L2) of a gradient, above 0
+    box: FeatureBounds  # smallest and largest values of the features
 
 
 class Candidates(NamedTuple):
-    """Starting points of the search: features (n, *shape) in float32 and labels (n,) in int64."""
+    """Records from which the search starts: features (n, *shape) in float32, and classes (n,) in int64."""
 
     features: Tensor
     labels: Tensor
 
 
 class CraftedFeatures(NamedTuple):
-    """A crafted record: features (*shape) and its class."""
+    """An artificial record that was found by search: its features, (*shape), and its class."""
 
     features: Tensor
     label: int
 
 
 NoiseMeasurements = tuple[Tensor, Tensor]
-"""For every candidate what is minimised, and its rank: of two candidates the one with the smaller rank is better."""
+"""Two tensors (n,) for n candidate records: the value that the search minimises, and a rank, of which lower is better.
+"""
 
 
 def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> CraftedFeatures:
-    """Return a record with a clipped gradient that is as orthogonal as possible to the sum over the other records.
+    """Return a record whose clipped gradient is as orthogonal as possible to the sum S over all other records.
 
-    The search minimises the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all records along its
-    path it returns the one with the smallest mean |cos(g, S)| among those clipped at every model; if there is none, the
-    one with the longest clipped gradient on average. Raises `InputError` if the model's gradient is not differentiable
-    in the features.
+    The search minimises the mean over the weight vectors of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2, where g is the
+    record's gradient. Among all records on its path whose gradient is clipped at every weight vector, it returns the
+    one with the smallest mean |cos(g, S)|. If there is none, it returns the one with the longest clipped gradient on
+    average. Raises `InputError` if the model's gradient is not differentiable with respect to the features.
 
     Parameters
     ----------
     scene
-        Model, weights, clipping norm and feature bounds for which the record is crafted.
+        Model, weight vectors, clipping norm C and feature bounds for which the record is crafted.
     others
-        Sums S of the clipped gradients of all other records, float32 (m, parameters).
+        Sum S of the clipped gradients of all other records at each weight vector, float32 (m, parameters).
     starts
-        Starting points of the search; their labels do not change.
+        Records from which the search starts; their classes do not change.
     """
 
     def measure(gradients: Tensor) -> NoiseMeasurements:
@@ -109,16 +110,18 @@ def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> 
 
 
 def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
-    """Return the record with the clipped gradient farthest from that of a given record, for which it is substituted.
+    """Return the record whose clipped gradient is farthest from that of a given record, which it replaces.
+
+    Raises `InputError` if the model's gradient is not differentiable with respect to the features.
 
     Parameters
     ----------
     scene
-        Setting of the search, as for `craft_record`, which raises the same errors.
+        Model, weight vectors, clipping norm and feature bounds for which the record is crafted.
     starts
-        Starting points of the search; their labels do not change.
+        Records from which the search starts; their classes do not change.
     record
-        The record to be replaced.
+        Record that is replaced.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)
@@ -137,7 +140,10 @@ def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Cand
 def _search(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
-    """Return the record of the lowest rank on all descent paths; starting points are split to fit in memory."""
+    """Return the record with the lowest rank by `measure` on all descent paths from the starting points.
+
+    The starting points are split so that the computation fits into memory.
+    """
     together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
     parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
     record, rank = min((_descend(scene, part, measure) for part in parts), key=lambda one: one[1])
@@ -148,7 +154,7 @@ def _search(
 def _descend(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
-    """Return the record of the lowest rank on the descent paths from some starting points, and its rank."""
+    """Return the record with the lowest rank by `measure` on the descent paths from some starts, and its rank."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
     place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()

@@ -1,11 +1,12 @@
 """Norms of per-record gradients, and their inner products with vectors, in many trials.
 
-Only two numbers of each gradient are needed, so a model of stacked layers does not have to compute the gradients. One
-forward and one backward pass give every layer its inputs and the gradients of the losses at its outputs. From these
-||g||^2 follows as in a clipped sum. <g, v> follows as well, because a layer's outputs are linear in its parameters: <g,
-v> is the inner product of the gradients at the outputs with the layer's outputs for v in place of its parameters (for a
-dense layer d^T V a). Both together take as long as a clipped sum. (A forward-mode derivative along v alone takes as
-long, and needs a derivative rule for all code of the model.) For other models, per-example gradients are computed.
+Only two numbers of each gradient g are needed, so a model of stacked layers, which compute all trials at once, does not
+have to compute the gradients. One forward and one backward pass give every layer its inputs and the gradients d of the
+losses at its outputs. From these ||g||^2 follows as in a clipped sum. The inner product <g, v> with a vector v follows
+as well, because a layer's outputs are linear in its parameters. It is the inner product of d with the outputs that the
+layer gives for v in place of its parameters; for a dense layer with inputs a and the matrix V of v, it is d^T V a.
+Norms and inner products together take as long as a clipped sum. (A forward-mode derivative along v alone takes as long,
+and needs a derivative rule for all code of the model.) For other models, per-example gradients are computed.
 """
 
 from typing import NamedTuple
@@ -20,23 +21,24 @@ from fl_audit.learning.stacked_model import StackedModel
 
 
 class RecordGradientSummary(NamedTuple):
-    """Norms and inner products of per-record gradients, without clipping."""
+    """Norms of unclipped per-record gradients, and their inner products with a vector."""
 
-    norms: Tensor  # lengths over all parameters together, at least 0, float32 (trials, n)
-    products: Tensor  # inner products with one vector for each trial, float32 (trials, n); 0 where none was given
+    norms: Tensor  # L2 norms over all parameters together, float32 (trials, n)
+    products: Tensor  # inner products with the vector of the trial, float32 (trials, n); 0 if there are no vectors
 
 
 def record_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
-    """Return ||g|| and <v, g>, where g is the gradient of one record's cross-entropy and v a vector of its trial.
+    """Return ||g|| and <v, g> for each record and trial, where g is the gradient of the record's cross-entropy.
 
-    Raises `InputError` if shapes do not match. Records are processed in passes that fit the memory budgets.
+    The vector v belongs to the trial. Records are processed in passes that fit the memory budgets. Raises `InputError`
+    if shapes do not match.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once.
     models
         Parameters of each trial, float32 (trials, parameters).
     features
@@ -44,9 +46,9 @@ def record_gradients(
     labels
         Classes of the records, int64 (n,).
     vectors
-        One finite vector per trial, (trials, parameters), converted to float32. None if only the norms are needed; the
-        products are then 0. Norms have the relative error of float32 sums; the error of a product is relative to ||v||
-        ||g||, not to the product, which may be far smaller.
+        One finite vector v per trial, (trials, parameters), converted to float32. None if only the norms are needed;
+        the products are then 0. Norms have the relative error of float32 sums. The error of a product is relative to
+        ||v|| ||g||, which may be far larger than the product.
 
     Examples
     --------

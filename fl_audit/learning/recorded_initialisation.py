@@ -1,4 +1,4 @@
-"""Recording of the random draws in a user's model factory, to compute the initial weights of other trials from them.
+"""Recording of the random draws in a user's model factory, from which other trials' initial weights are computed.
 
 A user's model is made by a function whose layers draw their initial weights from torch's default generator. Only the
 draws differ between trials. So the torch operations on random numbers are recorded during one call of the function, and
@@ -20,54 +20,55 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 _FILLERS = frozenset(
     ("normal_", "uniform_", "bernoulli_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_")
 )
-"""Draws that overwrite a tensor, whatever it held."""
-_OVERWRITING = frozenset(("copy_", "zero_", "fill_"))
+"""Names of operations that overwrite a tensor with random draws."""
+_OVERWRITING = frozenset(("copy_", "zero_", "fill_"))  # names of operations that overwrite a tensor with other values
 
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Location of a tensor: its memory, and its layout in that memory."""
+    """Location of a tensor: its block of memory, and its layout in this block."""
 
-    memory: int  # number of the memory
-    bytes: int  # size of the memory
-    kind: torch.dtype
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
+    memory: int  # number of the block, from 0
+    bytes: int  # size of the block in bytes
+    kind: torch.dtype  # type of the values
+    size: tuple[int, ...]  # shape of the tensor
+    stride: tuple[int, ...]  # strides of the tensor, in values
+    offset: int  # position of the first value in the block, in values
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tensor covers all of its memory."""
+        """Whether the tensor covers its whole block of memory."""
         return _is_dense(self.size, self.stride) and prod(self.size) * self.kind.itemsize == self.bytes
 
 
 @dataclass(frozen=True)
 class _DrawIndependentTensor:
-    """A tensor that does not depend on random draws."""
+    """A tensor whose values do not depend on random draws."""
 
     value: Tensor
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One recorded torch operation that depends on random draws."""
+    """One recorded torch operation that depends on random draws, with its arguments and the places of its results."""
 
-    operation: Callable[..., Any]
-    given: tuple[Any, ...]  # its arguments in a row, tensors as `TensorPlace` or `_DrawIndependentTensor`
-    form: Any  # how the arguments stand together
-    found: tuple[TensorPlace | None, ...]  # its results in a row; None where these are no new tensors
-    begins: tuple[tuple[int, Tensor], ...]  # what memory held that the operation changes in part
-    is_draw: bool
-    decision: Any = None  # number of Python that was made of draws, which may have decided what was done next
+    operation: Callable[..., Any]  # function of torch
+    given: tuple[Any, ...]  # flattened arguments, tensors as `TensorPlace` or `_DrawIndependentTensor`
+    form: Any  # structure of the arguments, from which they are restored
+    found: tuple[TensorPlace | None, ...]  # locations of the flattened results; None for a result that is no new tensor
+    # Number and content, as bytes, of each block of memory that the operation changes only in part.
+    begins: tuple[tuple[int, Tensor], ...]
+    is_draw: bool  # whether the operation draws random numbers
+    decision: Any = None  # Python number computed from draws, on which further code may depend; None if there is none
 
     @property
     def stays(self) -> bool:
-        """Whether the step is replayed whatever tensors are needed."""
+        """Whether the operation must always be replayed: if it draws numbers or converts draws to a Python number."""
         return self.is_draw or self.decision is not None
 
     @property
     def places(self) -> Iterable[TensorPlace]:
-        """The locations of the tensors that the step reads or makes."""
+        """Locations of the tensors that the operation reads or makes."""
         return (one for one in (*self.given, *self.found) if isinstance(one, TensorPlace))
 
 
@@ -75,14 +76,14 @@ class _Step:
 class DrawRecorder:
     """Records the operations on random numbers of torch's default generator while a function runs."""
 
-    is_complete: bool = True  # False if something was done with draws that cannot be done again
-    _steps: list[_Step] = field(default_factory=list)
-    _numbers: dict[int, int] = field(default_factory=dict)  # number of each memory, by its address
-    _held: list[StorageWeakRef] = field(default_factory=list)  # which keeps addresses from being used again
-    _drawn: set[int] = field(default_factory=set)  # memory that follows from draws
+    is_complete: bool = True  # False if an operation on draws cannot be replayed
+    _steps: list[_Step] = field(default_factory=list)  # recorded operations, in order
+    _numbers: dict[int, int] = field(default_factory=dict)  # number of each block of memory, keyed by its address
+    _held: list[StorageWeakRef] = field(default_factory=list)  # references that prevent the reuse of these addresses
+    _drawn: set[int] = field(default_factory=set)  # numbers of the blocks whose content depends on draws
 
     def run(self, made: Callable[[], Any]) -> Any:
-        """Run a function, record it, and return its result."""
+        """Run a function, record its operations on random numbers, and return its result."""
         with _OperationRecorder(self):
             return made()
 
@@ -94,20 +95,20 @@ class DrawRecorder:
 
     @property
     def steps(self) -> tuple[_Step, ...]:
-        """The recorded operations."""
+        """Recorded operations, in order."""
         return tuple(self._steps)
 
     def note(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Execute a torch operation, and record it if its result depends on random draws.
+        """Execute a torch operation and return its result; record the operation if it depends on random draws.
 
         Parameters
         ----------
         operation
-            The operation of torch.
+            Operation of torch.
         given
-            Its positional arguments.
+            Positional arguments of the operation.
         named
-            Its keyword arguments.
+            Keyword arguments of the operation.
         """
         flat, form = tree_flatten((given, named))
         tensors = [one for one in flat if isinstance(one, Tensor)]
@@ -168,7 +169,7 @@ class DrawRecorder:
 
 
 class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that passes every torch operation to a recorder."""
+    """Torch dispatch mode that passes every torch operation to a recorder, which executes it."""
 
     def __init__(self, recorder: DrawRecorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -179,25 +180,27 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class ReplayDivergedError(Exception):
-    """In a replay, random draws gave a Python number other than the recorded one, so other operations might follow."""
+    """Raised if a replay computes a Python number from random draws that differs from the recorded number.
+
+    Code of the model's factory may have depended on this number.
+    """
 
 
 def compute_again(
     steps: Iterable[_Step], wanted: Mapping[str, TensorPlace], take: Callable[[str, Tensor], None]
 ) -> None:
-    """Replay recorded operations with the next numbers of torch's default generator.
+    """Replay recorded operations with the next random numbers of torch's default generator.
 
-    Memory is freed as soon as no later step reads it, and also before it is overwritten by new draws, as in libraries
-    that initialise layers twice.
+    A block of memory is freed as soon as no later step reads it, or before new draws overwrite it.
 
     Parameters
     ----------
     steps
-        The recorded operations.
+        Recorded operations, in order.
     wanted
-        Locations of the tensors to compute, by name.
+        Locations of the tensors to compute, keyed by name.
     take
-        Function that is called with the name and the value of each computed tensor.
+        Function that is called with name and value of each computed tensor; it must copy values that it keeps.
 
     Raises
     ------
@@ -228,7 +231,10 @@ def compute_again(
 
 
 def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
-    """Return, per step, the memories that no later step uses, and those that are next overwritten by new draws."""
+    """Return two lists with one set of block numbers per step.
+
+    The first has the blocks of memory that no later step uses, the second those that new draws overwrite next.
+    """
     last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
     is_drawn_anew = dict[int, bool]()  # by the next step that uses it
     for number, step in reversed(list(enumerate(steps))):
@@ -242,7 +248,7 @@ def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
 
 
 def _draws_anew(step: _Step, memory: int) -> bool:
-    """Return whether a step overwrites all of a memory with random draws."""
+    """Return whether a step overwrites a whole block of memory with random draws."""
     if not (step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS):  # type: ignore[attr-defined]
         return False
     places = [place for place in step.places if place.memory == memory]
@@ -250,7 +256,7 @@ def _draws_anew(step: _Step, memory: int) -> bool:
 
 
 def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
-    """Return the steps on which some memories depend, and all draws, since each omitted draw would shift the others."""
+    """Return the steps that some blocks of memory depend on, and all draws, so that draws keep their order."""
     needed, kept = set(memories), list[_Step]()
     for step in reversed(tuple(steps)):
         places = {place.memory for place in step.places}
@@ -262,7 +268,7 @@ def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
 
 
 def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-    """Return the arguments that an operation modifies in place."""
+    """Return the arguments that an operation changes in place."""
     arguments = [one for one in operation._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
     places = [one.name for one in operation._schema.arguments]
     found = (given[at] if (at := places.index(one.name)) < len(given) else named.get(one.name) for one in arguments)
@@ -292,13 +298,13 @@ def _is_ordinary(value: Tensor) -> bool:
 
 
 def _fills(value: Tensor) -> bool:
-    """Return whether a tensor covers all of its memory."""
+    """Return whether a tensor covers its whole block of memory."""
     is_dense = _is_dense(tuple(value.shape), value.stride())
     return is_dense and value.numel() * value.element_size() == value.untyped_storage().nbytes()
 
 
 def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether the numbers of a tensor are contiguous in memory, for any order of its axes."""
+    """Return whether a tensor's values are contiguous in memory, in any order of its axes."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
         if stride != step:

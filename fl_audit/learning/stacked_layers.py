@@ -1,4 +1,4 @@
-"""Stacked versions of a module's layers, and the layout of its parameters in one flat vector."""
+"""Stacked versions of a model's layers, which compute all trials at once, and the layout of its flat parameters."""
 
 import math
 import threading
@@ -17,14 +17,14 @@ from fl_audit.learning.module_checks import sharing_copy
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the path and the module of every layer that directly owns parameters."""
+    """Yield name and layer for every layer of a module that has parameters of its own."""
     for name, layer in module.named_modules():
         if any(True for _ in layer.parameters(recurse=False)):
             yield name, layer
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Return whether a module is a torch layer or an `nn.Sequential` of torch layers, without any other code."""
+    """Return whether a module is a torch layer or an `nn.Sequential` of torch layers, without hooks or other code."""
     return all(
         type(layer).__module__.startswith("torch.nn.modules.")
         and (type(layer) is nn.Sequential or not any(True for _ in layer.children()))
@@ -34,14 +34,16 @@ def is_plain(module: nn.Module) -> bool:
 
 
 def stack_layers(module: nn.Module, frame: ForwardState) -> nn.Module | None:
-    """Return a module whose layers with parameters are replaced by stacked ones; None if one has no stacked version.
+    """Return a model whose layers with parameters are stacked, so that they compute all trials at once.
+
+    Return None if a layer has no stacked version, is partly frozen, or shares parameters.
 
     Parameters
     ----------
     module
-        Template of the model, which is modified.
+        Model to change, in place.
     frame
-        State that the stacked layers share.
+        State that the stacked layers share during a pass.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
@@ -81,21 +83,23 @@ def _stacked_layer(module: nn.Module, frame: ForwardState, prefix: str) -> Stack
             return None
 
 
-_CACHED_SCALARS = 2**17  # whole stacks of large models would be moved to memory and back at every step
-_SCALARS_ON_A_CARD = 2**24  # a card has no such cache, and waits for every call of torch
+_CACHED_SCALARS = 2**17  # number of parameters that fit the cache of a processor
+_SCALARS_ON_A_CARD = 2**24  # number of parameters for a graphics card, where few and large operations are fast
 
 
 def cached_rows(trials: int, parameters: int, on_card: bool = False) -> Iterator[slice]:
-    """Yield slices of the trials of stacked models, of at least one trial each, that fit in cache even in float64.
+    """Yield slices of consecutive trials, so small that the models of a slice fit the cache even in float64.
+
+    A slice has at least one trial.
 
     Parameters
     ----------
     trials
-        Number of models, from 1.
+        Number of trials, at least 1.
     parameters
-        Number of parameters of each model, from 1.
+        Number of parameters of each model, at least 1.
     on_card
-        Whether the models lie on a graphics card, where the slices are as large as its memory suggests.
+        Whether the models are on a graphics card, where slices are larger.
     """
     rows = max(1, (_SCALARS_ON_A_CARD if on_card else _CACHED_SCALARS) // parameters)
     for first in range(0, trials, rows):
@@ -104,7 +108,7 @@ def cached_rows(trials: int, parameters: int, on_card: bool = False) -> Iterator
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Names and shapes of a model's parameters in a flat vector, in the order of `named_parameters`."""
+    """Names, shapes and order of a model's parameters in one flat vector; the order is that of `named_parameters`."""
 
     names: tuple[str, ...]  # parameter names
     shapes: tuple[tuple[int, ...], ...]  # shape of each parameter
@@ -117,36 +121,36 @@ class ParameterLayout:
 
     @classmethod
     def of_trained(cls, module: nn.Module) -> "ParameterLayout":
-        """Return the layout of the trained parameters of a module."""
+        """Return the layout of a module's parameters that are not frozen."""
         named = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
         return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
 
     @property
     def size(self) -> int:
-        """Number of scalars of one model."""
+        """Number of scalar parameters of one model."""
         return sum(math.prod(shape) for shape in self.shapes)
 
     def slices(self) -> dict[str, slice]:
-        """Return the columns of each parameter in the flat vector, by parameter name."""
+        """Return the slice of the flat vector that holds each parameter, keyed by parameter name."""
         ends = accumulate(map(math.prod, self.shapes), initial=0)
         return {name: slice(start, end) for name, (start, end) in zip(self.names, pairwise(ends), strict=True)}
 
     def views(self, models: Tensor) -> dict[str, Tensor]:
-        """Return each parameter of stacked models (trials, parameters) as a view of shape (trials, *shape)."""
+        """Return each parameter of models (trials, parameters) as a view (trials, *shape), keyed by parameter name."""
         placed = zip(self.slices().items(), self.shapes, strict=True)
         return {name: models[:, columns].view(len(models), *shape) for (name, columns), shape in placed}
 
     def of_one(self, model: Tensor) -> dict[str, Tensor]:
-        """Return each parameter of one model (parameters,) as a view in its own shape."""
+        """Return each parameter of one model (parameters,) as a view of its own shape, keyed by parameter name."""
         return {name: value[0] for name, value in self.views(model.unsqueeze(0)).items()}
 
     def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
-        """Return one model's parameters as one float32 vector."""
+        """Return one model's parameters, keyed by name, as one float32 vector (parameters,)."""
         return torch.cat([parameters[name].detach().reshape(-1).float() for name in self.names])
 
 
 class PerThreadState(threading.local):
-    """Objects that change during a pass; every thread has its own copy, so that threads do not interfere."""
+    """Objects of a model that change during a pass; every thread has its own copies, so threads do not interfere."""
 
     def __init__(self, template: nn.Module) -> None:
         self.template = sharing_copy(template)
@@ -156,7 +160,7 @@ class PerThreadState(threading.local):
         self._behind: nn.Module | None = None
 
     def behind(self, suffix: nn.Module) -> nn.Module:
-        """Return this thread's copy of `suffix`, the part of a model after its frozen prefix; copied only once."""
+        """Return this thread's copy of `suffix`, the part of a model after its frozen layers; it is made only once."""
         if self._behind is None:
             self._behind = sharing_copy(suffix)
         return self._behind
@@ -165,20 +169,20 @@ class PerThreadState(threading.local):
 def clipping_weights(
     squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None, slack: float = 0.0
 ) -> Tensor:
-    """Return the clipping factors min(1, C / norm) of gradients, or 1 without clipping; 0 for uncounted examples.
+    """Return the clipping factor min(1, C / norm) of each gradient; 0 for an example that does not count.
 
-    The factor of a zero gradient is 1.
+    Without clipping, and for a zero gradient, the factor is 1.
 
     Parameters
     ----------
     squared_norms
-        Squared norms of the gradients.
+        Squared L2 norms of the gradients, of any shape.
     clipping_norm
         Clipping norm C, positive; None for no clipping.
     counted
-        1 for examples that count and 0 for others, of the shape of the norms; None if all count.
+        Tensor of the shape of the norms: 1 for an example that counts, 0 otherwise; None if all count.
     slack
-        Non-negative number that is added to the norms, as Opacus does to avoid a division by 0.
+        Number that is added to each norm, at least 0; Opacus adds one to avoid a division by 0.
     """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted
@@ -193,18 +197,20 @@ def backward_sums(
     portion: MicrobatchExamples,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return sums of gradients clipped to norm 1, computed by one backward pass per example and trial.
+    """Return each trial's sum of gradients clipped to L2 norm 1, (trials, parameters), by plain backward passes.
+
+    There is one backward pass for each example and trial.
 
     Parameters
     ----------
     layout
-        Layout of the parameters in a model.
+        Layout of a model's parameters.
     models
         Parameters of the models, float32 (trials, parameters).
     portion
-        Examples of the pass, shared by all trials.
+        Examples of the pass, which all trials share.
     loss
-        Function of one model's parameters, some examples and their classes that returns the sum of the losses.
+        Function of one model's parameters, keyed by name, of examples and of their classes; it returns the summed loss.
     """
     sums = torch.zeros_like(models)
     for total, model in zip(sums, models, strict=True):

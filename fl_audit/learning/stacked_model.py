@@ -1,4 +1,7 @@
-"""One model in many trials at once: logits, losses and clipped sums of per-example gradients."""
+"""One model in many trials at once: logits, losses and clipped sums of per-example gradients.
+
+A trial is one of many independent trainings of the same model.
+"""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -32,29 +35,28 @@ from fl_audit.learning.output_checks import ProbeRecords, check_outputs_of
 from fl_audit.learning.padding import by_length
 
 _SMALL = 2**15
-"""Trained parameters up to which gradients behind a frozen prefix are formed record by record, whatever the layers."""
+"""Number of trained parameters up to which a model with a frozen prefix runs on per-example gradients."""
 
 
 class StackedModel(ModelPasses):
-    """A module that is evaluated with the parameters of any number of trials at once.
+    """A model that is evaluated with the parameters of any number of trials (independent trainings) at once.
 
-    Models of dense, convolutional and normalisation layers run on stacked layers, which need no per-example gradients
-    (`fast` is then True). Their correctness is tested: when the model is made, they are compared with gradients
-    computed example by example. Every other module runs through `torch.func`, example by example. `chain` holds the
-    layers of a model that is a plain chain of dense layers.
+    Models of dense, convolutional and normalisation layers run on stacked layers, which compute all trials at once and
+    need no per-example gradients (`fast` is then True). When the model is made, the results of stacked layers are
+    compared with gradients computed example by example. Every other model runs through `torch.func`, example by
+    example. `chain` holds the layers of a model that is a plain chain of dense layers, and is None otherwise.
 
     Parameters
     ----------
     template
-        A module whose output for an example depends on this example only. Frozen parameters are constant in all trials;
-        the others are the parameters of the model.
+        Module whose output for an example depends on this example only. Its frozen parameters are constant in all
+        trials; all others are the parameters of the model.
     feature_shape
         Shape of one example.
     records
-        Records of the data, (n, *shape), on which a module with its own code is tested; None for random examples.
+        Records on which the module is tested, (n, *shape); None for random examples.
     known
-        Properties of the module that another process has measured, and which are not measured again; None if there are
-        none.
+        Properties of the model that another process has measured; None to measure them.
 
     Raises
     ------
@@ -108,9 +110,9 @@ class StackedModel(ModelPasses):
         spec
             Specification of the model.
         records
-            Records of the data on which a user's model is tested; None for random examples.
+            Records on which a user's model is tested; None for random examples.
         known
-            Properties of the model that another process has measured; None if there are none.
+            Properties of the model that another process has measured; None to measure them.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
@@ -118,12 +120,12 @@ class StackedModel(ModelPasses):
         return _built(spec)
 
     def fitting(self, device: Device) -> "StackedModel":
-        """Return this model with passes of a size that suits a device; both share everything else.
+        """Return this model with passes of a size that suits a device; the two models share everything else.
 
         Parameters
         ----------
         device
-            The device of the parameters with which the model is evaluated.
+            Device on which the parameters are.
         """
         found = copy(self)
         found._scale = 1 if device is Device.CPU else pass_budgets.ON_A_CARD
@@ -131,21 +133,21 @@ class StackedModel(ModelPasses):
 
     @property
     def properties(self) -> ModelProperties:
-        """The measured properties of the model."""
+        """Measured properties of the model, to be sent to processes without data."""
         return ModelProperties(self.fast, self.activations, self.prefix is not None, self.ignores_padding)
 
     @property
     def scalars_per_example(self) -> int:
-        """Number of scalars that a pass over one example uses, as a rough measure of its cost."""
+        """Number of scalars that a pass over one example stores or reads, as a rough measure of its cost."""
         return self.activations + self.layout.size
 
     @property
     def examples_per_pass(self) -> int:
-        """Largest number of examples per pass with which the activations of one trial fit the budget."""
+        """Largest number of examples whose activations in one trial fit the memory budget of a pass."""
         return max(1, self._scale * pass_budgets.PASS_BUDGET // self.activations)
 
     def trials_per_pass(self, examples: int) -> int:
-        """Return the number of trials per pass with which the activations of some examples stay in cache."""
+        """Return the number of trials whose activations for this number of examples fit the cache, at least 1."""
         return max(1, self._scale * pass_budgets.CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
@@ -158,27 +160,30 @@ class StackedModel(ModelPasses):
         taking_part: Tensor | None = None,
         slack: float = 0.0,
     ) -> Tensor:
-        """Return the sum over examples of g min(1, C / ||g||), where g is the gradient of one example's cross-entropy.
+        """Return each trial's sum over examples of g min(1, C / ||g||), (trials, parameters).
+
+        Here g is the gradient of one example's cross-entropy with respect to all parameters.
 
         Parameters
         ----------
         models
-            Parameters of the models, float32 (trials, parameters); the result has the same shape.
+            Parameters of the models, float32 (trials, parameters).
         features
             Features of the examples, float32 (n, *shape), n may be 0. If the examples differ between trials, (trials,
-            n, *shape), of a type that may take less memory, see `ClippedSumExamples`.
+            n, *shape), of any numeric type.
         labels
-            Classes of the examples, int64 (n,); (trials, n) if the examples differ between trials.
+            Classes of the examples, int64 (n,), or (trials, n) if the examples differ between trials.
         clipping_norm
-            Clipping norm C, positive, over all parameters together. None sums the gradients without clipping.
+            Clipping norm C (L2), positive; None sums the gradients without clipping.
         batch_trials
-            Number of trials of the original batch of trials, if only its first trials are recomputed. The computation
-            then uses the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It
-            cannot be combined with `taking_part`, nor with examples that differ between trials.
+            Number of trials in the original batch, if only its first trials are recomputed. The computation then uses
+            the shapes of the whole batch, because matrix products of other shapes differ in their last bits. It cannot
+            be combined with `taking_part`, nor with examples that differ between trials.
         taking_part
-            Bool tensor (trials, n): the examples over which each trial sums; None for all examples.
+            Whether an example is in a trial's sum, bool (trials, n); None for all examples.
         slack
-            See `clipping_weights`.
+            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
+            division by 0.
         """
         way = self.clipped_sum_generic
         if self.fast:
@@ -202,18 +207,17 @@ class StackedModel(ModelPasses):
         return total
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the gradient of the mean cross-entropy of the examples in every trial, float32 (trials, parameters).
-
-        No per-example norms are computed.
+        """Return the gradient of the mean cross-entropy over the examples in every trial, float32 (trials, parameters).
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of at least one example, float32 (n, *shape).
+            Features of at least one example, float32 (n, *shape), or (trials, n, *shape) if the examples differ between
+            trials.
         labels
-            Classes of the examples, int64 (n,).
+            Classes of the examples, int64 (n,), or (trials, n) if the examples differ between trials.
         """
         total, work = torch.zeros_like(models), ClippedSumExamples(features, labels)
         for rows, some in self.passes(len(models), work.width):
@@ -223,14 +227,14 @@ class StackedModel(ModelPasses):
         return total.div_(work.width)
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
-        """Return the logits (trials, n, classes) of examples under every model.
+        """Return the logits of examples under every model, (trials, n, classes).
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of the examples, shared by all trials, (n, *shape).
+            Features of the examples, which all trials share, (n, *shape).
         """
         if not self.ignores_padding or len(features) == 0:
             return self._logits(models, features)
@@ -250,30 +254,30 @@ class StackedModel(ModelPasses):
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy losses (trials, n) of examples under every model.
+        """Return the cross-entropy losses of examples under every model, (trials, n).
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of the examples, shared by all trials, (n, *shape).
+            Features of the examples, which all trials share, (n, *shape).
         labels
             Classes of the examples, int64 (n,).
         """
         return losses_of(self.logits(models, features), labels)
 
     def passes(self, trials: int, examples: int) -> Iterator[tuple[slice, slice]]:
-        """Yield slices of trials and of examples for passes that fit the memory budgets and together cover everything.
+        """Yield for each pass its slices of trials and of examples; all passes together cover everything.
 
-        This thread's cache of values derived from features is cleared first.
+        This thread's cache of values computed from features is cleared first.
 
         Parameters
         ----------
         trials
             Number of trials.
         examples
-            Number of examples in each trial.
+            Number of examples per trial.
         """
         self.forget()
         for start in range(0, examples, self.examples_per_pass):
@@ -298,12 +302,12 @@ def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelPro
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy losses (trials, n) of logits.
+    """Return the cross-entropy losses of examples, (trials, n), from their logits.
 
     Parameters
     ----------
     logits
-        Logits of n examples under every model, (trials, n, classes).
+        Logits of the n examples under every model, (trials, n, classes).
     labels
         Classes of the examples, int64 (n,).
     """
@@ -315,5 +319,5 @@ def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
 def _of_factory(
     spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, known: ModelProperties | None
 ) -> StackedModel:
-    """Build the model of a user's factory; the cache distinguishes different functions of the same name."""
+    """Build the stacked model of a user's factory, or return it from a cache, whose key includes the factory."""
     return _built(spec, records, known)

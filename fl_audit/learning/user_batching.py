@@ -1,4 +1,4 @@
-"""Division of users' records into the passes of a computation, such that all records of a user are in one pass."""
+"""Division of users' records into the passes of a computation, so that all records of a user are in one pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,29 +13,29 @@ from fl_audit.learning.microbatching import ClippedSumExamples, MicrobatchExampl
 from fl_audit.learning.stacked_model import StackedModel
 
 _EXACT = 8
-"""Number of records up to which the users of a bucket have the same number of them."""
+"""Users with up to this number of records share a bucket only with users of the same number of records."""
 
 
 class Bucket(NamedTuple):
-    """Users with similar numbers of records, so that their records can be padded to the same number k."""
+    """Users with similar numbers of records, whose records are padded to the same number k."""
 
-    segments: Tensor  # numbers of the users, int64 (s,)
-    places: Tensor  # places of the records of each, int64 (s, k), padded with any place
-    # 1 where that is a record of the user, else 0, float32 (s, k); None where all users have k records.
-    held: Tensor | None
-    # The places, where they follow each other and all users have k records, so that nothing need be copied; else None.
-    span: slice | None = None
-    run: slice | None = None  # their numbers, where these follow each other, else None
+    segments: Tensor  # numbers of the s users, int64 (s,)
+    places: Tensor  # places of each user's records, int64 (s, k), padded with the user's first place
+    held: Tensor | None  # 1 for a record and 0 for padding, float32 (s, k); None if all users have k records
+    span: slice | None = None  # `places` as a slice if they are consecutive and without padding, otherwise None
+    run: slice | None = None  # `segments` as a slice if they are consecutive, otherwise None
 
     def read(self, values: Tensor, padded_by_zeros: bool = True) -> Tensor:
-        """Return the values of the users' records, shape (axis, s, k, ...), from values (axis, places, ...).
+        """Return the values of the records of s users, padded to k records per user, (axis, s, k, ...).
+
+        The number `axis` is that of the trials, or 1 if the records of all trials are concatenated.
 
         Parameters
         ----------
         values
-            Values of the records at all places, (axis, places, ...).
+            Values of all records of a pass, (axis, places, ...); the place of a record is its position in the pass.
         padded_by_zeros
-            Whether padding is filled with zeros; otherwise it holds any value of the same user, which is faster.
+            Whether padding is filled with zeros; otherwise it repeats a value of the same user, which is faster.
         """
         users, most = self.places.shape
         if self.span is not None:
@@ -48,24 +48,28 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True)
 class UserGroups:
-    """The places of a pass's records, grouped by user.
+    """The places (positions) of a pass's records, grouped by user.
 
-    If all trials process the same records, they share one axis of users. If each trial has its own sample, the places
-    of all trials are concatenated, and a user who is in two trials counts as two users.
+    If all trials process the same records, they share the users, and values have an axis of trials. If each trial has
+    its own sample, the places of all trials are concatenated along one axis. A user who is in two trials then counts as
+    two users.
     """
 
-    users: Tensor  # user of each record, int64 (n,), or (trials, n) with -1 for places that only fill up a row
-    # Products of the rows of users in inputs that all trials share, by layer and bucket: the same in every round.
+    users: Tensor  # number of each record's user, int64 (n,), or (trials, n) with -1 for padding
+    # Cache of Gram matrices of inputs that all trials share, keyed by layer and bucket; they are equal in all rounds.
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
 
     @property
     def is_own(self) -> bool:
-        """Whether each trial has its own sample of records."""
+        """Whether each trial has its own sample of records; otherwise all trials process the same records."""
         return self.users.dim() == 2
 
     @cached_property
     def runs(self) -> tuple[Tensor, Tensor]:
-        """Index of the user (run of equal users) of each place, and the number of records of each user."""
+        """Index of each record's user, int64 (places,), and number of records of each user, int64 (users,).
+
+        Consecutive records of the same user form one user of this object. A place is a record's position in the pass.
+        """
         flat = self.users
         if self.is_own:
             trials = torch.arange(len(flat), device=flat.device).unsqueeze(1)
@@ -75,12 +79,12 @@ class UserGroups:
 
     @property
     def count(self) -> int:
-        """Number of users along the axis of users."""
+        """Number of users; a user who is in two trials with their own samples counts twice."""
         return len(self.runs[1])
 
     @cached_property
     def is_first(self) -> Tensor:
-        """1 at the first place of each user and 0 at the others, float64 (n,) or (trials, n)."""
+        """1 at each user's first record in the pass and 0 at all other records, float64 (n,) or (trials, n)."""
         segment, lengths = self.runs
         first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
         first[lengths.cumsum(0) - lengths] = 1.0
@@ -88,7 +92,7 @@ class UserGroups:
 
     @cached_property
     def buckets(self) -> list[Bucket]:
-        """The users in buckets by number of records, so that there is little padding."""
+        """Users in buckets of similar numbers of records, so that little padding is needed."""
         _, lengths = self.runs
         starts = lengths.cumsum(0) - lengths
         real = self.users.flatten()[starts] >= 0
@@ -102,30 +106,43 @@ class UserGroups:
 
     @cached_property
     def trial_of_user(self) -> Tensor:
-        """The trial of each user, int64 (users,), if each trial has its own sample."""
+        """Index of each user's trial, int64 (users,); only if each trial has its own sample."""
         _, lengths = self.runs
         return (lengths.cumsum(0) - lengths) // self.users.shape[1]
 
 
 @dataclass(frozen=True)
 class MicrobatchUsers:
-    """The records of a pass, grouped by user."""
+    """Records of one pass, grouped by user.
 
-    portion: MicrobatchExamples
-    groups: UserGroups
-    trials: int  # number of trials
+    Values of users have the shape (axis, users, ...). The number `axis` is that of the trials if all trials process the
+    same records. Otherwise it is 1, and the users of all trials are concatenated.
+    """
+
+    portion: MicrobatchExamples  # records of the pass
+    groups: UserGroups  # places of the records, grouped by user
+    trials: int  # number of trials in the pass
 
     def by_place(self, of_users: Tensor) -> Tensor:
-        """Return values per user (axis, users) expanded to the places of their records, (trials, n)."""
+        """Return values of users (axis, users), repeated for each of the users' records, (trials, n).
+
+        The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+        """
         placed = of_users[:, self.groups.runs[0]]
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
     def along(self, values: Tensor) -> Tensor:
-        """Return values (trials, n, ...) reshaped to (axis, places, ...), as in `UserGroups`."""
+        """Return values of records (trials, n, ...), reshaped to (1, trials * n, ...) if trials have their own samples.
+
+        Otherwise the values are returned unchanged.
+        """
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:
-        """Return the sum of values (trials, n, ...) over the records of each user, (axis, users, ...)."""
+        """Return values of records (trials, n, ...), summed over each user's records, (axis, users, ...).
+
+        The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+        """
         along, groups = self.along(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
         if not all(one.span and one.run for one in groups.buckets):
@@ -136,7 +153,7 @@ class MicrobatchUsers:
 
 
 def _limits(longest: int) -> list[int]:
-    """Return the largest number of records per user in each bucket, ascending until `longest` is covered."""
+    """Return the largest number of records per user for each bucket, ascending up to at least `longest`."""
     limits = [1]
     while limits[-1] < longest:
         limits.append(limits[-1] + 1 if limits[-1] < _EXACT else limits[-1] * 3 // 2)
@@ -144,7 +161,7 @@ def _limits(longest: int) -> list[int]:
 
 
 def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
-    """Return the bucket of the users with the given numbers."""
+    """Return the bucket of the users `segments`, given the first place and the number of records of every user."""
     first, own, count = starts[segments], lengths[segments], len(segments)
     fewest, most = (int(one) for one in own.aminmax())
     places = first.unsqueeze(1) + torch.arange(most, device=lengths.device)
@@ -161,27 +178,27 @@ def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
 
 @dataclass(frozen=True)
 class UserBlock:
-    """Records of whole users that fit into one pass."""
+    """Records of whole users that fit into one pass, that is, one forward and backward computation."""
 
-    work: ClippedSumExamples
-    users: Tensor  # user of each, int64 (n,)
+    work: ClippedSumExamples  # the records, with the samples of the trials
+    users: Tensor  # number of each record's user, int64 (n,)
 
     @cached_property
     def _shared(self) -> UserGroups:
-        """The users of the block's records, if all trials share the records."""
+        """The block's records grouped by user, if all trials share the records."""
         return UserGroups(self.users)
 
     def trials_per_pass(self, model: StackedModel) -> int:
-        """Return the number of trials per pass."""
+        """Return the number of trials in one pass over the block's records."""
         return model.trials_per_pass(max(1, self.work.width))
 
     def passes(self, model: StackedModel, trials: int) -> Iterator[slice]:
-        """Yield the slice of trials of each pass.
+        """Yield the slice of trials of each pass over the block's records.
 
         Parameters
         ----------
         model
-            The stacked model; its cache of values derived from other records is cleared.
+            Model that runs the passes; its cache of values computed from other records is cleared.
         trials
             Number of trials.
         """
@@ -191,14 +208,14 @@ class UserBlock:
             yield slice(first, min(trials, first + width))
 
     def users_of(self, rows: slice, trials: int) -> MicrobatchUsers:
-        """Return the records of one pass, grouped by user.
+        """Return the block's records for one pass, grouped by user.
 
         Parameters
         ----------
         rows
-            The trials of the pass.
+            Slice of the trials in the pass.
         trials
-            Number of models in the pass; it exceeds the number of trials if the pass is padded with copies.
+            Number of models in the pass, at least the number of trials; surplus models are copies that pad the pass.
         """
         portion = self.work.portion(rows, slice(0, self.work.width))
         if self.work.chosen is None:
@@ -210,22 +227,24 @@ class UserBlock:
 
 @dataclass(frozen=True)
 class UserRecords:
-    """Records sorted such that those of a user are adjacent; users are sorted by their number of records, ascending.
+    """Records sorted so that those of a user are adjacent; users are sorted by their number of records, ascending.
 
-    So the records of users with equal numbers of records can be read without a copy. The order depends only on `users`,
-    so this object and what is cached in it can be reused for all computations on the same records.
+    Thus the records of users with equal numbers of records can be read without a copy. The order depends only on the
+    users of the records, so this object and its cache can be reused for all computations on the same records.
     """
 
-    features: Tensor
-    labels: Tensor
-    users: Tensor
-    order: Tensor | None  # number of each user here in the order that was given; None where that is the same
-    places: Tensor | None  # places of the records here in the order that was given; None where that is the same
-    _blocks: dict[int, list[UserBlock]] = field(default_factory=dict)  # of all records, by their limit
+    features: Tensor  # features of the sorted records, (n, *shape)
+    labels: Tensor  # classes of the sorted records, int64 (n,)
+    users: Tensor  # number of each sorted record's user, int64 (n,)
+    order: Tensor | None  # position of each sorted user among the users before sorting; None if no user was moved
+    places: Tensor | None  # position of each sorted record before sorting; None if no record was moved
+    _blocks: dict[int, list[UserBlock]] = field(default_factory=dict)  # blocks of all records, keyed by their limit
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, users: Tensor) -> "UserRecords":
-        """Return the records sorted by user, users with few records first.
+        """Return records sorted by user, beginning with the users with the fewest records.
+
+        Raises `InputError` if the shapes of `labels` and `users` differ.
 
         Parameters
         ----------
@@ -234,7 +253,7 @@ class UserRecords:
         labels
             Classes of the records, int64 (n,).
         users
-            Number of the user of each record; raises `InputError` if shapes do not match.
+            Number of each record's user, int64 (n,).
         """
         found = f"there are {len(users)} users of {len(labels)} records"
         require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
@@ -252,14 +271,15 @@ class UserRecords:
         return cls(features.index_select(0, places), labels[places], users[places], by_size, places)
 
     def blocks(self, limit: int, taking_part: Tensor | None = None) -> Iterator[UserBlock]:
-        """Yield blocks of whole users with up to `limit` records per trial, and at least one user each.
+        """Yield blocks of whole users with at most `limit` records per trial; a block has at least one user.
 
         Parameters
         ----------
         limit
-            Number of records per trial that fit into a block.
+            Largest number of records per trial in a block of several users.
         taking_part
-            Whether each record participates in each trial, bool (trials, n), in the original order; None if all do.
+            Whether a record is in a trial's sample, bool (trials, n), with records in the order before sorting; None if
+            all are.
         """
         if taking_part is not None:
             yield from self._cut(limit, taking_part if self.places is None else taking_part[:, self.places])

@@ -1,8 +1,8 @@
-"""User-level clipping: the gradients of all records of a user are summed and clipped together.
+"""User-level clipping: the gradients of all records of a user are summed, and the sum is clipped.
 
-A user with several records is one unit: the contribution is the sum g of the gradients of the user's records, clipped
-to C. So only the norm of a sum is needed, and a model of stacked layers does not compute any record's gradient: see
-`user_norms`. For other models, per-record gradients are computed.
+The unit is a user with several records. Its contribution is the sum g of the gradients of its records, clipped to the
+norm C. So only the norm of a sum is needed, and a model of stacked layers, which compute all trials at once, does not
+compute any record's gradient (see `user_norms`). For other models, per-record gradients are computed.
 """
 
 from typing import NamedTuple
@@ -20,11 +20,14 @@ from fl_audit.learning.user_norms import user_norms_of_layer
 
 
 class UserSum(NamedTuple):
-    """The clipped sums of some users, and the sum of their centred quantile bits."""
+    """Sum of the clipped gradients of users, and sum of users' centred quantile bits.
 
-    total: Tensor  # float32 (trials, parameters)
-    # For every user that takes part 1/2 where its summed gradient is at most C long, else -1/2, added up, float64
-    # (trials,): what a clipping norm that adapts is moved by.
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    """
+
+    total: Tensor  # sum of the users' clipped gradients, float32 (trials, parameters)
+    # Sum over participating users of 1/2 if the norm of the user's gradient is at most C, and of -1/2 otherwise,
+    # float64 (trials,). Adaptive clipping moves C by it.
     centred_bits: Tensor
 
 
@@ -36,23 +39,28 @@ def clipped_user_sum(
     batch_trials: int | None = None,
     taking_part: Tensor | None = None,
 ) -> UserSum:
-    """Return the sum over users of g min(1, C / ||g||), where g is the sum of the gradients of a user's records.
+    """Return each trial's sum over users of g min(1, C / ||g||), where g is the sum of a user's gradients.
+
+    The result also has a sum over users of 1/2 if ||g|| <= C, and of -1/2 otherwise, by which adaptive clipping moves
+    C.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once.
     models
         Parameters of each trial, float32 (trials, parameters).
     records
-        The n records, sorted by user: once for all rounds of a client.
+        The n records, sorted by user; the object can be reused in all rounds.
     clipping_norm
-        Clipping norm C, positive, one number or one per trial (trials,); None sums the gradients without clipping.
+        Clipping norm C (L2), positive: one for all trials, or one per trial (trials,). None sums the gradients without
+        clipping.
     batch_trials
-        As for `StackedModel.clipped_sum`; it cannot be combined with `taking_part`.
+        Number of trials in the original batch, if only its first trials are recomputed; the computation then uses the
+        shapes of the whole batch. It cannot be combined with `taking_part`.
     taking_part
-        Bool (trials, n): the records over which each trial sums, in the original order that `UserRecords.of` was given;
-        None for all records. A user with only some records in a trial contributes the clipped sum of these.
+        Whether a record is in a trial's sum, bool (trials, n), with records in the order before sorting; None for all.
+        A user with only some records in a trial contributes the clipped sum of these.
 
     Examples
     --------
@@ -85,25 +93,25 @@ def clipped_user_sum(
 def user_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, users: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
-    """Return ||g|| and <v, g>, (trials, users), where g is the sum of a user's gradients and v a vector of its trial.
+    """Return ||g|| and <v, g> for each user and trial, (trials, users), where g is the sum of a user's gradients.
 
-    Raises `InputError` if shapes do not match.
+    The vector v belongs to the trial. Raises `InputError` if shapes do not match.
 
     Parameters
     ----------
     model
-        The stacked model.
+        Model whose copies for all trials are computed at once.
     models
         Parameters of each trial, float32 (trials, parameters).
     features
-        Features of the records, float32 (n, *shape), with the records of each user adjacent. The result has the users
-        in this order.
+        Features of the records, float32 (n, *shape), with the records of each user adjacent. The users of the result
+        have this order.
     labels
         Classes of the records, int64 (n,).
     users
-        Number of the user of each record, int64 (n,).
+        Number of each record's user, int64 (n,).
     vectors
-        One finite vector per trial, (trials, parameters), converted to float32; None if only the norms are needed.
+        One finite vector v per trial, (trials, parameters), converted to float32; with None the inner products are 0.
     """
     records = UserRecords.of(features, labels, users)
     norms, products = [], []
@@ -126,7 +134,7 @@ def user_gradients(
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
-    """Return the number of records per trial that fit into a pass."""
+    """Return the number of records per trial that fit into one pass."""
     if model.fast:
         return model.examples_per_pass
     return max(1, min(model.examples_per_pass, pass_budgets.GRADIENT_BUDGET // models[:1].numel()))
@@ -135,7 +143,10 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
 def _fast_sum(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped sums of a pass, and the sums of its centred bits, computed by stacked layers."""
+    """Return the clipped sums (trials, parameters) of one pass and its sums of centred bits, without record gradients.
+
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    """
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
         found = [user_norms_of_layer(users, visit, signal) for visit, signal in taped]
@@ -161,7 +172,10 @@ def _fast_sum(
 
 
 def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the clipping factors (trials, users), and sums of centred bits (trials,), if all users participate."""
+    """Return the clipping factors (trials, users), and the sums of centred bits (trials,), if all users take part.
+
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    """
     if norm is None:
         return torch.ones_like(squares, dtype=torch.float32), squares.new_full((len(squares),), squares.shape[1] / 2)
     lengths, limit = squares.clamp_(min=0.0).sqrt_(), norm.double()
@@ -172,7 +186,10 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
 def _clipped(
     users: MicrobatchUsers, squares: Tensor, norm: Tensor | None, counted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipping factor of each record's user (trials, n), and sums of the users' centred bits (trials,)."""
+    """Return the clipping factor of each record's user, (trials, n), and the sums of users' centred bits (trials,).
+
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    """
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
         return flags, (0.5 * flags * users.groups.is_first).sum(1)
@@ -183,7 +200,7 @@ def _clipped(
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
-    """Return the intermediates from which a layer can compute its sum once the clipping factors are known."""
+    """Return intermediate values from which a layer's `weighted_sum` is computed once clipping factors are known."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None
@@ -194,7 +211,10 @@ def _kept(visit: LayerCall, signal: Tensor) -> object:
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -> Tensor:
-    """Return the summed gradients of all users from per-record gradients, float32 (axis, users, parameters)."""
+    """Return each user's summed gradient, float32 (axis, users, parameters), computed from per-record gradients.
+
+    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    """
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
     total = models.new_zeros(axis, users.groups.count, models.shape[1])
@@ -213,7 +233,10 @@ def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -
 def _formed_sum(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped sums of a pass, and the sums of its centred bits, from per-record gradients."""
+    """Return the clipped sums (trials, parameters) of one pass, and its sums of centred bits, from record gradients.
+
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    """
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     weights, bits = _clipped(users, users.by_place(squares), norm, users.portion.counted)
@@ -228,7 +251,7 @@ def _formed_sum(
 def _fast_summary(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return users' squared norms, float64, and products, float32, both (trials, users), computed by stacked layers."""
+    """Return users' squared norms, float64, and inner products, float32, (trials, users), without record gradients."""
     taped = model.backward(models, users.portion)
     with torch.no_grad():
         squares = torch.stack([user_norms_of_layer(users, *one).squares for one in taped]).sum(0).clamp(min=0.0)
@@ -242,7 +265,7 @@ def _fast_summary(
 def _formed_summary(
     model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return users' squared norms, float64, and products, float32, both (trials, users), from per-record gradients."""
+    """Return users' squared norms, float64, and inner products, float32, (trials, users), from record gradients."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     if vectors is None:

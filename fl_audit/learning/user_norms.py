@@ -1,8 +1,9 @@
-"""Norms of the summed gradients of users in the layers of a stacked model, without per-record gradients if possible.
+"""Norms of users' summed gradients in the layers of a stacked model, without per-record gradients if possible.
 
-The gradient of a layer is a sum of products d a' over records and output positions. ||sum d a'||^2 follows from two
-small Gram matrices of the user's rows, <D D', A A'>, or from the sum itself, whichever is cheaper. Gram matrices are
-computed in float64, because cancellation would otherwise spoil the norms of sums.
+The gradient of a layer is a sum of products d a' over records and output positions, where d is a gradient at the
+outputs and a an input. Its squared norm ||sum d a'||^2 follows from two small Gram matrices of the user's rows, <D D',
+A A'>, or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because cancellation would
+otherwise spoil the norms of sums.
 """
 
 import math
@@ -18,29 +19,32 @@ from fl_audit.learning.layers import LayerCall, StackedNormalisation
 from fl_audit.learning.user_batching import Bucket, MicrobatchUsers
 
 _WIDENED = 2**16
-"""Scalars that are widened to float64 at once, so that they stay in cache."""
+"""Number of scalars that are converted to float64 at once; they fit the cache."""
 _OF_ONE_PRODUCT = 400
-"""Operations that take as long as it takes to begin the product of one user and trial."""
+"""Number of operations that take as long as the overhead of one matrix product."""
 
 
 class UserNorms(NamedTuple):
-    """Squared norms of the users' summed gradients in one layer, and these gradients if they were computed."""
+    """Squared norms of users' summed gradients in one layer, and these gradients if they were computed."""
 
     squares: Tensor  # squared norms of the summed gradients, float64 (axis, users)
-    sums: dict[str, Tensor] | None  # the summed gradients of each parameter (axis, users, ...), where they were formed
+    sums: dict[str, Tensor] | None  # summed gradients (axis, users, ...), keyed by parameter; None if not computed
 
 
 def user_norms_of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> UserNorms:
-    """Return the squared norms of all users' summed gradients in one layer.
+    """Return the squared norms of all users' summed gradients in one layer, float64 (axis, users).
+
+    The first axis has one entry per trial if all trials share the records. Otherwise it has length 1, and the users of
+    all trials are concatenated.
 
     Parameters
     ----------
     users
-        The records of the pass, and the users that they are of.
+        Records of the pass, grouped by user.
     visit
-        The call of the layer in the pass.
+        Recorded call of the layer in the pass.
     signal
-        Gradients of the records' losses with respect to the outputs of the call.
+        Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
     """
     layer, counted = visit.layer, users.portion.counted
     if isinstance(layer, StackedNormalisation):
@@ -66,14 +70,17 @@ def user_norms_of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor
 
 
 def _is_gram_cheap(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> bool:
-    """Return whether Gram matrices over all rows of a user are cheaper than the gradients of its records."""
+    """Return whether Gram matrices over all rows of a user are cheaper than the gradients of the user's records."""
     outs, *ins = visit.layer.required("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
 
 
 def _of_sums(users: MicrobatchUsers, gradients: dict[str, Tensor]) -> UserNorms:
-    """Return users' summed gradients and their squared norms from per-record gradients (trials, n, ...)."""
+    """Return users' summed gradients and their squared norms, from per-record gradients (trials, n, ...).
+
+    The gradients are keyed by parameter name.
+    """
     counted, sums = users.portion.counted, {}
     for name, own in gradients.items():
         flags = None if counted is None else counted.view(*counted.shape, *([1] * (own.dim() - 2)))
@@ -83,7 +90,10 @@ def _of_sums(users: MicrobatchUsers, gradients: dict[str, Tensor]) -> UserNorms:
 
 
 def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factors D and A of a layer's gradients D'A: (trials, n, rows, outs) and (trials or 1, n, rows, ins)."""
+    """Return factors D and A of a layer's gradients D'A: (trials, n, rows, outs) and (trials or 1, n, rows, ins).
+
+    Each of the n records has a row for every position of the layer's output.
+    """
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):
         patches = layer.split_patches(visit).transpose(-1, -2)
@@ -94,15 +104,19 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Memory(NamedTuple):
-    """Scratch memory and cache for the Gram matrices of one bucket."""
+    """Scratch memory and cache for the Gram matrices of one bucket of users."""
 
-    scratch: Tensor  # for intermediate results, float64 (scalars,)
-    kept: dict[tuple[str, int], Tensor]  # matrices of inputs that are the same whenever they are read
-    key: tuple[str, int]  # of those of this bucket
+    scratch: Tensor  # memory for intermediate results, float64 (scalars,)
+    kept: dict[tuple[str, int], Tensor]  # cache of Gram matrices of inputs that do not change, by layer and bucket
+    key: tuple[str, int]  # layer and bucket of the matrices of this object
 
 
 def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
-    """Return ||sum of d a' over a user's rows||^2 for each user of a bucket, with the bias, float64 (axis, users)."""
+    """Return ||sum of d a' over a user's rows||^2 for each user of a bucket, float64 (axis, users).
+
+    Here d is a row of `left`, and a is a row of `right`. With `has_bias`, the squared norm of the bias gradient is
+    added. The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    """
     # (axis, s, rows, outs or ins): where the left factor is zero, the right one may be anything.
     own, rows = bucket.read(left).flatten(2, 3), bucket.places.shape[1] * right.shape[2]
     (axis, users, _, outs), ins = own.shape, right.shape[3]
@@ -121,18 +135,21 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, me
 
 
 def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
-    """Return whether Gram matrices of a user's rows are cheaper than its gradient in one layer.
+    """Return whether Gram matrices of a user's rows are cheaper than the user's gradient in one layer.
 
-    Rows are converted to float64, where an operation costs twice as much. A gradient is written once and read once, and
-    the overhead of a separate matrix product equals some hundred operations. `own` is the share of the inputs that is
-    not shared between trials.
+    Rows are converted to float64, in which an operation costs twice as much. A gradient is written once and read once,
+    and the overhead of a separate matrix product equals some hundred operations. `own` is the share of the inputs that
+    trials do not share.
     """
     read = outs + ins * own
     return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT
 
 
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
-    """Return the squared norms for the users of a bucket, computed by Gram matrices, float64 (axis, users)."""
+    """Return the squared norms for the users of a bucket, computed by Gram matrices, float64 (axis, users).
+
+    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    """
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
     together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
     inputs = memory.kept.get(memory.key)
@@ -151,7 +168,10 @@ def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory:
 
 
 def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
-    """Return the squared norms for some users, computed from their summed gradients, float64 (axis, users)."""
+    """Return the squared norms for some users, computed from their summed gradients, float64 (axis, users).
+
+    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    """
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
@@ -162,12 +182,12 @@ def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
 
 
 def _squared(formed: Tensor) -> Tensor:
-    """Return squared norms along the last axis, float64; `formed` is overwritten."""
+    """Return the squared norms along the last axis, float64; `formed` is overwritten."""
     return formed.square_().sum(2).double()  # torch adds up in portions, which float32 bears
 
 
 def _gram(values: Tensor, scratch: Tensor) -> Tensor:
-    """Return the Gram matrix of each user's rows, (axis, users, rows, rows), float64."""
+    """Return each user's Gram matrix, float64 (axis, users, rows, rows), of values (axis, users, rows, width)."""
     flat = values.reshape(-1, *values.shape[2:])
     products = flat.new_empty(len(flat), flat.shape[1], flat.shape[1], dtype=torch.float64)
     one = flat[0].numel()

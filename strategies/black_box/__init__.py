@@ -1,6 +1,7 @@
-"""Black-box trials of other people's code: of a strategy in this process, or of a whole unchanged app in its own runs.
+"""Black-box trials of code written by others: of one Flower strategy in this process, or of a whole Flower app.
 
-Names are imported at first use, because clients, which start a new process for every message, need few of them.
+A trial is one short training with or without the target, the client or record in question. The names of this package
+are imported when they are first used. This keeps a client's process, which Flower starts anew for every message, fast.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Functions on the named tensors of messages: reading, flattening, adding updates, and crafting contributions."""
+"""Functions on the named tensors of Flower messages: read and flatten tensors, add an update, and craft an update."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
@@ -16,34 +16,35 @@ Arrays = dict[str, NDArray[np.generic]]
 
 Part = TypeVar("Part")
 _STEPS, _LEAST = 4, 1e-6
-"""Number of floating-point spacings by which `_nearly` changes one value, and the smallest such change."""
+"""`_nearly` increases a value by this number of its floating-point spacings, but by at least this amount."""
 
 
 def arrays_of(record: Mapping[str, Array]) -> Arrays:
-    """Return the tensors of a record by name, in its order, as read-only arrays."""
+    """Return the tensors of a Flower record as read-only numpy arrays, keyed by name and in the order of the record."""
     return {name: unpack(array) for name, array in record.items()}
 
 
 def records_of(message: Message) -> dict[str, Arrays]:
-    """Return the tensors of each array record in a message, by the name of the record."""
+    """Return the tensors of a message, keyed first by the name of the array record and then by the tensor's name."""
     return {name: arrays_of(record) for name, record in message.content.array_records.items()}
 
 
 def record_of(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
-    """Return an `ArrayRecord` of named tensors."""
+    """Return a Flower `ArrayRecord` that holds the given tensors under the given names, in the same order."""
     return ArrayRecord({name: Array(*pack(np.asarray(value))) for name, value in arrays.items()})
 
 
 def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[np.generic]] | None = None) -> Floats:
-    """Return tensors concatenated to one float64 vector, sorted by name.
+    """Return all tensors as one float64 vector, concatenated in the alphabetical order of their names.
 
     Parameters
     ----------
     arrays
-        The tensors, by name.
+        Tensors, keyed by name.
     model
-        The expected tensors, by name. Values are NaN for a tensor that is missing or has another shape, and tensors
-        that are not expected are left out. None takes all tensors.
+        Tensors of the expected shapes, keyed by name; these names and shapes alone determine the layout of the vector.
+        A tensor that is missing from `arrays`, is not numeric or has another shape contributes NaN. Tensors of `arrays`
+        that `model` lacks are left out. None uses `arrays` itself as the model.
     """
 
     def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
@@ -55,21 +56,24 @@ def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[
 
 
 def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a model's tensors, in the order in which they are flattened."""
+    """Return the shape of each tensor of a model, keyed by the tensor's name, in alphabetical order of the names."""
     return {name: model[name].shape for name in sorted(model)}
 
 
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
-    """Return the first record that has exactly the named tensors, or else all of them; None if there is none.
+    """Return the tensors of the first record that has exactly the wanted names.
+
+    If there is none, return all tensors of the first record that has at least the wanted names. Return None if no
+    record has them all.
 
     Parameters
     ----------
     records
-        Arrays of each record, keyed by the name of the record.
+        The tensors of each record: keyed first by the record's name, then by the tensor's name.
     names
-        Names of the tensors that a record must have.
+        Names of the wanted tensors.
     record
-        Name of the record that is tried before the others.
+        Name of the record that is tried before all others; an unknown name has no effect.
     """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
@@ -77,18 +81,18 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
 
 def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
-    """Return the tensors that a client would send if it had learned nothing.
+    """Return the tensors that a client would send if it had learned nothing, keyed by name.
 
-    These are the received ones if clients send models, and zeros if they send updates.
+    A client that sends models would send the tensors that it received. A client that sends updates would send zeros.
 
     Parameters
     ----------
     reply
-        Tensors of the client's reply, which determine names, shapes and types.
+        Tensors of the client's reply, keyed by name. The result has the same names and types.
     received
-        Tensors that the client received; None if it received no tensors of these names.
+        Tensors that the client received, with the names of `reply`; None if it received none, and the result is zeros.
     replies
-        The meaning of the tensors of replies, such as models or updates.
+        Whether the tensors of a reply are a model or an update.
     """
     if received is None or replies is UpdateFormat.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
@@ -97,14 +101,16 @@ def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Ar
 
 
 def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
-    """Return tensors with an update added, in their own types; integers are rounded, and booleans are True from 1/2.
+    """Return tensors with an update added to them, keyed by name; each keeps its type.
+
+    Integers are rounded and limited to the range of their type. A boolean becomes True if its sum is at least 1/2.
 
     Parameters
     ----------
     arrays
-        The tensors, by name.
+        Tensors to change, keyed by name; they are not changed in place.
     steps
-        Addend of each tensor, by name and of the tensor's shape; tensors without one are unchanged.
+        Addend of each tensor, keyed by name, of the tensor's shape; a tensor without an addend is returned unchanged.
     """
     there = dict(arrays)
     for name in arrays.keys() & steps.keys():
@@ -120,18 +126,22 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
 
 def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
-    """Return the tensors that the target's client sends in a trial instead of those that it computed.
+    """Return the tensors that the client under test (the target's client) sends in a trial, keyed by name.
+
+    Depending on the action, they are its own tensors, the tensors `base` of a client that learned nothing, or `base`
+    plus a crafted (fixed public) or an opposite update. Some actions take only the integer and boolean tensors from a
+    crafted update.
 
     Parameters
     ----------
     action
-        Action of the target's client in the trial.
+        Prescribed action of the target's client, for example to send its own tensors or a crafted update.
     length
-        L2 norm of a crafted update, above 0.
+        L2 norm of a crafted update, above 0; used only by actions with a crafted update.
     own
-        Tensors that the client itself computed, by name.
+        Tensors that the client computed itself, keyed by name.
     base
-        Tensors that the client would have sent if it had learned nothing, with the same names, shapes and types.
+        Tensors that the client would have sent if it had learned nothing, with the names, shapes and types of `own`.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
@@ -158,17 +168,18 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
 
 
 def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str, Floats]:
-    """Return a public update with a given L2 norm that changes every tensor, by name; the same in every process.
+    """Return a fixed pseudorandom update for the numeric and boolean tensors of a model, keyed by tensor name.
 
-    Integer and boolean tensors change by at least 1, which reveals whether they are passed on unclipped and without
-    noise.
+    The update has a given L2 norm, and every process computes the same one. All entries of integer and boolean tensors
+    change by the same whole number, at least 1 in absolute value. A trial thus shows whether such tensors are passed on
+    without clipping and noise.
 
     Parameters
     ----------
     model
-        Tensors of the model, by name. Tensors that are neither numeric nor boolean do not change.
+        Tensors of the model, keyed by name; only their names, shapes and types matter.
     length
-        L2 norm of the update over all floating-point tensors; a negative number gives the opposite update.
+        L2 norm of the update over all floating-point tensors together; a negative number gives the opposite update.
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
@@ -183,14 +194,14 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
 
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
-    """Return the tensors that are integer or boolean in a model.
+    """Return the entries of `arrays` whose tensor has an integer or boolean type in `model`.
 
     Parameters
     ----------
     arrays
-        Tensors, or parts of them, by name.
+        Tensors or other values, keyed by tensor name.
     model
-        Tensors of the model, by name, whose types decide.
+        Tensors of the model, keyed by name, with every name of `arrays`; their types decide.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 
@@ -200,7 +211,10 @@ def _is_float(value: NDArray[np.generic]) -> bool:
 
 
 def _nearly(base: Arrays) -> Arrays:
-    """Return the tensors with one floating-point value increased by a few spacings, or by 1e-6 if that is more."""
+    """Return tensors, keyed by name, with one floating-point value increased by four spacings, but by at least 1e-6.
+
+    Tensors without any floating-point value are returned unchanged.
+    """
     for name in sorted(base):
         if _is_float(base[name]) and base[name].size:
             value = np.array(base[name])

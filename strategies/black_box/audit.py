@@ -1,4 +1,4 @@
-"""The audit inside an app's own code: `Audit` wraps its strategy and clients, runs trials and gives the verdict."""
+"""`Audit`, the audit of a Flower app within its own code: it wraps the app's strategy and clients and runs trials."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,10 @@ if TYPE_CHECKING:  # Clients import this module in a new process for every messa
 
 @dataclass(frozen=True)
 class Audit(AuditConfig):
-    """The audit of a Flower app inside the app's own code; its settings are those of `AuditConfig`.
+    """The audit of a Flower app from within its own code: it wraps strategy and clients, runs trials and tests a claim.
+
+    A trial is a short run of the same app with or without the target, which is the client or record in question. The
+    constructor takes the fields of `AuditConfig`.
 
     Examples
     --------
@@ -30,22 +33,32 @@ class Audit(AuditConfig):
     """
 
     def watch(self, strategy: "Strategy | OldStrategy") -> "Strategy":
-        """Return a strategy that trains as the given one, including all its wrappers, and then runs trials of the app.
+        """Return a strategy that first trains exactly as the given strategy does, and then runs the trials of the app.
 
-        The given strategy may have Flower's old interface; the returned one has the new interface.
+        The given strategy may have Flower's old or new interface and may be wrapped; the returned one has the new
+        interface.
         """
         return lazy_imports.audited_strategy.AuditedStrategy(
             lazy_imports.legacy_adapter.adapted_strategy(strategy), self
         )
 
     def insider(self) -> Mod:
-        """Return the mod for the client app; it must be the last in the list, after the mods of the mechanism."""
+        """Return the Flower mod that lets the client app take part in the trials.
+
+        The mod must be the last of the client app's mods, after those that clip or add noise.
+        """
         return insider
 
     def held(self, *parts: Any) -> Any:
-        """Return the records that a client holds in this trial; see the function `held`."""
+        """Return the records that a client trains on; in some trials one record is missing or replaced.
+
+        Arguments and result are those of the function `held` of this package.
+        """
         return held(*parts)
 
     def verdict(self) -> "ClaimAudit":
-        """Return the result of the trials; raises `InputError` if not all of them have been run."""
+        """Return the result of all trials, which says whether they contradict the claim.
+
+        Raises `InputError` if some trials have not been run yet.
+        """
         return lazy_imports.findings.finished_result(self)

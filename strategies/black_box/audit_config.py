@@ -1,4 +1,4 @@
-"""The configuration of an audit inside an app's own code: the claim, and the number and kind of trials."""
+"""`AuditConfig`, the settings of an audit inside a Flower app: the claim to test, and the number and kind of trials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # Clients import this module in a new process for every messa
 
 
 class Contribution(StrEnum):
-    """The contribution of the target's client under D.
+    """The update that the target's client sends in a trial with the target (under D).
 
-    OWN is its learned update. CRAFTED is an update along a public direction, far longer than any clipping norm. It is
-    the strongest attack if the mechanism clips the updates that leave clients, but not a fair one if clients clip in
-    their own code. WHOLE is the learned update with crafted values of integer and boolean tensors, which are usually
-    not clipped.
+    OWN is the update that it learned. CRAFTED is a fixed public update, much longer than any clipping norm. It is the
+    strongest attack if updates are clipped after they leave the client. It is unfair if clients clip in their own
+    training code, because such clients would never send it. WHOLE is the learned update with crafted values in its
+    integer and boolean tensors, which are usually not clipped.
     """
 
     OWN = "own"
@@ -34,37 +34,38 @@ class Contribution(StrEnum):
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """The configuration of an audit inside a Flower app's own code; `Audit` executes it.
+    """Settings of an audit that runs inside a Flower app's own code; the subclass `Audit` executes it.
+
+    A trial is a short run of the app with the target, a client or record (D), or without the target (D').
 
     Raises
     ------
     InputError
-        If a number is out of its range, or a crafted update is combined with a claim about records. The error is raised
-        at construction, before the app trains.
+        If a setting is out of its range, or a crafted (fixed public) update is combined with a claim about records.
     """
 
-    claim: StatedClaim  # the claim of the app for a trial, with the number of rounds of a trial
+    claim: StatedClaim  # the privacy claim to test, for a run of as many rounds as one trial has
     trials: int = 220  # number of trials
-    # Parent of the directories of trials, one for every app, version of its code and settings. A run of the app
-    # continues with the trials that are missing there.
+    # Folder in which trials are stored, in one subfolder for each app, version of its code and settings. The next run
+    # of the app continues with the trials that are still missing.
     directory: Path = Path("fl-audit-trials")
-    # The contribution of the target's client. With None the first trials alternate between OWN and another one: CRAFTED
-    # under Flower's wrappers that clip on the server, else WHOLE if the model has integers or booleans besides floats.
-    # All later trials use the one that separated D from D' better. Without another one, all use OWN.
+    # The update that the target's client sends under D. With None, the first trials alternate between OWN and a second
+    # kind: CRAFTED if a Flower wrapper clips on the server, or else WHOLE if the model has integers or booleans besides
+    # floats. All later trials use the kind that told D from D' better. If neither second kind applies, all use OWN.
     contribution: Contribution | None = None
-    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # whether the claim covers the metrics that clients report
-    replies: UpdateFormat = UpdateFormat.MODELS  # meaning of the arrays in replies
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # metrics of the target's client if it contributes nothing
+    replies: UpdateFormat = UpdateFormat.MODELS  # whether clients reply with models or with updates
     # The observer: another client, who sees releases, or the server, who sees the reply of the target's client.
     observer: Observer = Observer.CLIENT
-    # Whether the claim covers an observer who knows the replies of all other clients, whoever adds the noise. If False,
-    # such an observer is considered only if it is certain that the server alone adds noise. If clients add shares of
-    # the noise, this observer knows all shares but one, which no claim about the whole noise covers.
+    # Whether the claim also covers an observer who knows the replies of all clients except the target's. If False, such
+    # an observer is assumed only if certainly the server alone adds noise. If each client adds a share of the noise,
+    # such an observer knows every share except the target's, and a claim about the total noise does not cover this.
     knows_others: bool = False
-    target: int = 0  # the partition of the target's client
-    length: float = 1000.0  # L2 norm of a crafted update, above 0
+    target: int = 0  # partition ID of the target's client
+    length: float = 1000.0  # L2 norm of a crafted update, above 0 and below 1e9
     trials_per_run: int | None = None  # largest number of trials in one run of the app; None for all
-    confidence: float = 0.95  # probability with which a claim that holds is not called violated, above 0.5 and below 1
-    seed: int | None = None  # seed of the trials; None draws a secret one
+    confidence: float = 0.95  # probability that a true claim is not reported as violated, above 0.5 and below 1
+    seed: int | None = None  # seed of the random draws of all trials; None draws a secret seed
 
     def __post_init__(self) -> None:
         require_number("trials are", self.trials, f"whole numbers from {LESSONS + 1}")
@@ -91,23 +92,26 @@ class AuditConfig:
 
     @property
     def is_about_records(self) -> bool:
-        """Whether the unit of the claim is the record, or a user of one record, instead of the client."""
+        """Whether the claim protects a record, or a user with one record; False if it protects a client."""
         return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
-        """Raise `InputError` if the shard of the target's client has too few records for a neighbour of the claim.
+        """Raise `InputError` if the target's client holds too few records for the claim.
+
+        One record suffices if neighbouring data sets differ by removing a record, and two if by replacing one.
 
         Parameters
         ----------
         records
-            Number of records in the shard; None if the app did not call `held`.
+            Number of records that the target's client holds; None if the app never called `held`, which counts as too
+            few.
         fault
-            Reason why the object that the app passed to `held` is no data set; empty if it is one.
+            Reason why the argument that the app passed to `held` is no data set; empty if it is one.
 
         Raises
         ------
         InputError
-            If `fault` is not empty, the number of records is unknown, or there are too few.
+            If `fault` is not empty, or `records` is None or too small.
         """
         if fault:
             raise InputError(f"the claim is about records, and {fault}")
@@ -125,14 +129,17 @@ class AuditConfig:
         )
 
     def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
-        """Return the contributions between which the first trials alternate, given the app's strategy and model.
+        """Return the kinds of update of the target's client between which the first trials alternate.
+
+        The tuple has one or two entries. It has two only if the setting `contribution` is None, the claim is about
+        clients, and either the server clips, or the model has integers or booleans besides floats.
 
         Parameters
         ----------
         strategy
-            The strategy of the app.
+            The app's strategy; the result depends on whether one of Flower's wrappers clips on the server.
         model
-            The tensors of the app's model, by name.
+            Tensors of the app's model, keyed by name; the result depends on their types.
         """
         if self.contribution is not None:
             return (self.contribution,)
@@ -146,14 +153,14 @@ class AuditConfig:
         return (Contribution.OWN, Contribution.WHOLE) if "f" in kinds and kinds & set("iub") else (Contribution.OWN,)
 
     def action(self, present: bool, contribution: Contribution) -> TargetAction:
-        """Return the action of the target's client under D or D'.
+        """Return the action that the target's client takes in a trial.
 
         Parameters
         ----------
         present
-            Whether the trial uses D, instead of D'.
+            True for a trial with the target (D), False for a trial without it or with its replacement (D').
         contribution
-            Contribution of the client under D.
+            Kind of update that the client sends under D.
         """
         with_it, opposite = _ACTIONS[contribution]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE
@@ -165,7 +172,7 @@ class AuditConfig:
 
 
 def is_private_on_the_server(strategy: "Strategy") -> bool:
-    """Return whether a strategy has one of Flower's wrappers that clip and add noise on the server."""
+    """Return True if a strategy is, or wraps, one of Flower's wrappers that clip and add noise on the server."""
     # Imported here because clients import this module, and do not need Flower's strategies.
     from fl_audit.strategies.black_box.server_side_clipping import clips_and_adds_noise
 

@@ -1,4 +1,4 @@
-"""A wrapper around an app's strategy that trains as usual, and then runs trials of the same app."""
+"""`AuditedStrategy`, a wrapper around a Flower app's strategy that trains as usual and then runs trials of the app."""
 
 import logging
 import sys
@@ -37,9 +37,9 @@ _TOLD_EVERY = 5.0  # seconds between two messages on progress
 
 
 class AuditedStrategy(Strategy):
-    """A strategy under audit: `start` trains as the app would, then runs the trials, and returns the training's result.
+    """A Flower strategy whose `start` trains with the app's own strategy, and then runs trials of the app.
 
-    Everything else is delegated to the app's strategy.
+    All other attributes and methods are those of the app's strategy.
     """
 
     def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
@@ -51,7 +51,9 @@ class AuditedStrategy(Strategy):
         return getattr(self._inner, name)
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """Train with the app's strategy, then run trials with it; return the unchanged result of the training.
+        """Train with the app's strategy, then run trials with it; return the training's result.
+
+        An error of the audit is printed and changes neither the training nor its result.
 
         Parameters
         ----------
@@ -88,7 +90,7 @@ class AuditedStrategy(Strategy):
         return result
 
     def _prepared(self, start: StrategyStart, grid: Grid) -> "TrialRunner":
-        """Return the runner of the trials; raises `InputError` if the initial model cannot be audited."""
+        """Return the runner of the trials; raise `InputError` if the initial model is no numeric `ArrayRecord`."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):
@@ -112,7 +114,7 @@ class AuditedStrategy(Strategy):
 
 
 class SafeRecorder:
-    """A wrapper around a recorder that stores the recorder's first exception instead of raising it."""
+    """Wrapper around a message recorder that stores the recorder's first exception in `fault` instead of raising it."""
 
     def __init__(self, recorder: MessageRecorder) -> None:
         self._recorder = recorder
@@ -132,21 +134,24 @@ class SafeRecorder:
 
 
 class _NoisyClientsError(Exception):
-    """Raised if clients that repeat their earlier reply send other values, since their mods add noise to it."""
+    """Raised if clients that should repeat an earlier reply send other values, because their mods add noise."""
 
 
 @dataclass
 class TrialRunner:
-    """The runner of an app's trials, after the training in the same run of the app."""
+    """Runs the trials of a Flower app after the app's training, within the same run of the app.
+
+    A trial is a short run of the same app with the target (D) or without it (D').
+    """
 
     audit: AuditConfig  # the configuration
-    contributions: tuple[Contribution, ...]  # contributions of the target's client that the first trials try
+    contributions: tuple[Contribution, ...]  # kinds of update of the target's client that the first trials try
     app: str  # the name of the app
-    code: str  # the fingerprint of its strategy
+    code: str  # digest of the code and settings of the app's strategy
     pristine: StrategyStart  # copy of the strategy and its arguments, made before the training
-    grid: Grid  # the app's grid
-    roll: PartitionRecorder  # the clients that took part in the app's own training
-    sketch: LinearSketch  # the sketch of the app's model
+    grid: Grid  # the app's connection to its clients
+    roll: PartitionRecorder  # recorder of the clients that took part in the app's own training
+    sketch: LinearSketch  # linear map that shortens the parameter vectors of the app's model for storage
 
     def __post_init__(self) -> None:
         self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
@@ -154,16 +159,17 @@ class TrialRunner:
         self._copy = WorkingCopy(Path.cwd(), self.audit.directory)
 
     def close(self) -> None:
-        """Remove the copy of the working directory."""
+        """Delete the copy of the app's working directory in which trials run."""
         self._copy.remove()
 
     def play(self) -> None:
-        """Run the missing trials, store them, and print the result.
+        """Run the trials that are not stored yet, store each of them, and print the report.
 
         Raises
         ------
         InputError
-            If the client app lacks the mod `insider`, or the target's client took no part in the app's training.
+            If the client app lacks the mod `insider`, by which it takes part in trials, if the target's client took no
+            part in the app's training, or if it has too few records for the claim.
         """
         audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
         self._target, self._watcher = self._seats()
@@ -204,7 +210,10 @@ class TrialRunner:
                 say(f"trial {trial} of {audit.trials}")
 
     def _seats(self) -> tuple[int, int | None]:
-        """Return the node IDs of the target's client and of the observing client, None if there is no other client."""
+        """Return the node IDs of the target's client and of the client that observes.
+
+        The second is None if there is no other client than the target's.
+        """
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
@@ -219,9 +228,11 @@ class TrialRunner:
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, TargetAction]:
-        """Return crafted updates for the other clients, by node ID, half of them in each direction.
+        """Return actions for the clients other than the target's, by node ID: to send a crafted update or its opposite.
 
-        They cancel in a mean, and let the target's client decide a median.
+        The crafted update is a fixed public one. Half of these clients send it, and half its opposite. The two halves
+        cancel in a mean. In a median, they let the target's client decide the result. If the number of these clients is
+        odd, the last one has no entry.
         """
         others = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
@@ -230,7 +241,11 @@ class TrialRunner:
     def _trial(
         self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
-        """Run one trial; return its transcript and its recorder."""
+        """Run trial number `trial`; return its transcript (the observed results) and the recorder that wrote it.
+
+        In each of the rounds, the target's client takes the given action, which belongs to the given kind of update
+        under D. If `is_still`, all other clients repeat replies of an earlier trial.
+        """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         sent, whole = crafted(self._model, audit.length), nothing
@@ -272,7 +287,10 @@ class TrialRunner:
 
 
 def _app_of(grid: Grid) -> str:
-    """Return the name of the running app: its Flower App Bundle ID, or else the directory and name of its script."""
+    """Return a name for the running app: the ID of its Flower App Bundle, or else its script's folder and name.
+
+    Return "app" if there is no script either.
+    """
     with suppress(Exception):  # custom grids have no run
         if grid.run.fab_id:
             return str(grid.run.fab_id)
@@ -281,7 +299,7 @@ def _app_of(grid: Grid) -> str:
 
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:
-    """Return the aggregated training metrics of a strategy's result, as lists over rounds by name."""
+    """Return the aggregated training metrics of a strategy's result: for each metric name, its values over rounds."""
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
         for label, number in plain_numbers(name, value):
@@ -290,14 +308,14 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
 
 
 def say(line: str) -> None:
-    """Print a line on standard error with the prefix `fl_audit`, since it appears between the app's own output."""
+    """Print a line on standard error, prefixed with `fl_audit: ` to tell it from the app's own output."""
     sys.stderr.write(f"fl_audit: {line}\n")
     sys.stderr.flush()
 
 
 @contextmanager
 def no_news_from_flower() -> Iterator[None]:
-    """Switch off Flower's log in the block, in which hundreds of trials would be logged."""
+    """Switch off Flower's log within a `with` block; afterwards restore its level."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""The system under audit: a strategy with its arguments, and the mods and local training of its clients."""
+"""The system under audit: a Flower strategy with its arguments, and the mods and local training of its clients."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a mes
 
 
 def modified(mods: Sequence[Mod], train: Mod) -> Mod:
-    """Return a training function wrapped in mods, as Flower does.
+    """Return a client's training function wrapped in Flower mods, as Flower itself wraps it.
 
     Parameters
     ----------
     mods
-        The mods; the first is the outermost.
+        Mods, outermost first; none returns `train` itself.
     train
-        The training function.
+        Training function of a message and a context.
     """
     if not mods:
         return train
@@ -44,19 +44,22 @@ def modified(mods: Sequence[Mod], train: Mod) -> Mod:
 
 @dataclass(frozen=True)
 class LocalReply:
-    """The reply of a client in a round: its update, example count and metrics."""
+    """Reply of one client in one round: its update, number of examples and metrics."""
 
-    update: Floats  # its model minus the received model, shape (parameters,)
-    examples: int  # the number of examples that it reports
-    metrics: Mapping[str, float] = field(default_factory=dict)  # other metrics that it reports
+    update: Floats  # the client's model minus the received model, shape (parameters,)
+    examples: int  # number of examples that the client reports
+    metrics: Mapping[str, float] = field(default_factory=dict)  # other metrics that the client reports, by name
 
 
 Local = Callable[[Floats, int, np.random.Generator], LocalReply]
-"""A client's local training: from gradients of its records (records, parameters), round and generator to its reply."""
+"""Local training of a client: a function of its records' gradients (records, parameters), the round and a generator."""
 
 
 def clipped_sum(norm: float) -> Local:
-    """Return a local training function that sums the clipped per-record gradients and reports the record count."""
+    """Return a function for local training; its update is the sum of per-record gradients, each clipped to norm `norm`.
+
+    The function reports the number of records as its number of examples.
+    """
 
     def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -68,7 +71,7 @@ def clipped_sum(norm: float) -> Local:
 
 @dataclass(frozen=True)
 class AuditedSystem:
-    """A strategy under audit, with the mods and local training of its clients.
+    """A Flower strategy under audit, with the mods and local training of its clients and the adversary's position.
 
     Raises
     ------
@@ -80,25 +83,25 @@ class AuditedSystem:
     # parameter, this is the number of clients, and trials with few and with many clients are run too.
     strategy: Callable[..., Strategy | OldStrategy]
     mods: tuple[Mod, ...] = ()  # mods of the client app that belong to the mechanism, the outermost first
-    local: Local | None = None  # local training of clients, for claims about records; None sums clipped gradients
-    clients: int = 4  # number of participants, at least 2
-    norm: float = 1.0  # the clipping norm that the claim refers to, above 0
+    local: Local | None = None  # local training of clients, used for claims about records; None sums clipped gradients
+    clients: int = 4  # number of clients, at least 2
+    norm: float = 1.0  # clipping norm (L2) that the claim refers to, above 0
     # Whether strategy or mods clip updates. If not, clients are trusted to clip, and no trial sends longer updates.
     is_clipped: bool = True
-    observer: Observer = Observer.CLIENT  # position of the adversary
+    observer: Observer = Observer.CLIENT  # the adversary: another client or the server
     # The initial tensors of an app's own model, by name; None runs trials only on small built-in models.
     model: Mapping[str, NDArray[np.generic]] | None = None
-    weight: str = "num-examples"  # the metric under which clients report their number of examples
+    weight: str = "num-examples"  # name of the metric in which clients report their number of examples
     # Other metrics that the strategy looks up; clients report their loss under these names too.
     metrics: tuple[str, ...] = ()
 
     @property
     def has_any_size(self) -> bool:
-        """Whether the strategy can be made for any number of clients."""
+        """Whether the strategy's factory takes the number of clients; if False, the factory takes no argument."""
         return bool(signature(self.strategy).parameters)
 
     def made(self, clients: int) -> Strategy:
-        """Return a new strategy, in Flower's new interface, for a number of clients."""
+        """Return a new strategy in Flower's new interface, for the given number of clients if the factory takes one."""
         return adapted_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
 
     def __post_init__(self) -> None:
@@ -114,28 +117,31 @@ class AuditedSystem:
 def system_of(
     factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
 ) -> AuditedSystem:
-    """Call a factory; return its result if it is an `AuditedSystem`, or else a system with the returned strategy.
+    """Call a strategy's factory by name, and return the system to audit.
+
+    If the factory returns an `AuditedSystem`, that system is returned with its own settings.
 
     Parameters
     ----------
     factory
-        Name, as `package.module:name`, of a function that returns a strategy of either interface or a system. If it
-        takes an argument, that is the number of clients.
+        Name, as `package.module:name`, of a function that returns an `AuditedSystem` or a strategy of either Flower
+        interface. If the function has a parameter, it is called with the number of clients.
     mods
-        Names, as `package.module:name`, of mods of the client app, outermost first.
+        Names, as `package.module:name`, of the client app's mods, outermost first.
     clients
-        Number of clients, as in `AuditedSystem`; a system that the factory returns has its own settings.
+        Number of clients, at least 2.
     norm
-        Clipping norm, as in `AuditedSystem`; None takes `clipping_norm` of the strategy, or 1.
+        Clipping norm (L2), above 0; None takes the attribute `clipping_norm` of the strategy, or 1 if there is none.
     is_clipped
-        Whether strategy or mods clip updates, as in `AuditedSystem`.
+        Whether the strategy or the mods clip updates; if False, clients are trusted to clip.
     observer
-        Position of the adversary, as in `AuditedSystem`.
+        Position of the adversary: `client` or `server`.
 
     Raises
     ------
     InputError
-        If a name cannot be imported, or the factory returns neither a strategy nor an `AuditedSystem`.
+        If a name cannot be imported, a number is out of its range, or the factory returns neither a strategy nor an
+        `AuditedSystem`.
     """
     make = import_function(factory, "factory")
     made = make(clients) if signature(make).parameters else make()
@@ -153,30 +159,31 @@ def system_of(
 
 @dataclass(frozen=True)
 class StrategyStart:
-    """A strategy and the arguments with which the app calls its `start`."""
+    """A call of a strategy's `start`: the strategy and the arguments that the app passes."""
 
     strategy: Strategy  # the app's strategy
-    arguments: dict[str, Any]  # arguments of `start`, by name
+    arguments: dict[str, Any]  # arguments of `start`, keyed by parameter name
 
     def copied(self) -> "StrategyStart":
-        """Return a deep copy without the grid and without `evaluate_fn`."""
+        """Return a deep copy of the strategy and its arguments, without the arguments `grid` and `evaluate_fn`."""
         # Server-side evaluation is post-processing of the releases, and may have side effects.
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
         return StrategyStart(*deepcopy((self.strategy, rest)))
 
     def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStart":
-        """Return a deep copy for a short trial of the same app, with new states of the strategy's random generators.
+        """Return a deep copy for a trial, that is, a short run of the same app, with freshly seeded random generators.
 
-        Generators that the strategy holds are given new states, because a new run of the app may also draw new noise.
+        Every generator that the strategy or its arguments hold is given a new state, as a new run would draw new noise.
 
         Parameters
         ----------
         rounds
-            Number of rounds of the trial.
+            Number of rounds of the trial; replaces the app's `num_rounds`.
         draws
             Random generator from which the new states are drawn.
         moved
-            Function that maps a path to its counterpart in the trial's working copy, applied to the strategy's paths.
+            Function that maps a path of the app to the same path in the trial's copy of the working directory. It is
+            applied to the paths that the strategy and its arguments hold.
         """
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
@@ -186,12 +193,14 @@ class StrategyStart:
         return StrategyStart(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
-        """Call `start` of the strategy with its arguments on a grid, and return the result."""
+        """Call the strategy's `start` with the stored arguments and the given grid; return its result."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 
 
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStart:
-    """Return a call of `start` with all arguments by name; raises `TypeError` if they do not fit its signature.
+    """Return a call of a strategy's `start` as a `StrategyStart`, which has all arguments by parameter name.
+
+    Raises `TypeError` if the arguments do not fit the signature of `start`.
 
     Parameters
     ----------
@@ -200,7 +209,7 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     args
         Positional arguments of the call.
     kwargs
-        Arguments of the call by name.
+        Keyword arguments of the call.
     """
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # Arguments that `start` collects in `**kwargs`.
@@ -209,7 +218,7 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _renew(found: object, draws: np.random.Generator) -> None:
-    """Give a random generator of numpy, Python or torch a new state; other objects are unchanged."""
+    """Give a random generator of numpy, Python or torch a new state drawn from `draws`; ignore other objects."""
     match found:
         case np.random.Generator():
             found.bit_generator.state = type(found.bit_generator)(int(draws.integers(2**32))).state
@@ -222,7 +231,7 @@ def _renew(found: object, draws: np.random.Generator) -> None:
 
 
 def _move(found: object, moved: Callable[[str], str]) -> None:
-    """Replace each path `p` by `moved(p)` among the attributes of an object or the values of a dictionary."""
+    """Replace every path `p` among an object's attributes, or a dictionary's values, by `moved(p)`, in place."""
     holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
     if not isinstance(holder, dict):
         return
@@ -233,7 +242,7 @@ def _move(found: object, moved: Callable[[str], str]) -> None:
 
 @contextmanager
 def spared_generators() -> Iterator[None]:
-    """Restore the global random generators after the block, so that trials do not change the app's later draws."""
+    """Restore the global random generators of Python, numpy and torch after a `with` block to their earlier states."""
     # Apps and Flower's own wrappers draw from numpy's legacy global generator.
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
@@ -245,6 +254,6 @@ def spared_generators() -> Iterator[None]:
 
 
 def seed_generators(draws: np.random.Generator) -> None:
-    """Seed the global random generators of Python, numpy and torch, from which most strategies draw their noise."""
+    """Seed the global random generators of Python, numpy and torch with integers drawn from `draws`."""
     for seeded in (random.seed, np.random.seed, torch.manual_seed):
         seeded(int(draws.integers(2**32)))

@@ -1,4 +1,4 @@
-"""One black-box trial: a strategy runs with clients in this process, whose contributions the scenario defines."""
+"""`BlackBoxTrial`: one trial of a Flower strategy, run with simulated clients in this process."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -38,14 +38,16 @@ _LONG = 1000  # models with more parameters are sketched
 
 
 def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
-    """Return the model on which a scenario runs: the system's own one, or a small built-in one.
+    """Return the model that a trial trains: the audited app's own model, or a small built-in one.
+
+    The scenario chooses between the two. A system without a model of its own always gets a built-in one.
 
     Parameters
     ----------
     system
-        The audited system.
+        The strategy under audit, and the app's own model if it has one.
     kind
-        The scenario of the trial.
+        The scenario, that is, the conditions of the trial such as its model and its clients' contributions.
     """
     if kind.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)
@@ -53,7 +55,10 @@ def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
 
 
 def sketch_of(model: TrialModel) -> LinearSketch | None:
-    """Return the linear sketch of a model's parameters; None for a small model, which is stored in full."""
+    """Return a linear map that shortens a model's parameter vector for storage.
+
+    Return None for a model of at most 1000 parameters, which is stored in full.
+    """
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
@@ -68,7 +73,11 @@ def _all_others(others: OtherContributions, model: ModelKind, count: int) -> Flo
 
 
 class BlackBoxTrial:
-    """One black-box trial of a scenario, under D if `present`, else under D'; local training draws from `random`."""
+    """One trial of a Flower strategy: a short training in this process, whose clients send what a scenario says.
+
+    If `present` is True, the target takes part (D); otherwise it is absent or replaced (D'). Local training draws from
+    `random`. The scenario defines the conditions of the trial.
+    """
 
     def __init__(
         self, system: AuditedSystem, claim: StatedClaim, kind: Scenario, present: bool, random: np.random.Generator
@@ -79,10 +88,10 @@ class BlackBoxTrial:
         self._contexts = [_context(client, self._clients) for client in range(self._clients)]
         self._calls = [0] * self._clients
         self._contributed = np.zeros(self._model.size)
-        self.blamed = ""  # the client mod that ended the trial with an exception; empty if none did
+        self.blamed = ""  # description of the client mod whose exception ended the trial; empty if none did
 
     def play(self) -> Transcript:
-        """Run the trial to its end, or until the strategy raises an exception; return its transcript."""
+        """Run the trial to its end, or until the strategy raises an exception; return the recorded results."""
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
 
         def start(grid: Grid) -> Result:
@@ -91,12 +100,12 @@ class BlackBoxTrial:
         return self._seen(start)
 
     def refused(self, said: str) -> Transcript:
-        """Return the transcript of this trial as one that the mechanism refused to complete.
+        """Return the results (transcript) of this trial as if the strategy had refused to complete it; nothing is run.
 
         Parameters
         ----------
         said
-            The reason, in one line.
+            Reason of the refusal, in one line.
         """
 
         def start(_: Grid) -> NoReturn:
@@ -123,7 +132,7 @@ class BlackBoxTrial:
         return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
 
     def _reply(self, message: Message) -> Message | None:
-        """Return a client's reply to a message after its mods; None if it does not reply in this scenario."""
+        """Return a client's reply to a message, after the client's mods; None if the client is to stay silent."""
         node = message.metadata.dst_node_id
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
@@ -160,7 +169,10 @@ class BlackBoxTrial:
     def _contribution(
         self, node: int, part: ClientContribution, round: int, loss: float
     ) -> tuple[Floats, dict[str, float]]:
-        """Return a client's update, shape (parameters,), and the metrics that it reports, by name."""
+        """Return a client's update in a round, shape (parameters,), and the metrics that it reports, keyed by name.
+
+        `part` defines the client's contribution in this trial, and `loss` is the value of its metrics.
+        """
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
@@ -175,7 +187,7 @@ class BlackBoxTrial:
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
 
     def _other(self, node: int, round: int) -> Floats:
-        """Return the update of a client other than the target, the same under D and D', shape (parameters,)."""
+        """Return the update, shape (parameters,), of a client other than the target's; it is equal under D and D'."""
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
@@ -189,7 +201,11 @@ class BlackBoxTrial:
         return update_of(part, self._model, self._system.norm, round, schedule)
 
     def _difference(self, round: int) -> Floats:
-        """Return the difference of the target's updates under D and D', as the observer knows it, (parameters,)."""
+        """Return the target's update under D minus its update under D' in a round, shape (parameters,).
+
+        If the target sends no valid reply under D', its update under D is returned. If the two updates are equal, the
+        update of the other clients is returned, because the target can then only change their weight.
+        """
         difference = self._vector(self._kind.present, round, is_target=True)
         if self._kind.absent.form is ReplyFault.PLAIN:
             difference = difference - self._vector(self._kind.absent, round, is_target=True)
@@ -198,7 +214,7 @@ class BlackBoxTrial:
 
 
 def _all_numbers(result: Result) -> Mapping[str, list[float]]:
-    """Return all aggregated training and evaluation metrics of a strategy's result, as lists over rounds by name."""
+    """Return the aggregated metrics of a strategy's result: for each metric name, its values over rounds."""
     found = defaultdict[str, list[float]](list)
     rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
     for what, records in rounds.items():

@@ -1,4 +1,4 @@
-"""Data sets of common libraries: their number of records, and subsets of records as data sets of the same kind."""
+"""Data sets of common libraries: count their records, and select some records as a data set of the same kind."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -18,25 +18,26 @@ _OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are mi
 
 
 class DataSet(NamedTuple):
-    """The number of records of a data set, and a function that selects records."""
+    """A data set's number of records, and a function that selects some of them."""
 
-    records: int  # number of its records
-    # Function from indices of records, in any order, to a data set of the same kind with these records alone.
+    records: int  # number of records
+    # Function from a list of record indices, in any order, to a data set of the same kind with only these records.
     taken: Callable[[list[int]], Any]
 
 
 def data_set_of(part: Any) -> DataSet:
-    """Return the size of a data set, and a function that selects records.
+    """Return the number of records of a data set, and a function that selects some of its records.
 
     Parameters
     ----------
     part
-        An app's data set, or a part of one, such as its labels.
+        Data set to examine: an array, tensor or table with one record per row, a list of records, a torch Dataset or
+        DataLoader, or a Hugging Face data set. It may also be one part of a data set, such as the labels.
 
     Raises
     ------
     InputError
-        If the object is no data set, or single records cannot be selected from it; the message is one line.
+        If the object is no data set, or its records cannot be selected one by one.
     """
     kind = type(part).__name__
     try:
@@ -82,14 +83,14 @@ def _found(part: Any) -> DataSet:
 
 
 def _is_a(part: Any, module: str, name: str) -> bool:
-    """Return whether an object is an instance of a library's class, without importing the library."""
+    """Return whether an object is an instance of class `name` of library `module`, which is not imported for this."""
     # An app may have a module with the library's name, which may lack the class.
     kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and isinstance(part, kind)
 
 
 def _rows(part: Any) -> int | None:
-    """Return the number of rows of an array or a table; None if the object is neither."""
+    """Return the number of rows of an array or table; None if the object is neither or has no dimension."""
     shape = getattr(part, "shape", None)
     if not isinstance(shape, tuple) or not shape:
         return None
@@ -105,7 +106,7 @@ def _refusal(part: Any, instead: str = "") -> InputError:
 
 
 def _of_splits(part: Any) -> DataSet:
-    """Return the data set of a DatasetDict: its records are those of the training split; other splits are kept."""
+    """Return a DatasetDict as a data set with the records of its training split; a selection keeps all other splits."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
@@ -113,7 +114,7 @@ def _of_splits(part: Any) -> DataSet:
 
 
 def _of_loader(part: Any, torch_data: Any) -> DataSet:
-    """Return the data set behind a DataLoader; raises `_refusal` unless its sampler is sequential or random."""
+    """Return a torch DataLoader as a data set; raises `InputError` unless its sampler is sequential or random."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)
@@ -135,7 +136,7 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
 
 
 def _of_torch(part: Any, torch_data: Any) -> DataSet:
-    """Return the data set of a torch Dataset; a selection is a TensorDataset or a Subset."""
+    """Return a torch Dataset as a data set; raises `InputError` if it has no length."""
     if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
         raise _refusal(part, "it has no length")
     if type(part) is torch_data.TensorDataset:
@@ -148,7 +149,7 @@ def _of_torch(part: Any, torch_data: Any) -> DataSet:
 
 
 class _RecordSubset:
-    """Selected records of an object of an unknown class; it has a length, indexing and iteration, and nothing else."""
+    """Selected records of an object of an unknown class; it offers only length, indexing and iteration."""
 
     def __init__(self, records: Any, places: list[int]) -> None:
         self._records, self._places = records, places

@@ -1,4 +1,4 @@
-"""The report of an audit inside an app's own code: console text, and the files `verdict.json` and `verdict.txt`."""
+"""The report of an audit inside a Flower app: text for the console, and the files `verdict.json` and `verdict.txt`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,11 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[IncompleteTrials]:
-    """Yield the failures: trials that the strategy refused, errors of clients, and the probe with a zero update."""
+    """Yield one entry for each kind of failure in the trials, with its share under D and under D'.
+
+    Failures are trials that the strategy refused to complete (named `kind`), errors of clients, and the strategy's
+    error `probe` on an update of exactly zero.
+    """
 
     def refusal(what: str, said: str, refused: Iterable[bool]) -> IncompleteTrials:
         where = np.array(list(refused))
@@ -59,13 +63,17 @@ def _refusals(
 
 
 def _errors(seen: Sequence[Transcript]) -> list[str]:
-    """Return the names under which transcripts count clients' errors, the most frequent error first."""
+    """Return the names of clients' errors in the recorded results of trials, the most frequent first, then by name."""
     found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
     return sorted(found, key=lambda name: (-found[name], name))
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return a sentence on the share of trials without a reply of the target's client; empty if there are none."""
+    """Return a sentence with the share of trials to which the target's client gave no valid reply.
+
+    The sentence is empty if there are no such trials. For claims about records, it adds that the audit itself may be
+    the cause, because it changes records in trials.
+    """
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
         return ""
@@ -92,7 +100,7 @@ def _refused(refusal: IncompleteTrials) -> str:
 
 
 def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[str]) -> str:
-    """Return the report for the console as lines of text."""
+    """Return the report for the console as one string of several lines."""
     lines = [opening(result)]
     if result.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
@@ -109,7 +117,7 @@ def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[s
 
 
 def finished_result(audit: AuditConfig) -> ClaimAudit:
-    """Return the result of an audit; raises `InputError` if not all its trials have been run."""
+    """Return the result of an audit from its stored trials; raise `InputError` if some have not been run yet."""
     campaign = StoredTrials.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
@@ -117,16 +125,18 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
 
 
 def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str]) -> str:
-    """Return the report of the trials, and write it into their directory if all of them have been run.
+    """Return the text of the audit's report, and write it as `verdict.json` and `verdict.txt`.
+
+    If trials are still missing, nothing is written, and the text says how many have been run.
 
     Parameters
     ----------
     campaign
-        The stored trials of the audit.
+        Stored trials of the audit; the files are written to their folder.
     columns
-        Names and slices of the columns of the observed model.
+        For each tensor of the model, its name and its slice of the stored vectors.
     outside
-        Paths outside of the working copies to which trials of this run wrote.
+        Paths outside of the trials' copies of the working directory to which trials of this run wrote.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials
@@ -159,7 +169,7 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
 
 
 def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return remarks on the trials: files written, number of trials, contributions, metrics, and the observer."""
+    """Return sentences for the end of the report, on files written outside, the number of trials, and their limits."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

@@ -1,4 +1,4 @@
-"""Digests of the code and settings of an app's strategy and clients, which identify the app that trials belong to."""
+"""Digests of the code and settings of a Flower app's strategy and clients; stored trials belong to one digest."""
 
 import functools
 import inspect
@@ -18,18 +18,18 @@ _FRAMES = 50  # number of call frames above a mod that are searched for its Clie
 
 
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
-    """Return a digest of the code and settings of a strategy and of the strategies that it wraps.
+    """Return a digest, 12 hexadecimal digits, of the code and settings of a strategy and of all strategies it wraps.
 
-    Settings are numbers, booleans and strings of letters, hyphens and underscores. Other strings are left out, since
-    many are file names that contain the time of a run. Code means the app's modules that define the strategy, and the
-    modules of the app that these import. For a class of an installed library it means the class alone.
+    Settings are numbers, booleans, and strings of letters, hyphens and underscores. Other strings are left out, because
+    many are file names with the time of a run. The code is that of the app's modules that define the strategy, and of
+    the app's modules that these import. For a class of an installed library it is the code of the class alone.
 
     Parameters
     ----------
     strategy
         A strategy of either Flower interface.
     arguments
-        Arguments of the strategy's `start`, by name, of which only the `ConfigRecord` values count; None for none.
+        Arguments of the strategy's `start`, keyed by name; only `ConfigRecord` values count. None for no arguments.
     """
     records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
     told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]
@@ -37,14 +37,16 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
 
 
 def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
-    """Return a digest of the functions, mods and settings of the ClientApp in which the calling mod runs.
+    """Return a digest, 12 hexadecimal digits, of the functions, mods and settings of the running ClientApp.
+
+    Only a mod may call this function, because it searches its callers for the ClientApp.
 
     Parameters
     ----------
     call_next
-        The mod's next function. It is used only if the ClientApp is not found among the callers.
+        The mod's next function; used in place of the ClientApp if none is found among the callers.
     config
-        The run configuration; strings count as in `fingerprint`.
+        The app's run configuration; numbers, booleans and strings of letters, hyphens and underscores count.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]
@@ -54,7 +56,7 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
 
 
 def joined(*digests: str) -> str:
-    """Return one digest of several digests, independent of their order."""
+    """Return one digest, 12 hexadecimal digits, of several digests; their order and repetitions do not matter."""
     return _digest(sorted(set(digests)))
 
 
@@ -73,7 +75,10 @@ def _of_strategy(strategy: object) -> list[str]:
 
 
 def _of_callable(found: object, seen: set[int]) -> list[str]:
-    """Return lines with the code and settings of a function or callable object, and of functions in its closure."""
+    """Return lines with the code and settings of a function or callable object, and of the functions that it holds.
+
+    An object whose `id` is in `seen` gives no lines; `seen` is extended.
+    """
     if id(found) in seen or found is None:
         return []
     seen.add(id(found))
@@ -94,7 +99,7 @@ def _settings(held: Mapping[Any, object]) -> list[str]:
 
 
 def _is_setting(value: object) -> bool:
-    """Return whether a value is a number, boolean, string of letters, hyphens and underscores, or a list of these."""
+    """Return whether a value is a number, a boolean, a word of letters, hyphens and underscores, or a list of these."""
     if isinstance(value, (list, tuple)):
         return all(_is_setting(one) for one in value)
     is_word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
@@ -102,7 +107,10 @@ def _is_setting(value: object) -> bool:
 
 
 def _source(found: type | FunctionType) -> str:
-    """Return the code of the app's module that defines an object, with its imports; for a library only the object's."""
+    """Return the source of the app's module that defines an object, and of the app's modules that this module uses.
+
+    For an object of an installed library return the object's source alone; without a source file, its qualified name.
+    """
     module = sys.modules.get(found.__module__)
     path = getattr(module, "__file__", None)
     try:
@@ -119,7 +127,10 @@ def _is_installed(path: str) -> bool:
 
 
 def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
-    """Yield the paths of a module and, recursively, of the modules whose objects it uses, if they are under `root`."""
+    """Yield the paths of a module and, recursively, of the modules whose objects it uses.
+
+    Modules outside of `root`, installed ones, and those named in `seen` are skipped; `seen` is extended.
+    """
     path = getattr(module, "__file__", None)
     if module.__name__ in seen or not path or _is_installed(path) or not Path(path).is_relative_to(root):
         return
@@ -133,7 +144,7 @@ def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
 
 
 def _calling_app() -> ClientApp | None:
-    """Return the ClientApp among the callers of this function; None if there is none."""
+    """Return the innermost ClientApp among the callers of this function; None if there is none within 50 frames."""
     frame = inspect.currentframe()
     for _ in range(_FRAMES):
         frame = frame.f_back if frame else None

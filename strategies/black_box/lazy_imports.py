@@ -1,4 +1,4 @@
-"""Modules that only the server of an audit needs, imported at first use because clients import this package too."""
+"""Modules that only the server needs, imported at first use because clients import this package, too."""
 
 from typing import TYPE_CHECKING
 

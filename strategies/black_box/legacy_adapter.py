@@ -1,4 +1,4 @@
-"""Adapter from Flower's old strategy interface (`configure_fit`, `aggregate_fit`) to the new one, for trials."""
+"""Adapter from Flower's old strategy interface (`configure_fit`, `aggregate_fit`) to its new one."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
@@ -20,7 +20,13 @@ _DONE = Status(Code.OK, "")
 
 
 def adapted_strategy(found: object) -> Strategy:
-    """Return a strategy in the new interface, adapted if it has the old one; raises `InputError` for other objects."""
+    """Return a strategy with Flower's new interface: the given one, or an adapter around one with the old interface.
+
+    Raises
+    ------
+    InputError
+        If the object is a strategy of neither interface.
+    """
     if isinstance(found, Strategy):
         return found
     if isinstance(found, OldStrategy):
@@ -29,7 +35,7 @@ def adapted_strategy(found: object) -> Strategy:
 
 
 def layers_of(strategy: object) -> Iterator[object]:
-    """Yield a strategy and then the strategies that it wraps, from the outermost to the innermost."""
+    """Yield a strategy, then the strategy that it wraps, and so on, from the outermost to the innermost."""
     seen = list[object]()
     while strategy is not None and not any(strategy is one for one in seen):
         seen.append(strategy)
@@ -39,7 +45,10 @@ def layers_of(strategy: object) -> Iterator[object]:
 
 
 def initial_model(found: object) -> Arrays | None:
-    """Return the initial model of a strategy of the old interface, tensors named by position; None if it has none."""
+    """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", "001", ...).
+
+    Return None for a strategy of the new interface, or one without initial parameters.
+    """
     strategy = found.old if isinstance(found, LegacyAdapter) else found
     if not isinstance(strategy, OldStrategy):
         return None
@@ -48,13 +57,13 @@ def initial_model(found: object) -> Arrays | None:
 
 
 def by_places(parameters: Parameters) -> Arrays:
-    """Return the tensors of a model of the old interface, named by their positions."""
+    """Return the tensors of Flower's old `Parameters`, keyed by position as three digits ("000", "001", ...)."""
     # With three digits, the order by name is the order by position.
     return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
 
 
 class LegacyAdapter(Strategy):
-    """Adapter that gives a strategy of the old interface the new one.
+    """Adapter that gives a strategy of Flower's old interface the new interface.
 
     Tensors have no names in the old interface, so they are matched by their order.
     """
@@ -68,14 +77,17 @@ class LegacyAdapter(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return messages to train for the clients that `configure_fit` chooses."""
+        """Return a message to train for each client that the old strategy's `configure_fit` chooses."""
         asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
         return self._messages(asked, config, "train")
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the result of `aggregate_fit` on the replies; clients without a reply count as failures."""
+        """Return the model and metrics that the old strategy's `aggregate_fit` computes from the clients' replies.
+
+        The model is None if `aggregate_fit` returns none. Clients that sent an error or no reply count as failures.
+        """
         answered, failures = self._answered(replies)
         fitted = [
             (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))
@@ -87,12 +99,12 @@ class LegacyAdapter(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return messages to evaluate for the clients that the old interface's `configure_evaluate` chooses."""
+        """Return a message to evaluate for each client that the old strategy's `configure_evaluate` chooses."""
         asked = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
         return self._messages(asked, config, "evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the loss and the metrics that the old interface's `aggregate_evaluate` computes."""
+        """Return the metrics, with the loss as `loss`, that the old strategy's `aggregate_evaluate` computes."""
         answered, failures = self._answered(replies)
         evaluated = []
         for proxy, _, weight, numbers in answered:
@@ -117,7 +129,10 @@ class LegacyAdapter(Strategy):
         return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
-        """Return client, content, example count and metrics of each reply, and the failures."""
+        """Return (client, content, example count, metrics) of each valid reply, and the failures as exceptions.
+
+        A client that was sent a message and has no reply is a failure, too.
+        """
         answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)
@@ -131,7 +146,7 @@ class LegacyAdapter(Strategy):
 
 
 class _Proxy(ClientProxy):
-    """A client proxy with only a node ID, so that strategies can select it; calls of its methods fail."""
+    """A Flower client proxy with only a node ID, by which a strategy can select it; every call of its methods fails."""
 
     def __init__(self, node: int) -> None:
         super().__init__(str(node))
@@ -144,7 +159,7 @@ class _Proxy(ClientProxy):
 
 
 def manager_of(grid: Grid) -> SimpleClientManager:
-    """Return a client manager with the nodes of a grid, from which strategies of the old interface select clients."""
+    """Return a Flower client manager with one proxy for each node of a grid; old strategies select clients from it."""
     manager = SimpleClientManager()
     for node in sorted(grid.get_node_ids()):
         manager.register(_Proxy(node))

@@ -1,9 +1,8 @@
-"""Data of the audit in Flower messages, where neither the app nor its mods read it.
+"""The audit's own data in Flower messages, placed where neither the app nor its mods read them.
 
-The content of a message is unchanged. A tag for the client is in the message's group ID, which Flower transmits without
-using it, and is removed before the app sees the message. The client's answer to the audit is in a separate
-`ConfigRecord`, which the audited strategy removes before the app's strategy sees the reply. Flower's mods only use
-arrays and metrics.
+To a client, a tag travels in the message's group ID, which Flower transmits without using it; the tag is removed before
+the app sees the message. From a client, the answer to the audit travels in a `ConfigRecord` of its own, which is
+removed before the app's strategy sees the reply. Flower's mods only use arrays and metrics.
 """
 
 import json
@@ -16,68 +15,74 @@ from flwr.app import ConfigRecord, Message
 from fl_audit.array_types import Floats
 
 _PREFIX = "fl-audit:"
-ANSWER = "fl-audit"  # name of the record in a reply that the insider adds
+ANSWER = "fl-audit"  # name of the record with the answer to the audit, which the mod `insider` adds to a reply
 
 
 class Observer(StrEnum):
-    """The observer: another client, who sees the releases, or the server, who sees every reply."""
+    """The adversary: another client, which sees the released models, or the server, which sees every reply."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class TargetAction(StrEnum):
-    """The action of the target's client in a trial."""
+    """A kind of reply that the client under test (the target's client) can be told to send in a trial."""
 
     OWN = "own"  # its learned update
-    OWN_OPPOSITE = "own, opposite"  # the opposite of its update
-    CRAFTED = "crafted"  # an update along a public direction, far longer than any mechanism may let pass
-    CRAFTED_OPPOSITE = "crafted, opposite"
+    OWN_OPPOSITE = "own, opposite"  # its learned update with the opposite sign
+    CRAFTED = "crafted"  # a fixed public update, much longer than any clipping norm
+    CRAFTED_OPPOSITE = "crafted, opposite"  # the crafted update with the opposite sign
     OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, with crafted integer and boolean tensors
     OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
     # The received model with a minimal change of one value, because some mechanisms fail on an update of zero.
     ALMOST_NOTHING = "almost nothing"
     NOTHING = "nothing"  # the received model, which is an update of zero
-    WITHOUT_RECORD = "without its record"  # its learned update without its differing record
-    OTHER_RECORD = "with another record"  # its learned update with another record instead
+    WITHOUT_RECORD = "without its record"  # the update that it learns without the target record
+    OTHER_RECORD = "with another record"  # the update that it learns with another record in place of the target record
 
 
 class UpdateFormat(StrEnum):
-    """The meaning of the arrays in a reply: the client's model, or its difference from the received model."""
+    """The meaning of the arrays in a client's reply: its model, or its model minus the received model."""
 
     MODELS = "models"
     UPDATES = "updates"
 
 
 class AbsentTargetMetrics(StrEnum):
-    """The treatment of the metrics that the target's client reports in trials in which it contributes nothing."""
+    """The metrics that the target's client reports in a trial without its contribution: kept, or set to 0."""
 
-    KEPT = "kept"  # unchanged, with the example count: the claim is about models alone
-    WITHHELD = "withheld"  # 0, with the example count: the claim is about everything that leaves the client
+    KEPT = "kept"  # metrics and example count are unchanged, since the claim covers models alone
+    WITHHELD = "withheld"  # metrics and example count are 0, since the claim covers everything that a client sends
 
 
 @dataclass(frozen=True)
 class TrialTag:
-    """The tag of the audit on a message to a client: the trial, and how the client has to reply in it."""
+    """The audit's tag on a message to a client: it names the trial and tells the client how to reply.
+
+    The tag is written into the message's group ID, which Flower transmits without using it.
+    """
 
     trial: int  # number of the trial; 0 is the app's own training
     group: str = ""  # the group ID that the message has without the audit
     action: TargetAction | None = None  # action of the target's client; None for all other clients
-    replies: UpdateFormat = UpdateFormat.MODELS  # meaning of the arrays in replies
-    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # treatment of metrics if nothing is contributed
+    replies: UpdateFormat = UpdateFormat.MODELS  # whether the client replies with models or with updates
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # reported metrics if the client contributes nothing
     length: float = 0.0  # L2 norm of crafted updates
-    is_still: bool = False  # whether all clients but the target's repeat their reply of the first trial in each round
-    pull: TargetAction | None = None  # crafted action of such a client; None for its earlier reply
-    round: int = 0  # the round, from 0, of a message to train
+    is_still: bool = False  # whether all clients except the target's repeat their replies of the first trial
+    pull: TargetAction | None = None  # crafted action that replaces such a repeated reply; None repeats the reply
+    round: int = 0  # number, from 0, of the training round
     is_about_records: bool = False  # whether the claim is about records, so that the target's client changes a record
 
     def written(self) -> str:
-        """Return the tag as a string for the group ID."""
+        """Return the tag as a string for a message's group ID; `read_note` is the inverse."""
         return _PREFIX + json.dumps(asdict(self))
 
 
 def read_note(message: Message) -> TrialTag | None:
-    """Return the tag on a message, None if there is none, and restore the message's original group ID."""
+    """Return the audit's tag on a message and restore the message's original group ID.
+
+    Return None, and change nothing, if the message has no valid tag.
+    """
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
         return None
@@ -97,18 +102,18 @@ def read_note(message: Message) -> TrialTag | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """The answer of a client to the audit: its partition, its update, its number of records, and its code's digest."""
+    """A client's answer to the audit, carried in its reply: its partition, update, number of records and code."""
 
-    partition: int | None  # its partition ID; None if the app has none
+    partition: int | None  # the client's partition ID; None if the app has none
     # The learned update of the target's client, before it is replaced, shape (parameters,); None for other clients.
     update: Floats | None = None
-    records: int | None = None  # number of its records; None if the client app did not call `held`
-    code: str = ""  # the fingerprint of the client's code
-    outside: tuple[str, ...] = ()  # paths outside of the working copy to which it wrote
+    records: int | None = None  # number of the client's records; None if the client app did not call `held`
+    code: str = ""  # digest of the client's code and settings
+    outside: tuple[str, ...] = ()  # paths outside of the trial's working copy to which the client wrote
     fault: str = ""  # reason why the object that the app passed to `held` is no data set; empty if it is one
 
     def record(self) -> ConfigRecord:
-        """Return the answer as a `ConfigRecord` for a reply."""
+        """Return the answer as a `ConfigRecord` to add to a reply; `taken_answer` is the inverse."""
         update = None if self.update is None else self.update.astype(np.float32).tobytes()
         told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
                 "fault": self.fault}  # fmt: skip
@@ -117,7 +122,7 @@ class ClientAnswer:
 
 
 def taken_answer(reply: Message) -> ClientAnswer | None:
-    """Remove the client's answer to the audit from a reply, and return it; None if there is none."""
+    """Remove a client's answer to the audit from its reply, and return the answer; return None if there is none."""
     if reply.has_error() or ANSWER not in reply.content:
         return None
     record = reply.content[ANSWER]

@@ -1,4 +1,4 @@
-"""Metrics of replies: recording which names a strategy looks up, and turning released values into numbers."""
+"""Metrics in clients' replies: record which names a strategy looks up, and turn values into numbers."""
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from contextlib import contextmanager
@@ -15,9 +15,9 @@ _asked: ContextVar[dict[str, None] | None] = ContextVar("asked", default=None)
 
 @contextmanager
 def names_asked() -> Iterator[dict[str, None]]:
-    """Record the metric names that the block looks up in replies, in order, whether they exist or not.
+    """Record the metric names that a strategy looks up in replies within a `with` block, whether they exist or not.
 
-    The yielded dictionary has the names as keys.
+    The yielded dictionary has the names as keys, in the order of their first look-up; its values are None.
     """
     names = dict[str, None]()
     token = _asked.set(names)
@@ -34,7 +34,7 @@ def _note(name: object) -> None:
 
 
 class _TracedMetrics:
-    """Mixin, before a mapping class, that records look-ups by `[]`, `get`, `in` and methods based on these."""
+    """Mixin for a mapping class that records each name looked up by `[]`, `get`, `in` and methods that use these."""
 
     def __getitem__(self, name: str) -> Any:
         _note(name)
@@ -50,32 +50,35 @@ class _TracedMetrics:
 
 
 class LookupRecordingMetricRecord(_TracedMetrics, MetricRecord):
-    """A MetricRecord that records look-ups of names."""
+    """A Flower MetricRecord that records the metric names that are looked up in it."""
 
     def keys(self) -> KeysView[str]:
         return KeysView(self)
 
 
 class TracedDict(_TracedMetrics, dict[str, Any]):
-    """A dictionary of metrics, as strategies of the old interface receive it, that records look-ups of names."""
+    """A dictionary of metrics, as old Flower strategies receive them, that records which names are looked up in it."""
 
 
 def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:
-    """Return the metrics of some records as one dictionary."""
+    """Return the metrics of several Flower records as one dictionary, keyed by metric name; later records win."""
     return TracedDict((name, value) for record in records for name, value in record.items())
 
 
 def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[tuple[str, float]]:
-    """Yield named numbers that represent a value: mean and length of a list, length of a string, entries of a mapping.
+    """Yield the numbers that represent a value, each with a name.
+
+    A number represents itself. A list is represented by its mean and length, a string by its length, and a mapping by
+    the numbers of its entries, with names such as `name.key`.
 
     Parameters
     ----------
     name
-        Name of the value.
+        Name of the value, from which the names of the numbers are made.
     value
-        The value, of any type; one without numbers yields nothing.
+        Value of any type; a value without numbers yields nothing.
     mean
-        Prefix of the name of a list's mean.
+        Prefix of the name under which the mean of a list is yielded.
     """
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         yield name, float(value)

@@ -1,4 +1,4 @@
-"""The recorder of a trial, which makes its transcript of releases, other clients' contributions and other numbers."""
+"""Recorders of the messages between server and clients, and transcripts, the results of trials that they record."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -29,75 +29,78 @@ from fl_audit.strategies.flower_grids import RecordedGrid
 
 ERROR = "a client replied with an error: "  # prefix of the names of numbers that count error replies, by error message
 FAILED = "the target's client gave no answer"
-"""Name of the number that marks trials in which the target's client did not reply, in audits inside an app's code.
+"""Name of the number that marks a trial in which the target's client gave no valid reply.
 
-The audit changes this client's input, and an error caused by the change is no leak. So no guess in such a trial counts
-as right.
+An audit inside an app's code changes the input of this client. An error that the change causes is no leak, so no guess
+in such a trial counts as right.
 """
-_WEIGHT = "num-examples"  # the metric by which Flower's strategies weight replies by default
+_WEIGHT = "num-examples"  # name of the metric by which Flower's strategies weight replies by default
 
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """The settings of a trial that its recorder needs: model, clients, observer and tag."""
+    """Settings of a trial that its recorder needs: the model, the clients, the adversary and the tag for messages."""
 
-    model: Arrays  # the initial model, by the names of its tensors
+    model: Arrays  # tensors of the initial model, keyed by name
     rounds: int  # number of rounds of a trial
-    target: int  # node ID of the client whose contribution differs
-    watcher: int | None  # node ID of the observing client; None if there is none
-    observer: Observer  # position of the adversary
-    # Returns the difference of the contributions under D and D', shape (parameters,), as far as the observer knows it,
-    # given the round, from 0, and the learned update of the target's client. It must not depend on the secret bit.
+    target: int  # node ID of the target's client, whose contribution differs between D and D'
+    watcher: int | None  # node ID of the client that observes; None if there is none
+    observer: Observer  # the adversary: a client or the server
+    # Function of the round, from 0, and of the learned update of the target's client, None if unknown. Returns the
+    # client's contribution under D minus that under D', shape (parameters,), as far as the observer knows it. It must
+    # not depend on whether the trial is under D or D'.
     difference: Callable[[int, Floats | None], Floats]
     sketch: LinearSketch | None = None  # sketch of the model's parameters, sorted by name; None stores all parameters
     note: TrialTag | None = None  # tag on messages to clients; None for no tag
-    # Crafted actions of other clients, by node ID, in trials in which others repeat replies; the rest repeat their own.
+    # Crafted actions of other clients, keyed by node ID, in trials in which clients repeat earlier replies. A client
+    # without an entry repeats its reply unchanged.
     pulls: Mapping[int, TargetAction] = field(default_factory=dict)
-    knows_others: bool = False  # whether the mean contribution of all other clients is recorded
-    # Returns the observing client's last contribution before its mods; None if noise of its mods is not recorded.
+    knows_others: bool = False  # whether the mean contribution of all clients except the target's is recorded
+    # Function that returns the observing client's last contribution before its mods, shape (parameters,). None if the
+    # noise that these mods add is not recorded.
     own: Callable[[], Floats] | None = None
-    # Returns the metrics that the claim covers, by name, from the result of the strategy.
+    # Function from the strategy's result to the metrics that the claim covers: for each name, its values over rounds.
     released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
 
 
 @dataclass
 class _Round:
-    """The recorded data of one round; vectors have the shape (parameters,)."""
+    """Recorded data of one round of a trial; each vector has the shape (parameters,)."""
 
     sent: Arrays  # the model that clients received
-    asked: set[int] = field(default_factory=set)  # node IDs that were asked to train
-    answered: set[int] = field(default_factory=set)  # node IDs that replied without an error
-    difference: Floats | None = None  # the learned update of the target's client
+    asked: set[int] = field(default_factory=set)  # node IDs of clients that were asked to train
+    answered: set[int] = field(default_factory=set)  # node IDs of clients that replied without an error
+    difference: Floats | None = None  # the update that the target's client learned, before the audit replaced it
     reply: Floats | None = None  # the update in the reply of the target's client
     own: Floats | None = None  # the update in the observing client's reply minus its contribution before mods
     has_arrived: bool = False  # whether a reply of the target's client with arrays arrived
-    # Weights and updates in the replies of other clients.
+    # Weight and update of the reply of each other client.
     others: list[tuple[float, Floats]] = field(default_factory=list)
 
 
 @dataclass
 class PartitionRecorder:
-    """A recorder of the app's own training, which stores partition, update, record count and code of each client."""
+    """Recorder of the app's own training that stores each client's partition, first update, record count and code."""
 
-    model: Arrays
-    replies: UpdateFormat
-    # By node ID: partition, first update, number of records, and reason why the object passed to `held` is no data set.
-    partitions: dict[int, int | None] = field(init=False, default_factory=dict)
-    updates: dict[int, Floats] = field(init=False, default_factory=dict)
-    records: dict[int, int] = field(init=False, default_factory=dict)
-    faults: dict[int, str] = field(init=False, default_factory=dict)
-    codes: set[str] = field(init=False, default_factory=set)
-    _sent: dict[int, Arrays] = field(init=False, default_factory=dict)
+    model: Arrays  # tensors of the app's initial model, keyed by name
+    replies: UpdateFormat  # whether clients reply with models or with updates
+    # The next four are keyed by the client's node ID.
+    partitions: dict[int, int | None] = field(init=False, default_factory=dict)  # partition ID; None if there is none
+    updates: dict[int, Floats] = field(init=False, default_factory=dict)  # the client's first update, (parameters,)
+    records: dict[int, int] = field(init=False, default_factory=dict)  # number of records passed to `held`
+    faults: dict[int, str] = field(init=False, default_factory=dict)  # reason why `held` was passed no data set
+    codes: set[str] = field(init=False, default_factory=set)  # digests of the code of all clients
+    _sent: dict[int, Arrays] = field(init=False, default_factory=dict)  # last model sent to each client, by node ID
 
     def sends(self, message: Message) -> None:
-        """Tag a message as belonging to the app's own training."""
+        """Store the model in a message to a client, and mark the message as part of the app's own training."""
         sent = with_names(records_of(message), set(self.model))
         if sent is not None:
             self._sent[message.metadata.dst_node_id] = sent
         message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
 
     def receives(self, reply: Message) -> None:
-        """Record a client's partition and answer to the audit, and its first update; remove the answer."""
+        """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
         read_note(reply)
         answer, node = taken_answer(reply), reply.metadata.src_node_id
         if answer is None:
@@ -116,15 +119,16 @@ class PartitionRecorder:
 
 
 class TrialRecorder:
-    """Recorder of the messages of one trial, from which its transcript is made."""
+    """Recorder of all messages of one trial, from which the trial's transcript (its results) is made."""
 
     def __init__(self, scene: TrialSettings) -> None:
         self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
         self.errors, self.outside = list[str](), set[str]()
-        self.arrived: dict[int, str] = {}  # digest of the first round's reply of each client but the target's
+        # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
+        self.arrived: dict[int, str] = {}
 
     def sends(self, message: Message) -> None:
-        """Tag a message for the trial, and record the model in it as a release."""
+        """Record the model in a message to a client as a release, and tag the message with its trial."""
         node, note = message.metadata.dst_node_id, self._scene.note
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
@@ -135,7 +139,7 @@ class TrialRecorder:
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:
-        """Record a reply, and remove the data of the audit from it."""
+        """Record a client's reply, and remove the audit's own data from it."""
         read_note(reply)
         if reply.has_error():
             self.errors.append(" ".join((reply.error.reason or "no reason").split()))
@@ -187,13 +191,13 @@ class TrialRecorder:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Record numbers that represent named values, such as metrics, under a prefix."""
+        """Record the numbers that represent some named values, such as metrics; `what` is the prefix of their names."""
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{what}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
-        """Return the transcript of the trial, from the result of its strategy or its refusal."""
+        """Return the trial's transcript (its results), given the strategy's result, or the reason of its exception."""
         scene, rounds = self._scene, self._scene.rounds
         is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
@@ -233,7 +237,10 @@ class TrialRecorder:
         return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
-        """Record names, types, shapes and size of a release's tensors, and the values of tensors not in the model."""
+        """Record names, types, shapes and size of a released model's tensors, and the values of unexpected tensors.
+
+        Unexpected tensors are those that the initial model does not have.
+        """
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
@@ -241,25 +248,31 @@ class TrialRecorder:
 
 
 def errors_in(seen: Transcript) -> list[str]:
-    """Return the distinct error messages of clients in a trial."""
+    """Return the distinct error messages of clients in a trial, given its transcript (recorded results)."""
     return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
 
 
 def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
-    """Return the names of all numbers in transcripts that may count as evidence, which excludes errors of clients."""
+    """Return the sorted names of all numbers in trials' transcripts that may serve as evidence for D or D'.
+
+    A transcript holds the recorded results of a trial. Numbers that count errors or missing replies of clients are left
+    out.
+    """
     names = {name for one in seen for name in one.numbers}
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Run a strategy on a recorded grid, and return the transcript of this trial.
+    """Run a strategy while a recorder reads its messages to clients; return the trial's transcript (its results).
+
+    An exception of the strategy is stored in the transcript as a refusal.
 
     Parameters
     ----------
     start
-        Function that runs a strategy on a grid.
+        Function that runs the strategy on the given connection to the clients.
     grid
-        Grid of the clients: the app's grid, or an in-process grid.
+        Connection to the clients: the app's own one, or clients in this process.
     recorder
         Recorder of the trial.
     """
@@ -273,19 +286,19 @@ def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder)
 
 
 def _is_same(before: Arrays, after: Arrays) -> bool:
-    """Return whether two models are equal, so that the round between them released nothing."""
+    """Return True if two models have the same tensor names and values; NaN equals NaN."""
     same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
     return set(before) == set(after) and all(same)
 
 
 def _weight(reply: Message) -> float:
-    """Return the weight of a reply in a mean, which is its example count, or 1 if it has none."""
+    """Return a reply's weight in a mean: its example count, or 1 if it has no valid count."""
     named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
     return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
 
 
 def _digest(reply: Message) -> str:
-    """Return a digest of the bytes, types and shapes of all arrays in a reply."""
+    """Return a digest of the names, bytes, types and shapes of all arrays in a reply."""
     found = sha256()
     for name, record in sorted(reply.content.array_records.items()):
         for key, array in record.items():
@@ -307,7 +320,10 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 
 
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
-    """Return one number per name: the recorded value, or first, last and mean of several; and counts of errors."""
+    """Return recorded numbers by name: a single value itself, and the first, last and mean of several values.
+
+    The result also counts each error message of clients, and marks a refusal of the strategy.
+    """
     found = dict[str, float]()
     for name, values in numbers.items():
         if len(values) == 1:

@@ -1,4 +1,4 @@
-"""The scenarios of black-box trials: the target's contributions under D and D', and the environments around it."""
+"""The scenarios (conditions) of black-box trials: what the target sends under D and D', other clients, the model."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -6,15 +6,16 @@ from enum import Enum
 from fl_audit.adjacency import Relation, Unit
 
 RECORDS_OF_OTHERS = 3
-"""Number of records in a shard besides the differing one, for claims about records; their gradients are equal."""
-HUGE = 1000.0  # norm of an update that clipping must not let pass, as a multiple of the clipping norm
+"""Number of records of a client besides the target record, for claims about records; their gradients are equal."""
+HUGE = 1000.0  # norm of an update that must be clipped, as a multiple of the clipping norm
 
 
 class Direction(Enum):
-    """The direction of an update.
+    """Direction of an update in the space of a model's parameters.
 
-    NOWHERE has a norm of a millionth of the clipping norm. It is used as a negligible update, because some mechanisms
-    fail on an update of exactly zero (ZERO).
+    ZERO is an update of exactly zero. Some mechanisms fail on it, so NOWHERE is used as a negligible update: its norm
+    is a millionth of the clipping norm. FIRST and SECOND are orthogonal. EVERY_TENSOR has the same norm in each tensor.
+    SCALAR changes only scalars, COUNTER only integers, SWITCH only booleans, and RUNNING only running statistics.
     """
 
     NOWHERE = "almost nowhere"
@@ -29,7 +30,7 @@ class Direction(Enum):
 
 
 class ReplyFault(Enum):
-    """The form of a client's reply: ordinary, malformed in some way, or missing."""
+    """Form of a client's reply: valid (PLAIN), missing, or malformed in one way."""
 
     PLAIN = "plain"
     MISSING = "missing"
@@ -40,7 +41,10 @@ class ReplyFault(Enum):
 
 
 class ModelKind(Enum):
-    """The kind of model on which a scenario runs."""
+    """Kind of model that a scenario (the conditions of a trial) trains: the app's own, or a small built-in one.
+
+    Each built-in model except PLAIN has one peculiarity, such as integers, half precision or many parameters.
+    """
 
     PLAIN = "plain"
     WITH_SCALAR = "with a parameter without axes"
@@ -52,7 +56,11 @@ class ModelKind(Enum):
 
 
 class OtherContributions(Enum):
-    """The directions of the contributions of all clients but the target."""
+    """Directions of the updates of all clients except the target's.
+
+    With IDENTICAL all send the same update. SPREAD draws random directions, and PAIRS opposite pairs of them. With
+    MEDIAN half of the clients pull along one direction and half against it, so that the target decides a median.
+    """
 
     IDENTICAL = "all others contribute the same"
     SPREAD = "the others point everywhere"
@@ -62,17 +70,17 @@ class OtherContributions(Enum):
 
 @dataclass(frozen=True)
 class ScenarioEnvironment:
-    """The environment of the target in a scenario: the other clients, and the model."""
+    """Environment of a scenario (the conditions of a trial): updates and number of the other clients, and the model."""
 
     name: str = ""  # name of the environment; empty for the default one
-    # Directions of the others' contributions; IDENTICAL leaves them to the scenario.
+    # Directions of the other clients' updates; with IDENTICAL all send the one update that the scenario names.
     others: OtherContributions = OtherContributions.IDENTICAL
-    clients: int | None = None  # number of clients, if the strategy can be made for it; None for that of the system
-    model: ModelKind | None = None  # kind of model; None leaves it to the scenario
+    clients: int | None = None  # number of clients; None for the number in the audited system
+    model: ModelKind | None = None  # kind of model; None for the scenario's own
 
     @property
     def words(self) -> str:
-        """Description of the properties that differ from the default environment."""
+        """Description of all properties that differ from the default environment; empty for the default one."""
         said = ["" if self.others is OtherContributions.IDENTICAL else self.others.value]
         said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
         return "; ".join(part for part in said if part)
@@ -90,11 +98,11 @@ STAGES = (
     ScenarioEnvironment("own model", model=ModelKind.OWN),
     ScenarioEnvironment("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
 )
-"""The environments besides the default one, in which the plainest scenarios are run again."""
+"""Environments other than the default one, in which the simplest scenarios are run again."""
 
 
 class TargetSchedule(Enum):
-    """The sign of the target's update over the rounds: constant, alternating, or an update in the first round only."""
+    """Sign of the target's update over the rounds: constant, alternating, or an update in the first round only."""
 
     STEADY = "steady"
     ALTERNATING = "alternating"
@@ -103,44 +111,50 @@ class TargetSchedule(Enum):
 
 @dataclass(frozen=True)
 class ClientContribution:
-    """The contribution of one client: its update, example count, metrics and form of reply."""
+    """Contribution of one client in a trial: its update, example count, metrics and form of reply."""
 
-    direction: Direction = Direction.NOWHERE  # direction of its update
-    length: float = 1.0  # L2 norm of the update, as a multiple of the clipping norm
-    examples: int = 10  # number of examples that it reports
-    loss: float = 1.0  # value of the metrics that it reports after training
-    evaluation: float = 1.0  # value of the metrics that it reports after an evaluation
-    form: ReplyFault = ReplyFault.PLAIN  # form of its reply
+    direction: Direction = Direction.NOWHERE  # direction of the update
+    length: float = 1.0  # L2 norm of the update, as a multiple of the clipping norm; negative reverses the direction
+    examples: int = 10  # number of examples that the client reports
+    loss: float = 1.0  # value of every metric that the client reports after training
+    evaluation: float = 1.0  # value of every metric that the client reports after an evaluation
+    form: ReplyFault = ReplyFault.PLAIN  # form of the reply: valid, missing, or malformed in one way
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario of black-box trials: the contributions under D and D', and the claims and environment it is for."""
+    """Scenario of black-box trials: what clients send with the target (D) and without it (D'), and the model.
+
+    A scenario also says which claims it can test, and what usually fixes a leak that it finds.
+    """
 
     name: str  # name of the scenario
-    words: str  # description
-    # Contribution of the target under D; for claims about records, the gradient of the differing record.
+    words: str  # description in a few words
+    # Contribution of the target's client under D; for claims about records, the gradient of the target record.
     present: ClientContribution
-    # Contribution of the target under D'; for claims about records it is used only under replacement.
+    # Contribution of the target's client under D'; for claims about records, the gradient of the replacement, if any.
     absent: ClientContribution = ClientContribution()
     others: ClientContribution = ClientContribution(Direction.SECOND)  # contribution of every other client
     model: ModelKind = ModelKind.PLAIN  # kind of model
     schedule: TargetSchedule = TargetSchedule.STEADY  # sign of the target's update over the rounds
-    relation: Relation | None = None  # the adjacency relation that the scenario is for; None for both
-    units: tuple[Unit, ...] = (Unit.CLIENT,)  # the units of claims that the scenario is for
-    is_malformed: bool = False  # whether the mechanism may refuse it, since no ordinary client sends such a reply
+    relation: Relation | None = None  # adjacency relation of the claims that the scenario tests; None for both
+    units: tuple[Unit, ...] = (Unit.CLIENT,)  # privacy units of the claims that the scenario tests
+    is_malformed: bool = False  # whether a reply is malformed, so that the mechanism may refuse it
     is_beyond: bool = False  # whether the norm of an update exceeds the clipping norm
-    fix: str = ""  # usual fix for a leak that the scenario shows
-    least_rounds: int = 1  # number of rounds from which on the scenario differs from others
-    stage: ScenarioEnvironment = ScenarioEnvironment()  # its environment
+    fix: str = ""  # usual fix for a leak that the scenario finds
+    least_rounds: int = 1  # smallest number of rounds for which the scenario makes sense
+    stage: ScenarioEnvironment = ScenarioEnvironment()  # the other clients and the model
 
     @property
     def plain_name(self) -> str:
-        """Name of this scenario in the default environment."""
+        """Name of the scenario without the name of its environment, that is, of the other clients and the model."""
         return self.name.removesuffix(f", {self.stage.name}")
 
     def on(self, stage: ScenarioEnvironment) -> "Scenario":
-        """Return this scenario in another environment."""
+        """Return a copy of this scenario with another environment, whose name is appended to the scenario's name.
+
+        The environment is the other clients and the model.
+        """
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
@@ -408,7 +422,7 @@ STAGED: tuple[Scenario, ...] = tuple(
     for kind in KINDS
     if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
 )
-"""The plainest scenarios in the other environments."""
+"""The simplest scenarios, each in every environment other than the default one."""
 EVALUATION = Scenario(
     "evaluation",
     "no update, and another loss reported of an evaluation",
@@ -419,12 +433,12 @@ OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Directi
 """Directions of updates that change only scalar, integer, boolean or running-statistics tensors."""
 _ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
 _OF_OWN_TENSORS = tuple(kind.on(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
-"""The scenarios with these directions, on an app's own model."""
+"""The scenarios with a direction of `OF_FEW_TENSORS`, on an app's own model."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
-"""Every scenario by its name. New ones are added at the end, since the random draws depend on the position."""
+"""Every scenario, keyed by name. New ones are added at the end, because random draws depend on the position."""
 WORDS = {name: kind.words for name, kind in BY_NAME.items()}
 FIXES = {name: kind.fix for name, kind in BY_NAME.items()}
-"""The usual fix for a leak in each scenario, by the scenario's name."""
+"""Usual fix for a leak that a scenario finds, keyed by the scenario's name."""
 PROVISOS = {
     name: "Where the clients' own training code clips, which no trial sees, no such update can come, and "
     "--trust-client-clipping "
@@ -432,4 +446,4 @@ PROVISOS = {
     for name, kind in BY_NAME.items()
     if kind.is_beyond and kind.present.direction in (Direction.FIRST, Direction.EVERY_TENSOR)
 }
-"""The condition under which an update beyond the clipping norm can occur, by the name of each scenario that has it."""
+"""Note on when an update longer than the clipping norm can occur, keyed by the name of each scenario that sends one."""

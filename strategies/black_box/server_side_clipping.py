@@ -1,4 +1,4 @@
-"""Detection of Flower's strategy wrappers, in either interface, that clip and add noise on the server."""
+"""Detection of Flower's strategy wrappers, of its old or new interface, that clip and add noise on the server."""
 
 import flwr.server.strategy as old
 import flwr.serverapp.strategy as new
@@ -14,5 +14,5 @@ _WRAPPERS = (
 
 
 def clips_and_adds_noise(strategy: new.Strategy) -> bool:
-    """Return whether a strategy contains one of Flower's wrappers that clip and add noise on the server."""
+    """Return True if a strategy is, or wraps, one of Flower's wrappers that clip and add noise on the server."""
     return any(isinstance(layer, _WRAPPERS) for layer in layers_of(strategy))

@@ -1,6 +1,7 @@
-"""The audit inside the client app: a mod that acts as the target's client, and separates the client state of trials.
+"""The audit inside a Flower client app: the mod `insider` and the function `held`.
 
-For claims about records, the app calls `held` to get the records of a client in a trial.
+The mod changes the reply of the target's client (the client under test) in trials, and keeps the client state of trials
+separate. If the claim is about records, the app calls `held` to get the records that a client trains on.
 """
 
 from collections.abc import Iterator
@@ -39,27 +40,27 @@ from fl_audit.strategies.black_box.working_copy import apart, own_copy
 
 _OURS, _TRIAL = "fl-audit.", "fl-audit.kind"
 _OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
-"""Keys in the state of a client, in the order of the names.
+"""Keys of the audit in a client's state.
 
-They are the prefix of all keys of the audit, the number of the current trial, the prefix of the state from the app's
-own training, the prefix of the state before the audit, and the prefix of replies that the client repeats.
+All begin with `_OURS`. `_TRIAL` holds the number of the current trial. The others are prefixes: `_OWN` of the state
+after the app's own training, `_BEFORE` of the state before the audit, and `_STILL` of replies that the client repeats.
 """
 _WITHOUT = (TargetAction.ALMOST_NOTHING, TargetAction.NOTHING)
 
 
 def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Client mod that returns the client app's reply, changed in trials as the audited strategy demands.
+    """Flower mod that returns the client app's reply, changed in trials as the server's audit demands.
 
-    It does nothing if the server's strategy is not audited.
+    The reply is unchanged if the server runs no audit.
 
     Parameters
     ----------
     message
         Message to the client.
     context
-        Context of the client; its state is separate for every trial.
+        Context of the client; each trial gets a state of its own.
     call_next
-        The client app, or the mods that are closer to it.
+        The client app, or the next mod that leads to it.
     """
     note = read_note(message)
     with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as kept:
@@ -91,7 +92,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
 
 def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
-    """Return the content of the client's reply in this round of an earlier trial; None if there was none."""
+    """Return the content of the client's reply to the same round of an earlier trial; None if there is none."""
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
     return RecordDict(found) if found else None
@@ -99,7 +100,10 @@ def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
 
 @contextmanager
 def _in_a_copy(trial: int) -> Iterator[list[str]]:
-    """In trials, run the block in a copy of the working directory; yield the paths outside of it that are written."""
+    """Run a `with` block in a copy of the working directory; yield the paths outside of it to which the block writes.
+
+    For trial 0, the app's own training, the block runs in the working directory itself, and the list stays empty.
+    """
     if not trial:
         yield []
         return
@@ -110,12 +114,15 @@ def _in_a_copy(trial: int) -> Iterator[list[str]]:
 
 
 def _spared(trial: int) -> AbstractContextManager[None]:
-    """Suppress errors of the audit during the app's own training; in trials they are raised."""
+    """Return a context that suppresses all exceptions in the app's own training (trial 0), and none in other trials."""
     return nullcontext() if trial else suppress(Exception)
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply as the tag demands; return the client's learned update, or None if no tensors fit the model."""
+    """Change a reply as the audit's tag demands; return the update that the client itself learned, (parameters,).
+
+    Return None if no record of the reply has the shapes of the received model.
+    """
     assert note.action is not None
     update = None
     for name, own in records_of(reply).items():
@@ -134,9 +141,9 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
 
 @contextmanager
 def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
-    """Give a client the state of the current trial in the block, as if other trials had not happened.
+    """Give a client the state of the current trial within a `with` block, as if other trials had not happened.
 
-    The state persists between the messages of a trial. Yields the audit's own entries of the state.
+    The state persists from one message of a trial to the next. The block receives the audit's own entries of the state.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
     if not trial:  # a new training of the app discards the replies that clients repeat in trials
@@ -153,9 +160,10 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
 
 
 def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
-    """Replace a client's state by the initial state of a trial, if the trial has changed.
+    """Replace a client's state by the initial state of a trial, unless the client is already in this trial.
 
-    The states before the audit and of the app's own training are saved in `ours`.
+    The client's states before the audit and after the app's own training are saved in `ours`. Trial 0 is the app's own
+    training, and gets back the state that it left.
     """
     if not ours:
         ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}
@@ -176,14 +184,14 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 @dataclass
 class RequestedRecords:
-    """The calls of `held` while a client answers a message."""
+    """Records that an app passes to `held` while a client answers one message: their number, and the audit's change."""
 
-    action: TargetAction | None = None  # action of the client, which decides its records; None leaves them unchanged
+    action: TargetAction | None = None  # the client's action, which may change a record; None changes nothing
     records: int | None = None  # number of the client's records; None if the app did not call `held`
-    fault: str | None = None  # reason why the object that was passed is no data set; None if it is one
+    fault: str | None = None  # reason why the object passed to `held` is no data set; None if it is one
 
     def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
-        """Return the parts as data sets, and store their number of records.
+        """Return each part, such as inputs or labels, as a data set, and store their common number of records.
 
         Raises
         ------
@@ -206,7 +214,10 @@ _shard: ContextVar[RequestedRecords | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[RequestedRecords]:
-    """Apply an action to calls of `held` in the block, and yield the object that records these calls."""
+    """Apply an action to all calls of `held` within a `with` block; yield the object that records these calls.
+
+    If the action is None, no records are changed.
+    """
     shard = RequestedRecords(action)
     token = _shard.set(shard)
     try:
@@ -216,17 +227,18 @@ def shard_of(action: TargetAction | None) -> Iterator[RequestedRecords]:
 
 
 def held(*parts: Any) -> Any:
-    """Return the records that a client holds: all that are passed, except for the target's client in some trials.
+    """Return the records that the app has loaded for a client; in some trials one record is missing or replaced.
 
-    An app whose claim is about records calls this after loading the records of a client. Each argument is an array,
-    tensor or table with one record per row, a list, or a data set of torch or Hugging Face; several arguments, such as
-    inputs and labels, have the same records in the same order. The result has the same type, and is a tuple for several
-    arguments. In some trials the target's client gets it without the first record, or with another record in its place.
+    An app whose privacy claim is about records calls this function where it loads them. Each argument is an array,
+    tensor or table with one record per row, a list, or a data set of torch or Hugging Face. Several arguments, such as
+    inputs and labels, describe the same records in the same order. The result has the type of the argument, or is a
+    tuple for several arguments. Only the target's client, and only in trials, gets the data without the first record,
+    or with another record in its place.
 
     Raises
     ------
     InputError
-        If nothing is passed, or in trials if an argument is no data set.
+        If nothing is passed; in trials of the target's client also if an argument is no data set.
     """
     if not parts:
         raise InputError("held() was given nothing: accepted is what the client app has loaded, as in held(records)")

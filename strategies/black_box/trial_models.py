@@ -1,4 +1,4 @@
-"""The models of black-box trials, and the clients' updates and replies on these models."""
+"""Models of black-box trials, and the updates and replies of simulated clients on these models."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -26,25 +26,25 @@ _SIDE = 100  # neurons of a layer of the large model
 
 
 class TrialModel(NamedTuple):
-    """The model of a trial: its initial tensors, and two public directions of updates."""
+    """Model of a trial: its initial tensors, and two fixed orthogonal directions for updates."""
 
-    arrays: Arrays  # the initial tensors, sorted by name; they must not be changed
-    # Unit vector over the trained parameters, (parameters,). It is zero for scalars, integers, booleans and running
-    # statistics, which have directions of their own.
+    arrays: Arrays  # the initial tensors, keyed by name in alphabetical order; they must not be changed
+    # Unit vector, shape (parameters,). It is zero at scalars, integers, booleans and running statistics, which other
+    # directions change.
     first: Floats
-    second: Floats  # unit vector of the same kind, orthogonal to `first`
-    tensors: tuple[tuple[str, slice], ...]  # name and slice of every tensor among the flattened parameters
-    trained: NDArray[np.int64]  # indices of the trained parameters
+    second: Floats  # unit vector like `first`, and orthogonal to it
+    tensors: tuple[tuple[str, slice], ...]  # name of each tensor, and its slice of the flattened parameters
+    trained: NDArray[np.int64]  # indices of the parameters at which `first` and `second` may differ from zero
 
     @property
     def size(self) -> int:
-        """Number of parameters."""
+        """Number of scalar parameters of the model."""
         return len(self.first)
 
 
 @lru_cache
 def template(model: ModelKind) -> TrialModel:
-    """Return a small built-in model of some kind with all parameters zero; raises `ValueError` for kind OWN."""
+    """Return a small built-in model of the given kind, with all parameters 0; raises `ValueError` for kind OWN."""
     dtype = np.float16 if model is ModelKind.HALF else np.float32
     # Two small tensors are enough to find most leaks.
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
@@ -69,7 +69,7 @@ def template(model: ModelKind) -> TrialModel:
 
 
 def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
-    """Return the trial model that has the given initial tensors, with its two random public directions."""
+    """Return a trial model with the given initial tensors, keyed by name, and two fixed orthogonal directions."""
     ordered = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
     ends = np.cumsum([array.size for array in ordered.values()])
     tensors = tuple(
@@ -86,16 +86,19 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether a tensor is of the sort that a direction changes: scalar, integer, boolean or running statistics.
+    """Return whether an update in a given direction changes a tensor of this sort.
+
+    The sorts are scalars (SCALAR), integers (COUNTER), booleans (SWITCH) and running statistics (RUNNING). The result
+    is False for every other direction.
 
     Parameters
     ----------
     direction
-        Direction of the update; False for directions that are not for one sort of tensors.
+        Direction of the update.
     name
-        Name of the tensor.
+        Name of the tensor; running statistics are recognised by it.
     array
-        The tensor itself.
+        Tensor whose sort is examined.
     """
     match direction:
         case Direction.SCALAR:
@@ -113,20 +116,21 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
 
 def update_of(part: ClientContribution, model: TrialModel, norm: float, round: int, schedule: TargetSchedule) -> Floats:
-    """Return a client's update in a round, shape (parameters,).
+    """Return a client's update in a round, shape (parameters,), as its contribution in the trial prescribes.
 
     Parameters
     ----------
     part
-        Contribution of the client in the scenario.
+        The client's prescribed contribution: direction and length of its update.
     round
         Number of the round, from 1.
     schedule
-        Sign of the update over the rounds.
+        Whether the update keeps its sign, alternates it, or is negligible after round 1.
     model
-        Model of the trial, with its directions.
+        Model of the trial, which has the directions as vectors.
     norm
-        Clipping norm, of which `part.length` is a multiple.
+        Clipping norm. The length of the update is `part.length` times this norm. It is the L2 norm of the whole update,
+        or of its part in each tensor (EVERY_TENSOR), or the change of each value (SCALAR, COUNTER, SWITCH, RUNNING).
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
@@ -162,16 +166,17 @@ def update_of(part: ClientContribution, model: TrialModel, norm: float, round: i
 
 
 def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floats:
-    """Return the updates of all other clients of a scenario, shape (count, parameters), each with L2 norm 1.
+    """Return the updates of all clients except the target's, shape (count, parameters), each with L2 norm 1.
 
     Parameters
     ----------
     others
-        Directions of the other clients' updates; not IDENTICAL, for which the scenario defines them.
+        Directions of the updates: random, in opposite pairs, or half along `model.first` and half against it. IDENTICAL
+        is not accepted.
     model
-        Model of the trial.
+        Model of the trial, whose parameters the updates change.
     count
-        Number of the other clients.
+        Number of clients other than the target's.
     """
     if others is OtherContributions.MEDIAN:
         # With an odd number of others, one more has the sign opposite to the target's, so that the target balances it.
@@ -186,18 +191,20 @@ def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floa
 
 
 def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyFault) -> Arrays | None:
-    """Return the tensors of a client's reply: received model plus update, in some form; None if there is no reply.
+    """Return the tensors of a client's reply, keyed by name: the received model plus the client's update.
+
+    Return None if the client does not reply.
 
     Parameters
     ----------
     received
-        The model that the client received.
+        Tensors of the model that the client received, keyed by name.
     update
         The client's update, shape (parameters,).
     model
-        Model of the trial, with the names and shapes of the tensors.
+        Model of the trial, which has the names and shapes of the tensors.
     form
-        Form of the reply: ordinary, malformed in some way, or missing.
+        Form of the reply: valid, missing, or malformed in one way.
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})

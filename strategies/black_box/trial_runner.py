@@ -1,4 +1,4 @@
-"""The black-box audit of a system's claim by thousands of trials in several processes."""
+"""Black-box audit of a strategy: it tests a privacy claim by thousands of short trials in several processes."""
 
 import math
 import os
@@ -41,7 +41,7 @@ _OWN_MODEL = (
     "Trials of a strategy have small models of their own: one that loads what is released into its app's model refuses "
     "these, and fl-audit review plays it, with its app, on the model that the app starts with."
 )
-"""Remedy where every ordinary trial of a strategy was refused."""
+"""Remedy that the report shows if the strategy refused every ordinary trial."""
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
 """Transcripts of trials, whether each used D, and the paths outside of the working copy to which they wrote."""
@@ -61,36 +61,38 @@ def audit_system(
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
 ) -> ClaimAudit:
-    """Audit a strategy's claim by thousands of short trials; raises `InputError` if a number is out of range.
+    """Test the privacy claim of a strategy by thousands of short trials with the target (D) and without it (D').
 
-    With several processes, a trial that ends its process counts as refused by the mechanism.
+    The target is a client or a record, as the claim says. Returns the result of all tests. A trial that ends its worker
+    process counts as refused by the strategy. Raises `InputError` if a number is out of range.
 
     Parameters
     ----------
     system
-        The strategy, with the mods and settings of its clients.
+        Strategy under audit, with the mods and settings of its clients.
     claim
-        Claim of the strategy.
+        Privacy claim of the strategy.
     budget
-        Number of trials in each stage; None for the default numbers.
+        Number of trials in each stage of the audit; None for the default numbers.
     confidence
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+        Probability that a true claim is not reported as violated, above 0.5 and below 1.
     seed
-        Seed of the trials. The global generators of Python, numpy and torch are seeded from it too, since an app's code
-        draws its noise from them.
+        Seed of the trials. The global generators of Python, numpy and torch are seeded from it, too, because an app's
+        code draws its noise from them.
     processes
         Number of processes that run trials at the same time, at least 1.
     exclude
-        Names of scenarios that are left out because the claim does not cover them.
+        Names of scenarios (conditions of trials) that are left out because the claim does not cover them.
     include
-        Names of the scenarios to run; None for all that are relevant to the claim.
+        Names of the only scenarios to run; None for all that are relevant to the claim.
     seconds
-        Time limit for the trials in seconds, above 0. The trials that search for distinguishers may take half of it.
+        Time limit for the trials in seconds, above 0. At most half of it is spent on trials that search for
+        distinguishers, that is, for rules that tell D from D'.
     tell
-        Function that receives messages on progress.
+        Function that is called with messages on progress.
     keep
-        Function that receives the result so far after every tested distinguisher, so that it is not lost if the audit
-        is interrupted.
+        Function that is called with the result so far after each tested distinguisher, so that an interruption loses
+        little.
     """
     kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
     kinds = [kind for kind in kinds if include is None or kind.name in include]
@@ -133,7 +135,7 @@ def audit_system(
 
 
 def _hindrance(failed: Counter[str]) -> str:
-    """Return a sentence with the most frequent error of clients; empty if there is none."""
+    """Return a sentence with the most frequent error of clients; empty if there were no errors."""
     if not failed:
         return ""
     return (
@@ -142,14 +144,14 @@ def _hindrance(failed: Counter[str]) -> str:
 
 
 def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
-    """Return the scenarios that are relevant to a claim about a system, in the order of `BY_NAME`.
+    """Return the scenarios (conditions of trials) that can test a claim about a system, in the order of `BY_NAME`.
 
     Parameters
     ----------
     system
-        The audited system.
+        Strategy under audit with its clients; its settings exclude some scenarios.
     claim
-        The claim about this system.
+        Privacy claim; its unit, relation and number of rounds exclude some scenarios.
     """
     # The system's own number of clients, and few and many if the strategy can be made for them.
     sizes = {None, *({FEW, MANY} - {system.clients} if system.has_any_size else ())}
@@ -169,7 +171,11 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 
 
 class _TrialExecutor:
-    """Runs chunks of trials, in this process or in a fork; a chunk is given by a scenario's name and a number."""
+    """Runs trials in chunks, in this process or in a fork.
+
+    A chunk is a number of trials with one scenario (the conditions of trials); the scenario's name and a number
+    determine it.
+    """
 
     def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
         self._system, self._claim, self._seed = system, claim, seed
@@ -185,7 +191,11 @@ class _TrialExecutor:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Run the trials of a chunk, and stop after the trial in which the monotonic clock passes `until`."""
+        """Run the trials of a chunk, given by the name of a scenario (conditions of trials) and a number.
+
+        The run stops after a trial that ends later than `until` (monotonic clock, in seconds). Returns the transcripts,
+        whether each trial used D, and the outside paths to which trials wrote.
+        """
         copy = self._copy_here()
         draws, present = self._drawn(wanted)
         seed_generators(draws)
@@ -199,7 +209,10 @@ class _TrialExecutor:
         return trials, present[: len(trials)], copy.outside
 
     def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
-        """Return the result of a chunk that ended its process: every trial counts as refused."""
+        """Return the results of a chunk (scenario's name, number) that ended its worker process.
+
+        Every trial counts as refused by the strategy; `how` says how the process ended.
+        """
         draws, present = self._drawn(wanted)
         said = f"it ended its process {how}"
         return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
@@ -213,7 +226,7 @@ class _TrialExecutor:
         return BlackBoxTrial(self._system, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
 
     def _copy_here(self) -> WorkingCopy:
-        """Return the working copy of this process, which is made at its first trial."""
+        """Return this process's own copy of the working directory; it is made at the first call in the process."""
         here = os.getpid()
         if here not in self._copies:
             if here != self._owner:

@@ -1,4 +1,4 @@
-"""The directory of an audit: its configuration, the secret seed of the trials, and a file for every finished trial."""
+"""The folder of an audit: its settings, the secret seed of the trials, and a file for each finished trial."""
 
 import json
 import secrets
@@ -22,23 +22,26 @@ from fl_audit.strategies.black_box.recorder import FAILED, names_that_tell
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
-ResultColumns = tuple[tuple[str, slice], ...]  # names and slices of the columns of an observed model
+ResultColumns = tuple[tuple[str, slice], ...]  # for each tensor of the model, its name and slice of a stored vector
 
 
 @dataclass(frozen=True)
 class StoredTrials:
-    """The trials of an audit in their directory, to which any number of runs of the app contribute."""
+    """The stored trials of an audit, in a folder with its settings; several runs of the app may add trials."""
 
-    directory: Path  # directory of the trials
-    audit: AuditConfig  # the configuration
-    seed: int  # the secret seed of the trials
-    # Contributions of the target's client. If there are several, the first trials alternate between them, twenty trials
-    # each, and all later trials use the one that separated D from D' best.
+    directory: Path  # folder of the trials
+    audit: AuditConfig  # settings of the audit
+    seed: int  # secret seed of the trials
+    # Kinds of update of the target's client. If there are several, the first trials alternate between them, `LESSONS`
+    # trials for each, and all later trials use the kind that told D from D' best.
     contributions: tuple[str, ...]
 
     @staticmethod
     def finished(audit: AuditConfig) -> "StoredTrials | None":
-        """Return the last complete trials of an audit, or None; raises `InputError` if several apps have some."""
+        """Return the most recent finished trials with the settings of an audit; None if there are none.
+
+        Raises `InputError` if the audit's folder has finished trials of several apps.
+        """
         agreed = _agreed(audit).items()
         found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
         found = {path: settings for path, settings in found.items() if agreed <= settings.items()}
@@ -53,22 +56,29 @@ class StoredTrials:
 
     @property
     def pilots(self) -> int:
-        """Number of initial trials that alternate between the contributions; 0 if there is only one contribution."""
+        """Number of first trials that alternate between the kinds of update; 0 if there is only one kind."""
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
-        """Return the contribution of the target's client under D in a trial; it depends only on earlier trials."""
+        """Return the kind of update that the target's client sends under D in a trial.
+
+        The first `pilots` trials alternate between the kinds; all later trials use the chosen kind.
+        """
         return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
 
     @property
     def chosen(self) -> str:
-        """The contribution that separated D from D' best in the first trials, or the only contribution."""
+        """The kind of update that told D from D' best in the first trials, or the only kind."""
         if len(self.contributions) == 1:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
 
     def choose(self, columns: ResultColumns) -> None:
-        """Choose and store the contribution of later trials, once all initial trials have been run."""
+        """Choose the kind of update for all later trials, and store the choice.
+
+        Nothing is done if there is only one kind, if a choice is stored already, or if some of the first trials are
+        missing.
+        """
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
         tried = []
@@ -83,29 +93,30 @@ class StoredTrials:
 
     @property
     def counted(self) -> list[int]:
-        """Numbers of the trials with the chosen contribution; guessing is learned on the first, the others count."""
+        """Numbers, from 1, of the trials with the chosen kind of update; only these trials are evaluated."""
         return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen]
 
     def keep_columns(self, columns: ResultColumns) -> None:
-        """Store the columns of the observed model, which marks the audit as complete."""
+        """Store the name and slice of each tensor in the stored vectors; this also marks the audit as finished."""
         write_json(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
 
     @property
     def columns(self) -> ResultColumns:
-        """Names and slices of the columns of the observed model, as stored."""
+        """Name and slice of each tensor of the model in the stored vectors, as stored by `keep_columns`."""
         return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
 
     @property
     def missing(self) -> list[int]:
-        """Numbers of the trials that have not been run yet, from 1."""
+        """Numbers, from 1, of the trials that have not been run yet."""
         return [number for number in range(1, self.audit.trials + 1) if not self._file(number).exists()]
 
     @property
     def is_of_server(self) -> bool:
-        """Whether it is certain that the server alone adds noise; the claim then covers observers of all other replies.
+        """Whether it is certain that the server alone adds noise.
 
-        It is certain if the other clients repeat their replies in trials, or if in all counted trials they sent the
-        same replies in the first round.
+        This is certain if the clients other than the target's repeat their replies in all trials, or if they sent the
+        same replies in the first round of all evaluated trials. The claim then also covers observers who know these
+        replies.
         """
         if self.not_covered is None:
             return True
@@ -114,14 +125,14 @@ class StoredTrials:
 
     @property
     def not_covered(self) -> NotRefutingReason | None:
-        """The reason why the other clients do not repeat their replies in trials; None if they do."""
+        """Reason why the clients other than the target's do not repeat their replies in trials; None if they do."""
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else NotRefutingReason(said)
 
     def keep_unrefuted(self, why: NotRefutingReason | None) -> None:
-        """Store the reason why other clients do not repeat their replies in trials, or None, and delete all trials.
+        """Store why the clients other than the target's do not repeat their replies in trials; delete all trials.
 
-        Called before the first trial, and again if the repeated replies turn out to differ.
+        None means that they do repeat them.
         """
         write_json(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
@@ -129,20 +140,20 @@ class StoredTrials:
 
     @property
     def is_new(self) -> bool:
-        """Whether `keep_unrefuted` has not been called yet."""
+        """Whether `keep_unrefuted` has not stored anything yet; it must be called before the first trial."""
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Return whether a trial uses D, which is decided by a fair coin that follows from the seed."""
+        """Return True if a trial uses D, and False if it uses D'; the audit's seed decides by a fair coin."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:
-        """Store the transcript of a trial.
+        """Store the transcript (recorded results) of a trial as a file; an earlier file of the same trial is replaced.
 
         Parameters
         ----------
         trial
-            Number of the trial.
+            Number of the trial, from 1.
         seen
             Transcript of the trial.
         """
@@ -155,7 +166,7 @@ class StoredTrials:
             np.savez_compressed(stream, **arrays)
 
     def trial(self, number: int) -> Transcript:
-        """Return the transcript of a trial."""
+        """Return the stored transcript (recorded results) of the trial with the given number, from 1."""
         with np.load(self._file(number), allow_pickle=False) as file:
             refusal = next(map(str, file["refusal"]), None)
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
@@ -168,36 +179,36 @@ class StoredTrials:
 
     @property
     def probe(self) -> str | None:
-        """The strategy's error message on an update of exactly zero, empty if accepted; None if not tried yet."""
+        """The strategy's error message on an update of exactly zero: empty for no error, None if not tested yet."""
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 
     def keep_probe(self, said: str) -> None:
-        """Store the strategy's error message on an update of exactly zero; empty if accepted."""
+        """Store the strategy's error message on an update of exactly zero; an empty message means no error."""
         write_json(self.directory / _PROBE, {"said": said})
 
 
 def open_campaign(
     audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> StoredTrials:
-    """Return the stored trials of this app, code and settings, or begin new ones.
+    """Return the stored trials of an audit, to which more can be added; create their folder if it does not exist.
 
-    A damaged file raises `InputError`.
+    Trials are stored separately for each app, version of its code, and settings. A damaged file raises `InputError`.
 
     Parameters
     ----------
     audit
-        Configuration of the audit.
+        Settings of the audit.
     shapes
-        Shapes of the model's tensors.
+        Shape of each tensor of the app's model, keyed by the tensor's name.
     tried
-        The contributions of the target's client between which the first trials alternate.
+        Kinds of update of the target's client between which the first trials alternate.
     app
         Name of the app.
     code
-        Fingerprint of the app's strategy and clients.
+        Digest of the code and settings of the app's strategy and clients.
     tell
-        Function that receives a message if trials exist from before a change of code or settings.
+        Function that is called with a message if trials exist from before a change of code or settings.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}
@@ -225,7 +236,7 @@ def _seed(directory: Path) -> int:
 
 
 def _agreed(audit: AuditConfig) -> dict[str, Any]:
-    """Return the settings that identify an audit, as JSON values; trials with other values belong to another audit."""
+    """Return the settings that decide whether stored trials belong to an audit, as JSON values keyed by name."""
     own = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
     return found

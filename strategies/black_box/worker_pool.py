@@ -1,8 +1,8 @@
-"""A pool of forked worker processes, which end with this process; workers that die or stall are not waited for.
+"""Pool of forked worker processes that executes tasks, and does not wait for workers that die or stall.
 
-Workers are forks, because strategies of other people can seldom be pickled. A fork lacks the threads of this process,
-so code that waits for one of these threads stalls. If the workers return no result and use no CPU time for a while,
-this process executes the remaining tasks itself.
+Workers are forks, because the strategies under audit can seldom be pickled. A fork lacks the threads of this process,
+so code that waits for such a thread stalls. If the workers return no result and use no CPU time for a while, this
+process executes the remaining tasks itself.
 """
 
 import ctypes
@@ -32,18 +32,19 @@ _GRACE = 1.0  # seconds that a running task gets to finish after the time limit
 _LONGEST = 1e7  # largest number of seconds that a timer is set to
 _PR_SET_PDEATHSIG = 1
 _stalled = list[int]()
-"""IDs of processes whose workers have stalled; they fork no more, as new workers would lack the same threads."""
+"""IDs of processes whose workers have stalled; such a process starts no new workers, which would stall again."""
 
 
 class _TimeIsOver(BaseException):  # not an `Exception`, so that the interrupted code does not catch it
-    """Raised in a task that is still running after its time limit."""
+    """Raised inside a task that is still running about a second after its time limit."""
 
 
 @contextmanager
 def _alarm(until: float) -> Iterator[None]:
-    """Interrupt the block by `_TimeIsOver` shortly after the time `until` on the monotonic clock.
+    """Raise `_TimeIsOver` in a `with` block that is still running about a second after `until` (monotonic clock).
 
-    This needs the main thread and an unused SIGALRM. Compiled code is interrupted only when it returns to Python.
+    Nothing is raised outside of the main thread, or if SIGALRM is in use. Compiled code is interrupted only when it
+    returns to Python.
     """
     is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
     left = until + _GRACE - time.monotonic()
@@ -64,7 +65,7 @@ def _alarm(until: float) -> Iterator[None]:
 
 
 class _Worker:
-    """A forked worker process, with the position of its current task."""
+    """A forked worker process; `place` is the position of its current task, or None while it is idle."""
 
     def __init__(self, work: Callable[[Any, float], Any]) -> None:
         context = multiprocessing.get_context("fork")
@@ -80,7 +81,7 @@ class _Worker:
             self.connection.send((task, until))
 
     def end(self) -> str:
-        """Kill the process, and return how it ended: its exit status or the signal."""
+        """Kill the process; return "with status N" or "by signal N", which says how it ended."""
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -89,18 +90,19 @@ class _Worker:
 
 
 class WorkerPool(Generic[Task, Done]):
-    """Pool that executes tasks in order, in several forked processes or in this one.
+    """Pool that starts tasks in order, in several forked processes or one after another in this process.
 
     Parameters
     ----------
     work
-        Function that executes one task; its second argument is the time of the monotonic clock at which it should stop.
+        Function that executes one task; its second argument is the monotonic time, in seconds, at which it should stop.
     lost
-        Function that returns the result for a task that ended its process twice, given how the process ended.
+        Function that returns the result of a task whose execution ended its worker process twice. It is called with the
+        task and with words such as "by signal 9".
     processes
-        Number of processes; 1 executes the tasks in this process.
+        Number of worker processes; with 1, tasks are executed in this process.
     say
-        Function that receives a message if the workers stall.
+        Function that is called with a message if the workers stall.
     """
 
     def __init__(
@@ -116,14 +118,16 @@ class WorkerPool(Generic[Task, Done]):
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
-        """Return the results of the tasks that finish in time, keyed by the position of the task.
+        """Return the results of all tasks that finish before a time limit, keyed by the task's position from 0.
+
+        An exception in a task is raised here.
 
         Parameters
         ----------
         tasks
-            The tasks.
+            Tasks to execute, each an argument for `work`.
         until
-            Time limit, as a time of the monotonic clock.
+            Time limit on the monotonic clock, in seconds.
         """
         found = dict[int, Done]()
         if self._count > 1:
@@ -181,7 +185,10 @@ class WorkerPool(Generic[Task, Done]):
     def _heard(
         self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
     ) -> None:
-        """Store a worker's result, or requeue its task if the worker has died; after two deaths the task is lost."""
+        """Store the result that a worker sends, or raise the exception that it sends.
+
+        If the worker has died, its task is executed again; after a second death the result of `lost` is stored.
+        """
         place, worker.place = worker.place, None
         assert place is not None
         try:
@@ -204,18 +211,18 @@ class WorkerPool(Generic[Task, Done]):
 def crew(
     work: Callable[[Task, float], Done], lost: Callable[[Task, str], Done], processes: int, say: Callable[[str], None]
 ) -> Iterator[WorkerPool[Task, Done]]:
-    """Yield a `WorkerPool` whose processes end with the block.
+    """Yield a pool of worker processes, all of which are killed at the end of the `with` block.
 
     Parameters
     ----------
     work
-        Function that executes one task, as for `WorkerPool`.
+        Function that executes one task; its second argument is the monotonic time, in seconds, at which it should stop.
     lost
-        Function that returns the result for a task that ended its process twice, as for `WorkerPool`.
+        Function that returns the result of a task whose execution ended its worker process twice.
     processes
-        Number of processes, as for `WorkerPool`.
+        Number of worker processes; with 1, tasks are executed in this process.
     say
-        Function that receives a message if the workers stall, as for `WorkerPool`.
+        Function that is called with a message if the workers stall.
     """
     found = WorkerPool(work, lost, processes, say)
     try:
@@ -225,7 +232,7 @@ def crew(
 
 
 def _seconds_of(worker: _Worker) -> float:
-    """Return the CPU seconds that a worker process and its children have used; 0 if it has ended."""
+    """Return the CPU seconds that a worker process and its children have used; 0 if the worker has ended."""
     try:
         times = psutil.Process(worker.process.pid).cpu_times()
     except psutil.Error:
@@ -234,7 +241,11 @@ def _seconds_of(worker: _Worker) -> float:
 
 
 def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
-    """Main loop of a worker process: receive tasks from the connection, execute them, and send the results."""
+    """Receive tasks from a connection, execute each one, and send back its result, until the connection is closed.
+
+    This is the main loop of a worker process. The loop sends (True, result), or (False, exception) if the task raised
+    one.
+    """
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts, and ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -256,14 +267,14 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
 
 
 def end_with_parent(parent: int) -> None:
-    """Make this process end when its parent process ends, for whatever reason.
+    """Make this process end as soon as its parent process ends, for whatever reason.
 
-    On Linux the kernel sends SIGKILL. A thread also checks every second, for other systems.
+    On Linux the kernel kills this process. On every system a thread also checks once a second.
 
     Parameters
     ----------
     parent
-        ID of the parent process.
+        Process ID of the parent process.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Trials in a copy of the working directory: files written there are removed, and files written elsewhere are reported.
+"""Copy of the working directory for trials: files written in it are removed, and files written elsewhere are reported.
 
 Experiment trackers such as wandb are disabled in trials.
 """
@@ -23,7 +23,7 @@ _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
 """Directories that are not copied: those of experiment trackers, which start empty in trials, and of bytecode."""
 _LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that are linked, as trials only read them
 _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
-"""Largest number of entries to copy, of bytes of a file, and of bytes in all; files beyond these are linked."""
+"""Largest number of files and folders, bytes of a file, and bytes in total to copy; everything beyond is linked."""
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
 """Python's audit events that change files, with the index of the argument that is the path."""
 _FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
@@ -31,11 +31,11 @@ _SHOWN = 5
 
 
 class WorkingCopy:
-    """A copy of a directory, in which an app's code may write during trials.
+    """Copy of the working directory, in which an app's code may write during trials.
 
-    Large files, and files beyond a few thousand, are links to the originals; writing to them is reported. The copy is
-    restored to its first state between trials. The directory `without`, which stores the trials, is not copied. The
-    copy is made in `room`, or in the system's directory for temporary files.
+    Large files, and everything beyond a few thousand files, are links to the originals; writing to them is reported.
+    The directory `without`, which stores the trials, is not copied. The copy is made in `room`, or in the system's
+    directory for temporary files.
     """
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
@@ -48,7 +48,7 @@ class WorkingCopy:
         self._first = self._listed()
 
     def remove(self) -> None:
-        """Remove the copy."""
+        """Delete the copy."""
         shutil.rmtree(self._room, ignore_errors=True)
 
     def _mirror(self) -> None:
@@ -84,12 +84,15 @@ class WorkingCopy:
                     shutil.copy2(source, target)
 
     def _belongs(self, entry: "os.DirEntry[str]") -> bool:
-        """Return whether a directory entry is copied: not trackers' directories, stored trials, or working copies."""
+        """Return False for a directory entry that is not copied: a tracker's folder, stored trials, a working copy."""
         is_copy = entry.name.startswith(DIRECTORY_PREFIX)
         return not is_copy and entry.name not in _ABSENT and Path(entry.path) != self._without
 
     def _listed(self) -> dict[str, tuple[int, int]]:
-        """Return size and modification time of every file, (0, 0) for links and directories, by path in the copy."""
+        """Return size in bytes and modification time in ns of each entry, keyed by its path relative to the copy.
+
+        Links and directories have (0, 0).
+        """
         found, folders = dict[str, tuple[int, int]](), [""]
         while folders:
             folder = folders.pop()
@@ -105,7 +108,10 @@ class WorkingCopy:
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
-        """Restore the copy to its first state; unless `thoroughly`, only if Python was seen to write to it."""
+        """Restore the copy to its first state.
+
+        Unless `thoroughly` is True, nothing is done if no write to the copy was observed.
+        """
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
@@ -126,7 +132,10 @@ class WorkingCopy:
             self._first = self._listed()
 
     def note(self, path: str) -> None:
-        """Record a write to a path: that the copy changed, or the path if it is outside and not temporary."""
+        """Record a write to a path: inside the copy, it marks the copy as changed; otherwise `outside` gets the path.
+
+        Temporary files, devices and bytecode are ignored.
+        """
         place = os.path.realpath(path)
         if place.startswith(f"{self._room}{os.sep}"):
             self._is_written = self.was_written = True
@@ -134,26 +143,28 @@ class WorkingCopy:
             self.outside += [place] if place not in self.outside else []
 
     def moved(self, path: str) -> str:
-        """Return the counterpart in the copy of a path in the original directory; other paths unchanged."""
+        """Return the copy's path for a path in the original directory; return any other path unchanged."""
         inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
         inside = inside and not path.startswith(f"{self._room}{os.sep}")
         return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
 
 
 _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
-"""The working copy of the current trial, its thread, and whether the hook for Python's audit events is installed."""
+"""Working copy and thread of the current trial, and whether the hook for Python's audit events is installed."""
 
 
 @contextmanager
 def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
-    """Run the block in a copy of the working directory, with trackers disabled, and restore the copy afterwards.
+    """Run a `with` block in a copy of the working directory, with experiment trackers disabled; then restore the copy.
+
+    A `with` block of this function within another one runs in the copy of the outer block.
 
     Parameters
     ----------
     copy
-        The copy of the working directory.
+        Copy of the working directory.
     thoroughly
-        Whether all files of the copy are checked for changes afterwards, even if Python was not seen to write.
+        Whether the copy's files are checked for changes even if no write was observed.
     """
     if _here["copy"] is not None:  # already in a trial, whose clients run in this process
         yield
@@ -172,7 +183,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
 
 def moved_here(path: str) -> str:
-    """Return the counterpart of a path in the current trial's working copy; outside of trials the path itself."""
+    """Return the path in the current trial's copy of the working directory; outside of trials, the path itself."""
     return path if _here["copy"] is None else str(_here["copy"].moved(path))
 
 
@@ -195,7 +206,10 @@ _own: list[WorkingCopy] = []
 
 
 def own_copy() -> WorkingCopy:
-    """Return the current working copy, or a new one for this process, which is removed when the process ends."""
+    """Return the current trial's copy of the working directory, or else a copy that belongs to this process.
+
+    The process's copy is made at the first call, and removed when the process ends.
+    """
     if _here["copy"] is not None:
         found: WorkingCopy = _here["copy"]
         return found
@@ -206,14 +220,14 @@ def own_copy() -> WorkingCopy:
 
 
 def outside_words(paths: Sequence[str]) -> str:
-    """Return a sentence on the paths outside of the working directory that trials wrote to; empty for none."""
+    """Return a sentence that names paths outside of the working directory that trials wrote to; "" if none."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""
 
 
 _SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
-"""Environment variables that disable trackers which are started in a trial."""
+"""Environment variables, with their values, that disable trackers which are started in a trial."""
 _LOGS = {
     "wandb": ("log", "Run.log"),
     "wandb.sdk.wandb_run": ("Run.log",),
@@ -224,7 +238,7 @@ _LOGS = {
     "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
     "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
 }  # fmt: skip
-"""Functions and methods, by module, that log to a tracker which the app has already started."""
+"""Functions and methods, keyed by module, that log to a tracker which the app has already started."""
 
 
 class _SilentFile:
@@ -238,12 +252,12 @@ class _SilentFile:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Accept any arguments, and do nothing."""
+    """Accept any arguments, do nothing, and return None."""
 
 
 @contextmanager
 def _silent_trackers() -> Iterator[None]:
-    """Disable wandb, neptune, MLflow and TensorBoard in the block."""
+    """Disable the trackers wandb, neptune, MLflow and TensorBoard within a `with` block."""
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, _SWITCHES))
         for module, names in _LOGS.items():

@@ -1,6 +1,8 @@
-"""Wrappers for strategies of either Flower interface that score each release for canaries, and change nothing else.
+"""Wrappers for Flower strategies of either interface that pass each release to an observer, and change nothing else.
 
-strategy = watched(strategy, TrainingObserver(Path("canaries"), directions=11, canaries=3))
+The observer scores releases for canaries, which are artificial contributions that an audit inserts::
+
+    strategy = watched(strategy, TrainingObserver(Path("canaries"), directions=11, canaries=3))
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,19 +23,21 @@ from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
-"""Weight of a reply relative to the largest, for Flower strategies that do not weight by examples; None if unknown."""
-_Said = Mapping[int, CanaryReply | None]  # the canary notes by the index of the reply; None for an unreadable note
+"""Weight of each reply relative to the largest, for Flower strategies that ignore example counts; None if unknown."""
+_Said = Mapping[int, CanaryReply | None]  # notes of canary clients, by index of the reply; None for an unreadable note
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
-    """Return a strategy of the same interface and behaviour that passes its releases to an observer.
+    """Return a strategy that works exactly as the given one, and passes its releases to an observer.
+
+    The returned strategy has the same Flower interface as the given one.
 
     Parameters
     ----------
     strategy
-        A Flower strategy, of the new interface or the old one.
+        A Flower strategy of the new or the old interface.
     watch
-        The observer that scores the releases and stores the scores.
+        Observer that scores the releases for canaries, and stores the scores.
 
     Raises
     ------
@@ -48,7 +52,7 @@ def watched(strategy: object, watch: TrainingObserver) -> Any:
 
 
 class _Watched:
-    """Base class of observed strategies, which delegate to a strategy and pass its releases to an observer."""
+    """Base class of strategies that delegate to another strategy, and pass its releases to an observer."""
 
     def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
         self.strategy, self.watch = strategy, watch
@@ -57,7 +61,7 @@ class _Watched:
     def _aggregated(
         self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
-        """Return the strategy's result on the replies, and pass the models before and after to the observer."""
+        """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer."""
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
         named = getattr(self.strategy, "clipping_norm", None)
         norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
@@ -71,7 +75,7 @@ class _Watched:
 
 
 class ObservedStrategy(_Watched, Strategy):
-    """A strategy of Flower's new interface whose releases are observed."""
+    """A wrapper around a strategy of Flower's new interface that passes releases to an observer."""
 
     # Delegated unchanged.
     summary = property(lambda self: self.strategy.summary)
@@ -87,7 +91,10 @@ class ObservedStrategy(_Watched, Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the strategy's result on the replies, after removing the canary notes from them."""
+        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies.
+
+        A canary client is an artificial client of the audit.
+        """
         answered = list(replies)
         said = {
             place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
@@ -100,7 +107,7 @@ class ObservedStrategy(_Watched, Strategy):
 
 
 class ObservedLegacyStrategy(_Watched, OldStrategy):
-    """A strategy of Flower's old interface whose releases are observed."""
+    """A wrapper around a strategy of Flower's old interface that passes releases to an observer."""
 
     initialize_parameters = property(lambda self: self.strategy.initialize_parameters)
     configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
@@ -112,7 +119,10 @@ class ObservedLegacyStrategy(_Watched, OldStrategy):
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return the strategy's result on the replies, after removing the canary notes from them."""
+        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies.
+
+        A canary client is an artificial client of the audit.
+        """
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)
@@ -124,7 +134,7 @@ class ObservedLegacyStrategy(_Watched, OldStrategy):
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
-    """Yield the tensors of a model, decoded lazily so that errors are raised inside the observer."""
+    """Yield a model's tensors one by one, each decoded only when needed, so that errors occur in the observer."""
     if isinstance(model, Parameters):
         yield from parameters_to_ndarrays(model)
     else:
@@ -132,9 +142,10 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryReply]:
-    """Yield the canary notes, each with the weight of its reply in the average, relative to the largest weight.
+    """Yield canary clients' notes, each with its reply's weight in the average relative to the largest weight.
 
-    Must be called after averaging, because wrappers may change the weights before it.
+    Unreadable notes are left out. The function must be called after averaging, because wrappers may change the weights
+    before. A canary client is an artificial client of the audit.
     """
     layers = [*layers_of(strategy)]
     key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
@@ -150,7 +161,10 @@ def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[
 
 
 def _weight(reply: Any, key: str) -> float:
-    """Return the weight that a reply states, in the new interface under the metric `key`; 0 if it states none."""
+    """Return the weight that a reply states; 0 if it states no valid one.
+
+    In Flower's new interface the weight is the metric `key`, in the old one the number of examples.
+    """
     if isinstance(reply, Message):
         records = reply.content.metric_records.values() if reply.has_content() else ()
         named = next((one.get(key) for one in records), None)

@@ -1,1 +1,1 @@
-"""Review of a whole, unchanged Flower app: its strategy is captured at its start and tested by black-box trials."""
+"""Review of a whole, unchanged Flower app: its strategy is captured when it starts, and tested by black-box trials."""

@@ -1,4 +1,4 @@
-"""Reading a Flower app's `pyproject.toml`, and importing its ServerApp and ClientApp although packages are missing.
+"""Read a Flower app's `pyproject.toml`, and import its ServerApp and ClientApp even if packages are missing.
 
 A package that is not installed is replaced by a stub whose objects do nothing. Most such packages are for the app's
 clients and data.
@@ -23,18 +23,18 @@ from fl_audit.user_modules import OWN_PACKAGE, collision_words
 
 @dataclass(frozen=True)
 class App:
-    """A Flower app as its `pyproject.toml` describes it."""
+    """A Flower app as described by its `pyproject.toml`: name, directory, ServerApp, ClientApp and configuration."""
 
-    name: str  # its name
-    directory: Path  # its directory
-    server: str  # reference of its ServerApp, as `module:object`
-    client: str  # reference of its ClientApp, as `module:object`; empty if it has none
-    config: dict[str, Any]  # its run configuration, flattened as Flower does
-    nodes: int | None  # `num-supernodes` of its default federation; None if not set
+    name: str  # name of the project, or else of its directory
+    directory: Path  # directory with `pyproject.toml`
+    server: str  # reference of the ServerApp, as `module:object`
+    client: str  # reference of the ClientApp, as `module:object`; empty if there is none
+    config: dict[str, Any]  # run configuration, keyed by names that Flower joins with dots
+    nodes: int | None  # `num-supernodes` of the default federation; None if not set
 
 
 def read_app(directory: Path) -> App:
-    """Return the app in a directory; raises `InputError` if its `pyproject.toml` is missing or names no ServerApp."""
+    """Return the Flower app in a directory; raises `InputError` if `pyproject.toml` is missing or has no ServerApp."""
     accepted = "accepted is the directory of a Flower app, whose pyproject.toml has [tool.flwr.app.components]"
     path = directory / "pyproject.toml"
     if not path.is_file():
@@ -56,16 +56,16 @@ def read_app(directory: Path) -> App:
 
 
 def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
-    """Import the ServerApp or the ClientApp of an app.
+    """Import and return the ServerApp or the ClientApp of a Flower app.
 
     Parameters
     ----------
     app
-        The app.
+        Flower app, whose directory is put on Python's search path.
     named
-        Reference of the object, as `module:name`.
+        Reference of the object, as `module:object`.
     stand_ins
-        Import finder that provides stubs for packages that are not installed.
+        Import finder that provides stubs for packages that are not installed; the error message names these packages.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
 
 
 class _StubMetaclass(type):
-    """Metaclass of the stubs for objects of missing packages.
+    """Metaclass of the stubs for objects of packages that are not installed.
 
     Stubs are classes, so that an app can call, subclass and subscript them, and use them in annotations.
     """
@@ -111,7 +111,7 @@ def _attribute(name: str) -> Any:
 
 
 class _StandIn(metaclass=_StubMetaclass):
-    """Stub that accepts any call and attribute, and does nothing."""
+    """Stub for an object of a package that is not installed: it accepts any call and attribute, and does nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -133,9 +133,9 @@ def is_stand_in(found: object) -> bool:
 
 
 class StandIns(MetaPathFinder, Loader):
-    """Import finder that returns a stub if code in one directory imports a package that is not installed.
+    """Import finder that provides a stub if code in one directory imports a package that is not installed.
 
-    Code outside this directory gets the usual ImportError.
+    Code outside of this directory gets the usual ImportError.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -144,20 +144,20 @@ class StandIns(MetaPathFinder, Loader):
 
     @property
     def words(self) -> str:
-        """The names of the missing packages, phrased as the end of a sentence; empty if there are none."""
+        """Names of the packages replaced by stubs, phrased as the end of a sentence; empty if there are none."""
         return f"; not installed here: {', '.join(self.packages)}" if self.packages else ""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Return the spec of a stub for a package that no other finder has found.
+        """Return the spec of a stub for a package that is not installed; None if another finder must look for it.
 
         Parameters
         ----------
         fullname
-            Full name of the module, see `importlib.abc.MetaPathFinder`.
+            Full name of the module to import.
         path
-            Search path of the parent package, see `importlib.abc.MetaPathFinder`.
+            Search path of the parent package; not used.
         target
-            Module object for a hint, see `importlib.abc.MetaPathFinder`.
+            Module object that Python passes as a hint; not used.
         """
         top = fullname.partition(".")[0]
         if top not in self.packages:
@@ -167,14 +167,14 @@ class StandIns(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True)
 
     def _is_asking(self) -> bool:
-        """Return whether the code that executes the current import is in the directory, and not in a library."""
+        """Return whether the code that runs the current import is in a file of the app's directory."""
         frame = sys._getframe(2)
         while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
         return frame.f_code.co_filename.startswith(self._directory)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return a stub module; every attribute of it exists and is a stub."""
+        """Return an empty stub module, of which every attribute exists and is a stub."""
         module = ModuleType(spec.name)
         module.__getattr__ = _attribute  # type: ignore[method-assign]
         return module

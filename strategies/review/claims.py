@@ -1,4 +1,4 @@
-"""The privacy claim that an app makes by the parameters of its Flower DP wrappers and mods."""
+"""The privacy claim that a Flower app makes by the parameters of its DP wrappers and mods."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,44 +28,44 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 @dataclass(frozen=True)
 class StatedAppClaim:
-    """The privacy claim of an app, and the place in the app from which it was read."""
+    """The privacy claim of an app, and the place in the app where it was found."""
 
-    claim: StatedClaim | None  # the claim for the rounds of a trial; None if nothing is claimed
-    source: str  # description of the place from which the claim was read
-    norm: float = 1.0  # the clipping norm that the claim refers to
-    observer: Observer = Observer.CLIENT  # position of the adversary
+    claim: StatedClaim | None  # claim for the rounds of one trial; None if no claim was found
+    source: str  # description of the place where the claim was found
+    norm: float = 1.0  # clipping norm (L2) that the claim refers to
+    observer: Observer = Observer.CLIENT  # the adversary: another client, or the server
     clients: int | None = None  # number of clients per round that the noise is calibrated for; None if unknown
-    is_of_reviewer: bool = False  # whether the claim is the reviewer's and not the app's
-    # The Gaussian-DP parameter of the noise in one round, if the claim states an epsilon. If the reviewer states it,
-    # `mu` is that of the noise in the app's own configuration, and None if there is none.
+    is_of_reviewer: bool = False  # whether the reviewer states the claim, instead of the app
+    # Parameter mu of Gaussian DP for the noise in one round, if the claim is an epsilon. If the reviewer states the
+    # epsilon, mu belongs to the noise in the app's configuration, and is None if there is no noise.
     mu: float | None = None
-    # Noise settings that could not be read. If there are any, a missing claim does not mean that nothing is claimed.
+    # Descriptions of noise settings that could not be read. If there are any, the app may claim more than was found.
     unseen: tuple[str, ...] = ()
 
 
 def stated_by(
     strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int, delta: float = 1e-5
 ) -> StatedAppClaim:
-    """Return the claim of a strategy and its client mods.
+    """Return the privacy claim that follows from the noise parameters of a strategy and its client mods.
 
-    A noise multiplier with a clipping norm is read as Gaussian noise on the sum of the updates, in which each client
-    has a norm of at most the clipping norm, once a round. For Flower's adaptive wrappers, the noised count of clipped
-    clients is composed with it (Andrew et al. 2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise with standard
-    deviation sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1), so that a message is
-    mu-GDP with mu = epsilon / sqrt(2 ln(1.25 / delta)).
+    A noise multiplier with a clipping norm means one release per round: Gaussian noise on the sum of updates that are
+    clipped to this norm. Flower's adaptive wrappers also release the noised count of clipped clients, which is composed
+    with it (Andrew et al. 2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise with standard deviation
+    sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1). A message is then mu-GDP with
+    mu = epsilon / sqrt(2 ln(1.25 / delta)).
 
     Parameters
     ----------
     strategy
-        The strategy with all its wrappers.
+        The app's strategy with all its wrappers.
     mods
-        The client mods of the app.
+        Mods of the client app.
     adjacency
-        The relation between neighbours; None for the relation that the mechanism itself uses.
+        Adjacency relation of the claim; None for the relation that the wrapper or mod itself uses.
     rounds
-        Number of rounds of a trial.
+        Number of rounds of a trial, which the claim covers.
     delta
-        Delta of the claim, above 0 and below 1, unless the wrapper's accountant or the mod has its own.
+        Delta of the claim, above 0 and below 1; the delta of the wrapper's accountant or of the mod takes precedence.
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):
@@ -107,12 +107,12 @@ def stated_by(
 
 
 def named_in(config: Mapping[str, object]) -> str:
-    """Return a phrase that lists the privacy settings of a run configuration; empty if it has none.
+    """Return a phrase that lists the privacy settings that a run configuration switches on; "" if none.
 
     Parameters
     ----------
     config
-        The run configuration, flattened.
+        Run configuration of the app, keyed by setting name.
     """
     named = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
     said = f"the app's configuration names {', '.join(named)}, which was seen in nothing that was played"
@@ -124,7 +124,10 @@ def _is_of_privacy(name: str) -> bool:
 
 
 def is_on(value: object) -> bool:
-    """Return whether the value of a privacy setting, of any type, switches privacy on."""
+    """Return whether the value of a privacy setting switches privacy on.
+
+    A number does so if it is above 0.001. Any other value does so unless it is empty or one of none, no, off and false.
+    """
     # A smaller epsilon belongs to an optimizer such as Adam, where it prevents a division by 0.
     if isinstance(value, (bool, int, float)):
         return value > _LEAST_CLAIM
@@ -132,14 +135,14 @@ def is_on(value: object) -> bool:
 
 
 def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
-    """Return a phrase with a claim's epsilon in one round and over all rounds; `none` if nothing is claimed.
+    """Return a phrase with a claim's epsilon for one round and for all rounds; `none` if there is no claim.
 
     Parameters
     ----------
     stated
-        The claim of the app for a trial.
+        Claim of the app for the rounds of one trial.
     rounds
-        Number of rounds of the app.
+        Number of rounds of the app's training.
     """
     claim = stated.claim
     if claim is None:
@@ -159,14 +162,16 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
 
 def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
-    """Return the guarantee over all rounds as JSON values; None where no noise is named, from which it would follow.
+    """Return the guarantee of a claim's noise over all rounds of the training as JSON values.
+
+    Return None if there is no claim, or if the noise is unknown.
 
     Parameters
     ----------
     stated
-        The claim of the app for a trial.
+        Claim of the app for the rounds of one trial.
     rounds
-        Number of rounds of the app.
+        Number of rounds of the app's training.
     """
     claim = stated.claim
     if claim is None:
@@ -176,20 +181,22 @@ def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] |
 
 
 def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
-    """Return the values of the line of Gaussian releases that are mu-GDP each."""
+    """Return the guarantee of `rounds` rounds, each mu-GDP, as JSON values, with the claim's adjacency and delta."""
     whole = Claim(claim.neighbours, (GaussianRelease(mu, 1.0, max(rounds, 1)),), claim.delta)
     return guarantee_values(whole.profile.epsilon(whole.delta), (whole,))
 
 
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
-    """Return why trials of few rounds do not support a reviewer's epsilon for the whole training; empty if they do.
+    """Return a sentence on why the trials do not support a reviewer's epsilon for the whole training; empty if they do.
+
+    The trials may have fewer rounds than the training, or the app's noise may give a larger epsilon.
 
     Parameters
     ----------
     stated
-        The claim of the app for a trial.
+        Claim of the app for the rounds of one trial.
     rounds
-        Number of rounds of the app.
+        Number of rounds of the app's training.
     played
         Number of rounds of a trial.
     """
@@ -205,7 +212,7 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
-    """Return name and value of the first of the named attributes that is a number above 0; None if there is none."""
+    """Return name and value of the first of the named attributes that is a finite number above 0, otherwise None."""
     for name in names:
         value = _read(_held(layer, name))
         if value is not None and isfinite(value) and value > 0:
@@ -214,7 +221,7 @@ def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
 
 
 def _held(layer: object, name: str) -> object:
-    """Return an attribute of an object or its class, None if there is none, and the error if it cannot be read."""
+    """Return an attribute of an object; None if it does not exist, and the exception if it cannot be read."""
     try:
         return getattr(layer, name, None)
     except Exception as error:  # an app's property may raise any exception
@@ -222,7 +229,7 @@ def _held(layer: object, name: str) -> object:
 
 
 def _read(value: object) -> float | None:
-    """Return a number of any library, such as a tensor with one value, as a float; None if it is no number."""
+    """Return a number, or a tensor or array with one number, as a float; None for anything else, booleans included."""
     if isinstance(value, Real):
         return None if isinstance(value, bool) else float(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -231,7 +238,7 @@ def _read(value: object) -> float | None:
 
 
 def _unread(layer: object) -> Iterator[str]:
-    """Yield a phrase for each noise setting of a strategy whose value cannot be read as a number."""
+    """Yield a phrase for each noise setting of a strategy that is set, but not to a finite number."""
     for name in _NOISE:
         value = _held(layer, name)
         number = _read(value)

@@ -1,6 +1,6 @@
-"""Trials in which an app's strategy sees all its clients, although only as many run as it asks in a round.
+"""Trials in which an app's strategy sees all clients of the app, but only those asked in a round are simulated.
 
-The clients that run are called seats.
+The simulated clients are called seats.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
 
 
 class ClientSlotGrid(DelegatingGrid):
-    """A grid with many clients on top of a grid with few seats, which answer for the clients asked in a round.
+    """Grid with many clients; a few simulated ones, called seats, answer for the clients that are asked in a round.
 
-    The first client that the strategy asks gets the first seat, and so on. The first seat is the target, so the target
-    takes part in every round although the strategy samples clients. This is allowed because a claim that does not rely
-    on amplification by sampling has to hold for every sampled client.
+    The first client that the strategy asks in a round gets the first seat, and so on. The first seat is the target, so
+    the target takes part in every round even if the strategy samples clients. A claim without amplification by sampling
+    must hold for every sampled client, so these trials may test it.
     """
 
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
@@ -38,7 +38,10 @@ class ClientSlotGrid(DelegatingGrid):
         return Grid.get_nodes(self)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send the messages to the seats, in their order; messages beyond the number of seats get no reply."""
+        """Send messages to the simulated clients (seats) in order, and return the messages' IDs.
+
+        Messages beyond the last seat get no reply.
+        """
         asked = list(messages)
         nodes = [message.metadata.dst_node_id for message in asked]
         for kind in self.most:
@@ -51,7 +54,7 @@ class ClientSlotGrid(DelegatingGrid):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies of the seats, each with the node ID of the client that the strategy asked."""
+        """Return the replies of the simulated clients, each under the node ID of the client that the strategy asked."""
         replies = []
         for number in message_ids:
             for reply in self.grid.pull_messages([number]):
@@ -65,15 +68,18 @@ class ClientSlotGrid(DelegatingGrid):
 
 @dataclass
 class StrategyInSlots:
-    """Factory of an app's strategy for trials: it starts with the app's arguments, and its clients are seats."""
+    """Factory of an app's strategy for trials: the strategy sees all clients, and a few simulated ones answer."""
 
-    start: StrategyStart
-    nodes: int
-    seats: int
-    most: dict[str, int] = field(default_factory=dict)
+    start: StrategyStart  # the app's strategy, and the arguments of its `start`
+    nodes: int  # number of clients that the strategy sees
+    seats: int  # number of simulated clients
+    most: dict[str, int] = field(default_factory=dict)  # most messages sent at once, for `train` and `evaluate`
 
     def made(self) -> Strategy:
-        """Return a fresh copy of the strategy, whose `start` puts a `ClientSlotGrid` around the grid."""
+        """Return a copy of the strategy; its `start` takes a grid, initial arrays and a number of rounds.
+
+        The other arguments are the app's, and the grid is wrapped in a `ClientSlotGrid`.
+        """
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
         fresh = self.start.again(0, draws, moved_here)

@@ -1,4 +1,4 @@
-"""An inspection of an app's own clients: they train in this process for a few rounds while Opacus is recorded.
+"""Inspection of an app's own clients: they train in this process for up to two rounds, and their DP-SGD is recorded.
 
 Two clients train. All others repeat the latest reply of these two to a message of the same type.
 """
@@ -36,7 +36,7 @@ from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
 
 MOST_CLIENTS, MOST_ROUNDS = 2, 2
-"""Number of clients that train, and of rounds; two are enough to see which values repeat between them."""
+"""Largest number of clients that train, and of rounds; two of each show which values repeat."""
 _OFFER = (
     "--client-data my_data:load_data puts a function of yours in the place of the app's own of that name, or of "
     "FederatedDataset.load_partition where the app has none; it gets a partition and the number of partitions"
@@ -45,31 +45,31 @@ _OFFER = (
 
 @dataclass(frozen=True)
 class ClientInspection:
-    """The result of inspecting the clients' training."""
+    """Result of inspecting an app's clients: an assessment of their DP-SGD, or the reason why there is none."""
 
-    assessment: Assessment | None  # None if the clients could not train
-    unseen: str = ""  # the reason why the clients could not train; empty if they could
+    assessment: Assessment | None  # assessment of the clients' DP-SGD; None if the clients could not train
+    unseen: str = ""  # reason why the clients could not train; empty if they could
 
 
 def look_into_clients(
     app: App, caught: CapturedStrategy, nodes: int, data: str | None, seconds: float, delta: float | None = None
 ) -> ClientInspection:
-    """Run the clients of an app in this process, and return the assessment of their DP-SGD, or why they cannot train.
+    """Train an app's clients in this process, and return the assessment of their DP-SGD, or why they cannot train.
 
     Parameters
     ----------
     app
-        The app.
+        Flower app with the clients.
     caught
-        The captured strategy of the app's server.
+        Captured strategy of the app's server, which sends the messages to the clients.
     nodes
         Number of clients that the app sees.
     data
-        Function that loads the reviewer's data in place of the app's data, as `module:function`; None for the app's.
+        Function that loads the reviewer's data instead of the app's, as `module:function`; None for the app's data.
     seconds
-        Time limit for the training of the clients, in seconds.
+        Time limit for the training of all clients, in seconds.
     delta
-        Delta of the claim, above 0 and below 1; None for the delta of the clients' accountants.
+        Delta of the claim, above 0 and below 1; None for the delta of the clients' own accountants.
     """
     try:
         client = loaded(app, app.client, StandIns(app.directory))
@@ -85,7 +85,7 @@ def look_into_clients(
 
 
 class _ClientsTimeoutError(BaseException):
-    """Raised when the time limit for the clients' training is reached."""
+    """Raised when the clients have not finished their training within the time limit."""
 
 
 @contextmanager
@@ -104,22 +104,22 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @dataclass
 class _Clients:
-    """Replies to messages of an app's server by running the app's own clients, and records their training."""
+    """Answers the messages of an app's server by running the app's own clients, and records their training."""
 
-    app: App
-    client: ClientApp
-    nodes: int
-    trainings: dict[tuple[int, int], RecordedTraining] = field(default_factory=dict)  # by client and round
-    first: Message | None = None  # the first message that asked a client to train
-    dataset: Any = None  # the data set of the first recorded `PrivacyEngine`
-    _contexts: dict[int, Context] = field(default_factory=dict)
-    _seats: dict[int, int] = field(default_factory=dict)  # partition of each client, by its node ID
-    _rounds: dict[int, int] = field(default_factory=dict)
-    _last: dict[str, Message] = field(default_factory=dict)  # the last reply to each kind of message
-    errors: list[str] = field(default_factory=list)
+    app: App  # Flower app with the clients
+    client: ClientApp  # its ClientApp
+    nodes: int  # number of clients that the app sees
+    trainings: dict[tuple[int, int], RecordedTraining] = field(default_factory=dict)  # keyed by partition and round
+    first: Message | None = None  # first message that asked a client to train
+    dataset: Any = None  # data set of the first recorded `PrivacyEngine`
+    _contexts: dict[int, Context] = field(default_factory=dict)  # Flower context of each client, by partition
+    _seats: dict[int, int] = field(default_factory=dict)  # partition of each client, by node ID
+    _rounds: dict[int, int] = field(default_factory=dict)  # number of rounds that each client trained, by partition
+    _last: dict[str, Message] = field(default_factory=dict)  # last reply, by type of message
+    errors: list[str] = field(default_factory=list)  # one line for each exception of a client
 
     def answer(self, message: Message) -> Message | None:
-        """Return the reply of the client that a message is for; an error reply if the client fails."""
+        """Return the reply of the client that a message is sent to; an error reply if the client raises an error."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # Clients get their partitions in the order in which they are first asked.
         place = self._seats.setdefault(node, len(self._seats))
@@ -152,7 +152,7 @@ class _Clients:
         return reply
 
     def call(self, message: Message, context: Context) -> Message:
-        """Return the client app's reply to a message, converted if the app uses Flower's old interface."""
+        """Return the client app's reply to a message, converted to Flower's new interface if it has the old one."""
         make_messages_for(RUN_ID, message.metadata.dst_node_id)
         try:
             if is_of_old_interface(self.client):
@@ -162,7 +162,7 @@ class _Clients:
             make_messages_for(RUN_ID, 1)
 
     def context(self, place: int) -> Context:
-        """Return a new Flower context for the client of a partition."""
+        """Return a new Flower context for the client with partition `place`."""
         config = UserConfig({"partition-id": place, "num-partitions": self.nodes})
         return Context(
             run_id=RUN_ID, node_id=FIRST_NODE + place, node_config=config, state=RecordDict(),
@@ -170,7 +170,10 @@ class _Clients:
         )  # fmt: skip
 
     def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Repeat the training of the first client in its first round, and return its record."""
+        """Repeat the first training of the client that was asked first, and return the record of this training.
+
+        The record gets the round number `number`.
+        """
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
         with suppress(ReplayEnd), recorded(recorder):
@@ -179,7 +182,7 @@ class _Clients:
         return recorder.training(None, place, number)
 
     def _evaluated(self, place: int, reply: Message) -> None:
-        """Add the metrics of a client's evaluation to the record of its last training."""
+        """Add the metrics in a client's reply to the record of the client's last training, if there is one."""
         number = self._rounds.get(place, 0)
         known = self.trainings.get((place, number))
         if known is not None and reply.has_content():
@@ -235,7 +238,10 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
 
 @contextmanager
 def _own_data(app: App, named: str | None) -> Iterator[None]:
-    """Replace the app's data by a reviewer's: in the app's functions of that name, or else in `FederatedDataset`."""
+    """Replace the app's data by a reviewer's within a `with` block; None changes nothing.
+
+    The reviewer's function replaces the app's functions of the same name, or else the methods of `FederatedDataset`.
+    """
     if named is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The dry run of a review: single trials that find which metrics an app looks up in replies, and measure the time."""
+"""The dry run of a review: single trials find which metrics an app's strategy looks up, and how long a trial takes."""
 
 import re
 import time
@@ -21,23 +21,24 @@ _MOST_NAMES = 30  # largest number of metrics that a strategy may look up in rep
 
 
 def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
-    """Run single trials, adding metrics to the clients' replies until they have all that the strategy looks up.
+    """Run single trials to find out which metrics the app's strategy needs in replies, and how long a trial takes.
 
-    Raises `InputError` if no trial can be run with the app.
+    Clients report more and more metrics until nothing is missing. Raises `InputError` if the app fails in the last
+    trial.
 
     Parameters
     ----------
     system
-        The audited system.
+        The app's strategy under audit, with its clients.
     claim
-        The claim under test, of one round.
+        Privacy claim under test, for one round.
 
     Returns
     -------
     tuple
-        The system with the names of these metrics; the seconds of a trial on the app's own model and on a small one;
-        whether files are written in a trial; and the names that the app looks up, but with which it fails if they are
-        numbers.
+        The system with the names of the needed metrics; the seconds of a trial on the app's own model, and on a small
+        one; whether a trial writes files; and the names of metrics that the strategy looks up, but with which it fails
+        if they are numbers.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
@@ -64,7 +65,7 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
 
 
 def _require_played(seen: Transcript, blamed: str) -> None:
-    """Raise `InputError` if the trial failed, with the cause: the app's strategy, or its clients' mods."""
+    """Raise `InputError` if a trial failed; its message names the strategy or a client mod (`blamed`) as the cause."""
     errors = errors_in(seen)
     is_refused = seen.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
@@ -79,7 +80,7 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Run a trial; return its transcript, its seconds, and the client mod that ended it, empty if none did."""
+    """Run a trial; return its results, its seconds, and a description of the client mod that ended it, or ""."""
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
         seen = trial.play()

@@ -1,4 +1,4 @@
-"""Conversion of messages for clients of Flower's old interface (`client_fn`, `NumPyClient`), and of their replies."""
+"""Conversion of messages to clients of Flower's old interface (`client_fn`, `NumPyClient`), and of their replies."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ from fl_audit.errors import InputError
 
 
 def is_of_old_interface(client: ClientApp) -> bool:
-    """Return whether a client app is built from a `client_fn`."""
+    """Return True if a client app is built from a `client_fn`, which is Flower's old interface."""
     return getattr(client, "_call", None) is not None
 
 
 def old_message(message: Message) -> Message:
-    """Convert a message in place to the form for clients of the old interface, and return it.
+    """Convert a message in place for a client of Flower's old interface, and return it.
 
     Parameters
     ----------
     message
-        A message to train or to evaluate, with one model and one configuration.
+        Message to train or to evaluate, with one model and one configuration.
 
     Raises
     ------
     InputError
-        If the message is of another type.
+        If the message is neither to train nor to evaluate.
     """
     arrays = next(iter(message.content.array_records.values()), ArrayRecord())
     parameters = ndarrays_to_parameters([array.numpy() for array in arrays.values()])
@@ -43,14 +43,16 @@ def old_message(message: Message) -> Message:
 
 
 def of_old_message(reply: Message, asked: Message) -> Message:
-    """Return a client's reply in the old interface, converted to a reply in the new interface.
+    """Return a client's reply in Flower's old interface, converted to the new interface.
+
+    An error reply is returned unchanged.
 
     Parameters
     ----------
     reply
         Reply of the client in the old interface.
     asked
-        The message to which the client replies.
+        Message that the client replies to.
     """
     if not reply.has_content():
         return reply

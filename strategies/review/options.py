@@ -1,4 +1,4 @@
-"""The options of a review, in a module without Flower so that they are read before Flower is imported."""
+"""The options of a review, in a module without Flower so that they can be read before Flower is imported."""
 
 from dataclasses import dataclass
 
@@ -7,24 +7,24 @@ from fl_audit.privacy.names import MultiplierReference
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """The options that a reviewer sets for the review of an app."""
+    """Options that a reviewer sets for the review of a Flower app, such as the claim, clients and time limit."""
 
     epsilon: float | None = None  # epsilon of the claim; None reads it from the app
-    delta: float = 1e-5  # delta of the claim
+    delta: float = 1e-5  # delta of the claim, above 0 and below 1
     noise_multiplier: float | None = None  # noise multiplier of the claim; None reads it from the app
-    # Quantity by which the noise multiplier is multiplied to give the standard deviation of the noise.
+    # Quantity that the noise multiplier is relative to: the noise's standard deviation is their product.
     noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY
-    adjacency: str | None = None  # relation between neighbours of the claim; None reads it from the app
-    norm: float | None = None  # the clipping norm; None takes the app's, or 1 if it was not found
+    adjacency: str | None = None  # adjacency relation of the claim; None reads it from the app
+    norm: float | None = None  # clipping norm (L2); None takes the app's, or 1 if none is found
     # Whether the strategy or mods clip updates. If not, the clients' own code is trusted to clip.
     is_clipped: bool = True
-    # Number of clients of the app. None takes the number in its pyproject.toml, the one that its wrapper is configured
-    # for, or Flower's default of 10.
+    # Number of clients of the app. None takes the number in its pyproject.toml, the one that its DP wrapper is
+    # configured for, or Flower's default of 10.
     nodes: int | None = None
-    rounds: int | None = None  # rounds of a trial; None for those of the app, at most 3
+    rounds: int | None = None  # number of rounds of a trial; None for the app's own number, but at most 3
     is_quick: bool = False  # whether fewer trials are run
-    seconds: float = 300.0  # time limit of the trials
-    processes: int = 2  # number of processes, as in `audit_system`
-    seed: int = 0  # seed of the trials, as in `audit_system`
+    seconds: float = 300.0  # time limit for all trials, in seconds
+    processes: int = 2  # number of processes that run trials at the same time
+    seed: int = 0  # seed of the trials
     # Function that loads data for the app's clients instead of the app's data, as `package.module:function`.
     client_data: str | None = None

@@ -1,6 +1,7 @@
-"""The plan of a review: number of clients, model, scenarios and number of trials; and leaks through side channels.
+"""The plan of a review: clients, model, scenarios (conditions of trials) and number of trials; and its results.
 
-The side channels of an app are metrics, example counts, buffers of the model, and evaluation replies.
+The results are those on side channels, that is, on parts of clients' replies besides trained parameters: metrics,
+example counts, buffers of the model, and evaluation replies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,18 +32,21 @@ from fl_audit.strategies.flower_grids import InProcessGrid
 _USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
 _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
 _FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
-"""Number of trials that is enough to detect releases without any noise."""
+"""Number of trials in each stage; it suffices to detect releases without any noise."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
 _MOST_LOOKS = 5  # number of times that a strategy may list the clients before it sends messages
 _LEFT_OUT = ("large model", "own model, around a median")
-"""Environments that are left out if the app's own model is known: it replaces them, or only makes them slow."""
+"""Environments of scenarios that are left out if the app's own model is known."""
 USUAL_NODES = 10  # Flower's default number of clients in a simulation
 USUAL_ROUNDS = 3  # largest number of rounds of a trial unless the reviewer sets another number
 _MOST_PARAMETERS = 5_000_000
 
 
 class SideChannel(StrEnum):
-    """A side channel: a part of the clients' replies, besides trained parameters, that may leak information."""
+    """A part of clients' replies, besides trained parameters, that may leak information.
+
+    BUFFERS are untrained tensors of the model, such as counters and running statistics.
+    """
 
     METRICS = "metrics"
     EXAMPLES = "example counts"
@@ -55,39 +59,41 @@ NUMBERS = {
     SideChannel.EXAMPLES: "more examples than true",
     SideChannel.EVALUATION: "evaluation",
 }
-"""Name of the scenario that tests each of these side channels alone; it is run even if nothing is claimed."""
+"""Name of the scenario that tests a side channel alone, keyed by side channel; it is run even without a claim."""
 
 
 class Plan(NamedTuple):
-    """The scenarios of a review, with the number of rounds and of trials."""
+    """Plan of a review: its scenarios (conditions of trials), and the number of rounds and trials."""
 
-    kinds: tuple[Scenario, ...]  # scenarios of the trials
-    rounds: int  # rounds of a trial
+    kinds: tuple[Scenario, ...]  # scenarios, that is, conditions of trials
+    rounds: int  # number of rounds of a trial
     budget: TrialBudget  # number of trials in each stage
     words: str  # description of the budget, such as "fewer trials"
 
 
 class _WaitLimitingGrid(InProcessGrid):
-    """A grid that raises `InputError` if the strategy keeps waiting for more clients than there are."""
+    """A grid that raises `InputError` if a strategy waits in vain for more clients than there are."""
 
     _looks = 0
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the node IDs; raises `InputError` after too many calls."""
+        """Return the node IDs of all clients; raises `InputError` from the sixth call on."""
         self._looks += 1
         require(self._looks <= _MOST_LOOKS, "it waits for more clients")
         return super().get_node_ids()
 
 
 def asked_of(strategy: Strategy, nodes: int) -> int:
-    """Return the number of clients that a strategy asks to train in a round; 0 if it cannot be found out.
+    """Return the number of clients that a strategy asks to train in a round.
+
+    Return 0 if the number cannot be found out.
 
     Parameters
     ----------
     strategy
-        The strategy.
+        The app's strategy; only the innermost strategy, without its wrappers, is asked.
     nodes
-        Number of clients that are connected.
+        Number of clients that are connected to the server.
     """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
@@ -100,16 +106,17 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 
 
 def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
-    """Return the number of clients that the app sees, and remarks on this number.
+    """Return the number of clients for a review, and remarks on this number.
 
-    If no number is given, it is the smallest with which the strategy asks as many clients as its DP wrapper expects.
+    If neither reviewer nor app gives a number, the smallest number is chosen with which the strategy asks as many
+    clients per round as its DP wrapper expects.
 
     Parameters
     ----------
     strategy
-        The strategy.
+        The app's strategy with its wrappers.
     named
-        Number of clients given by the reviewer or the app; None if neither gives it.
+        Number of clients given by the reviewer or the app; None if neither gives one.
     made_for
         Number of clients per round for which the strategy's DP wrapper is configured; None without such a wrapper.
     """
@@ -131,16 +138,17 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return how few clients the strategy starts with and how many of them it asks, if its DP wrapper expects more.
+    """Return the number of clients with which a strategy starts, and the number of them that it asks to train.
 
-    The noise is too small then. None if the strategy asks as many clients as the wrapper expects.
+    Both are returned only if the DP wrapper expects more clients per round, so that its noise is too small. Otherwise
+    the result is None.
 
     Parameters
     ----------
     strategy
-        The strategy.
+        The app's strategy with its wrappers.
     made_for
-        Number of clients per round for which the strategy's DP wrapper is configured, as in `nodes_of`.
+        Number of clients per round for which the strategy's DP wrapper is configured; None without such a wrapper.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else asked_of(strategy, first)
@@ -148,13 +156,17 @@ def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None
 
 
 def _least_of(strategy: Strategy) -> int:
-    """Return the largest `min_...` setting of a strategy, which is the number of clients it waits for; at least 2."""
+    """Return the number of clients that a strategy waits for: its largest setting named `min_...`, at least 2."""
     held = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
     return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
 
 
 def own_model(start: StrategyStart) -> tuple[Arrays | None, list[str]]:
-    """Return the app's own initial model, None if trials cannot be run on it, and remarks on it."""
+    """Return the app's initial tensors, keyed by name, and remarks on them.
+
+    The tensors are None if the app passes no initial model, or if the model has too few or too many parameters for
+    trials.
+    """
     record = start.arguments.get("initial_arrays")
     if record is None:
         return None, ["it names no initial model: trials are played on others"]
@@ -169,14 +181,15 @@ def own_model(start: StrategyStart) -> tuple[Arrays | None, list[str]]:
 
 
 def buffers_of(own: Arrays) -> int:
-    """Return the number of a model's scalar, integer and boolean tensors and running statistics, called buffers."""
+    """Return how many of a model's tensors are scalars, integers, booleans or running statistics."""
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 
 
 def fewest(claim: StatedClaim) -> TrialBudget:
-    """Return the smallest budget of trials that refutes a claim if all guesses are right.
+    """Return the smallest budget (trials per stage) that can refute a claim if every trial is guessed rightly.
 
-    A weaker claim, of a larger epsilon, needs more trials. If no budget is large enough, the smallest one is returned.
+    A claim with a larger epsilon needs more trials. If even 6400 trials are too few, the smallest of all budgets is
+    returned.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
@@ -193,16 +206,18 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
 
 
 def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
-    """Return the scenarios that can show a leak of the app's model, given the tensors of this model.
+    """Return the scenarios (conditions of trials) that can show a leak of an app with a given model.
+
+    Left out are scenarios on sorts of tensors that the model lacks, and those on metrics and evaluation.
 
     Parameters
     ----------
     kinds
-        All scenarios that are relevant to the claim of the app.
+        All scenarios that can test the app's claim.
     own
-        The app's own model; None if it is unknown.
+        Tensors of the app's own model, keyed by name; None if the model is unknown.
     has_claim
-        Whether the app claims a guarantee. If it claims none, only the plainest scenario is returned.
+        Whether the app makes a privacy claim. If not, only the simplest scenario is returned.
     """
     found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
     if not has_claim:
@@ -231,26 +246,26 @@ def plan_of(
     is_free: bool,
     is_quick: bool,
 ) -> Plan:
-    """Return the largest plan that fits into the time; the smallest one if none fits.
+    """Return the first plan, from most to fewest trials, that fits into the remaining time; the smallest if none fits.
 
     Parameters
     ----------
     kinds
-        The scenarios to plan.
+        Scenarios (conditions of trials) to run.
     claim
-        The claim against which the scenarios are tested.
+        Claim that the scenarios test.
     own_seconds
-        Seconds that a round takes on the app's own model.
+        Seconds per round of a trial on the app's own model.
     seconds
-        Seconds that a round takes on a small model.
+        Seconds per round of a trial on a small model.
     left
-        Seconds of computing time that remain, summed over all processes.
+        Remaining computing time in seconds, summed over all processes.
     wanted
-        Number of rounds of a trial if the time allows it.
+        Number of rounds of a trial, if there is enough time.
     is_free
-        Whether a trial may have fewer rounds than `wanted`.
+        Whether a trial may have one round instead of `wanted` rounds.
     is_quick
-        Whether the reviewer asked for fewer trials.
+        Whether the reviewer wants fewer trials.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
     budgets = {"the usual number of trials": _USUAL, "fewer trials": _FEWER, "the fewest trials": fewest(claim)}
@@ -271,7 +286,7 @@ def plan_of(
 
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
-    """Return the approximate seconds of the trials of a plan."""
+    """Return the approximate computing time of a plan's trials, in seconds."""
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
@@ -283,25 +298,29 @@ def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
 
 @dataclass(frozen=True)
 class SideChannelResult:
-    """The result of trials on one side channel."""
+    """Result of the trials on one side channel, a part of clients' replies besides trained parameters.
+
+    The result says whether the trials told D from D', and which scenarios (conditions of trials) gave no result.
+    """
 
     aside: SideChannel  # the side channel
-    is_played: bool  # whether trials on it were run
-    trials: int = 0  # number of these trials, over all scenarios
-    # The largest share of right guesses among distinguishers that refuted the claim; None if none did.
+    is_played: bool  # whether trials on the side channel were run
+    trials: int = 0  # number of trials on the side channel, over all scenarios
+    # Largest share of right guesses among the distinguishers (rules that tell D from D') that refuted the claim; None
+    # if none did.
     share: float | None = None
-    by: str | None = None  # the features that the best of these distinguishers uses
-    # Scenarios on it that give no result, by the reason.
+    by: str | None = None  # features that the distinguisher with this share uses; None if there is none
+    # Names of scenarios on the side channel without a result, keyed by the reason.
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    names: tuple[str, ...] = ()  # names of the metrics that were seen in these trials
+    names: tuple[str, ...] = ()  # names of the metrics that occurred in these trials
 
 
 _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation: "}
-"""Prefix of the names of a side channel's numbers in transcripts."""
+"""Prefix of the names of a side channel's numbers in transcripts, keyed by side channel."""
 
 
 def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the scenarios without a result, by the reason; too few trials is a reason under every verdict."""
+    """Return the names of scenarios (conditions of trials) without a result or with too few trials, by the reason."""
     weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
     return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
@@ -309,14 +328,14 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
-    """Return the result of the trials on each side channel.
+    """Return the result of the trials on each side channel (metrics, example counts, buffers, evaluation replies).
 
     Parameters
     ----------
     results
-        Audits of the released model, and of the numbers that are released beside it.
+        Results of audits: of the released model, and of the numbers that are released beside it.
     kinds
-        Names of the scenarios that were planned.
+        Names of the planned scenarios.
     """
 
     def is_about(aside: SideChannel, kind: Scenario) -> bool:

@@ -20,37 +20,39 @@ LIBRARIES = {
     "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
     "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
 }  # fmt: skip
-"""Names of libraries for record-level privacy, by the package that is imported."""
+"""Names of libraries for record-level privacy, keyed by the Python package."""
 _BY_HAND = re.compile(
     r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"
     r"|per_?(sample|example|record)_?(grad|clip|norm)|clip_?(per|each)_?(sample|example|record)"
     r"|(sample|example|record)_?wise_?(grad|clip)|grad_?sample|ghost_?clip",
     re.IGNORECASE,
 )
-"""Names that are usual in handwritten code for DP-SGD."""
+"""Pattern of names that are usual in handwritten code for DP-SGD."""
 _SETTING = re.compile(r"noise[-_.]?multiplier|(target|dp|privacy)[-_.]?(epsilon|budget)", re.IGNORECASE)
-"""Names of settings for noise multipliers and privacy budgets."""
+"""Pattern of names of settings for noise multipliers and privacy budgets."""
 _LEFT_OUT = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"}
 _MOST_PLACES = 3  # largest number of places that a phrase lists
 
 
 @dataclass(frozen=True)
 class RecordPrivacyMention:
-    """A place in an app's code that mentions record-level privacy."""
+    """A place in an app's code or settings that mentions record-level privacy."""
 
-    what: str  # name of the library, name in handwritten code, or setting
-    file: str  # path of the file within the app
-    line: int  # the line, from 1
-    is_library: bool  # whether a library is mentioned
+    what: str  # name of the library, name in handwritten code, or setting with its value
+    file: str  # path of the file, relative to the app's directory
+    line: int  # line number, from 1
+    is_library: bool  # whether a library for record-level privacy is mentioned
 
 
 def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
     """Return the places where an app's code mentions record-level privacy, ordered by file and line.
 
+    Such places are imports and calls of libraries, and names that are usual in code for DP-SGD.
+
     Parameters
     ----------
     directory
-        The directory of the app.
+        Directory of the app, searched with all its subdirectories except virtual environments and the like.
     """
     found = list[RecordPrivacyMention]()
     for path in sorted(directory.rglob("*.py")):
@@ -61,14 +63,14 @@ def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
 
 
 def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
-    """Return the settings for noise multipliers and privacy budgets in an app's `pyproject.toml`, if switched on.
+    """Return the settings in an app's `pyproject.toml` that switch on a noise multiplier or a privacy budget.
 
     Parameters
     ----------
     file
-        Path of the app's `pyproject.toml`.
+        Path of the app's `pyproject.toml`; each returned mention names its line in this file.
     config
-        Settings of the app, keyed by their full names.
+        Settings of the app, keyed by their full names; a value above 0.001, or text such as "yes", is on.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
     found = list[RecordPrivacyMention]()
@@ -81,12 +83,14 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacy
 
 
 def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
-    """Return a phrase that lists the mentions of record-level privacy and their places; empty if there are none.
+    """Return a phrase that lists mentions of record-level privacy with their places, such as `Opacus (app.py:3)`.
+
+    The phrase is empty if there are none. If a library is mentioned, only libraries are listed.
 
     Parameters
     ----------
     found
-        The mentions, as returned by `of_records`.
+        Mentions, as returned by `of_records`.
     """
     said = list[str]()
     # If a library is used, other names are usually parts of it.
@@ -123,7 +127,7 @@ def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the packages that a statement or a call imports, each with the name that the import binds."""
+    """Yield (package, bound name) for each package that a syntax node imports; the name is "" if nothing is bound."""
     match node:
         case ast.Import(names=names):
             for one in names:
@@ -139,7 +143,7 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the names that a node defines, calls or uses as keyword argument, each with its line."""
+    """Yield the names that a syntax node defines, calls or uses as keyword argument, each with its line number."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name, node.lineno

@@ -1,4 +1,4 @@
-"""A review of a Flower app: its claim, trials of its strategy, and their results."""
+"""Review of a Flower app: find its privacy claim, test it by trials of its strategy, and collect the results."""
 
 import sys
 import time
@@ -37,58 +37,62 @@ if TYPE_CHECKING:
     from fl_audit.strategies.review.clients import ClientInspection
 
 REFERENCE = 3.0
-"""The epsilon that is tested if nothing is claimed, and the largest one for side channels, which carry no noise."""
+"""Epsilon that is tested if nothing is claimed, and the largest epsilon that is tested for side channels."""
 _OF_MODEL, _OF_EARLY, _OF_NUMBERS, _OF_CLIENTS = 0.75, 0.8, 0.85, 0.4
-"""Shares of the time limit: at the first three, the trials on the model, with few clients, and on metrics end.
+"""Shares of the time limit, counted from the start of the review.
 
-The fourth is the share for the clients' own training, which comes before the trials.
+Trials on the model end at `_OF_MODEL`, trials with few clients at `_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
+`_OF_CLIENTS` is the share of time for the clients' own training, which comes before the trials.
 """
 
 
 @dataclass(frozen=True)
 class Review:
-    """The result of reviewing an app."""
+    """Result of reviewing a Flower app: its privacy claim, the verdict on it, the trials' results, and remarks."""
 
     app: str  # name of the app
-    stated: StatedAppClaim  # its claim
-    verdict: Verdict  # on the claim, or that there is none
-    rounds: int  # rounds of the app
-    played_rounds: int  # rounds of a trial
-    nodes: int  # number of clients that the app sees
-    asked: dict[str, int]  # largest number of clients that the app asks in a round, to train and to evaluate
-    parameters: int | None  # number of parameters of its own model; None if trials were not run on it
-    kinds: tuple[str, ...]  # names of the planned scenarios on the model
+    stated: StatedAppClaim  # privacy claim of the app or the reviewer
+    verdict: Verdict  # verdict on the claim, or the verdict that there is no claim
+    rounds: int  # number of rounds of the app's training
+    played_rounds: int  # number of rounds of a trial
+    nodes: int  # number of clients that the app's strategy sees
+    asked: dict[str, int]  # most clients that the strategy asks in a round, for `train` and `evaluate`
+    parameters: int | None  # number of parameters of the app's own model; None if trials were not run on this model
+    kinds: tuple[str, ...]  # names of the planned scenarios (conditions of trials) on the model
     budget: str  # description of the number of trials, such as "fewer trials"
     result: ClaimAudit  # audit of the released model
-    # Audit of the metrics that are released beside the model; None if the observer is the server, which sees all.
+    # Audit of the metrics that are released beside the model; None if the adversary is the server, which sees them all.
     beside: ClaimAudit | None
-    leaks: tuple[SideChannelResult, ...]  # results on side channels
-    remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged or not observed
-    buffers: int | None = None  # number of buffers of its own model; None if the model was not seen
-    of_records: tuple[RecordPrivacyMention, ...] = ()  # places where its code mentions record-level privacy
+    leaks: tuple[SideChannelResult, ...]  # results on metrics, example counts, buffers and evaluation replies
+    remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged, or not observed
+    buffers: int | None = None  # number of buffers (untrained tensors) of the app's model; None if it was not seen
+    of_records: tuple[RecordPrivacyMention, ...] = ()  # places where the app's code mentions record-level privacy
     reported: tuple[str, ...] = ()  # names of the metrics that clients report in trials, besides the example count
     asked_for: tuple[str, ...] = ()  # names of the reported metrics that the app's own code looks up in replies
-    # Parts of the mechanism or claim that could not be loaded or read, with reasons; the verdict is then inconclusive.
+    # Parts of the mechanism or claim that could not be loaded or read, with reasons. If there are any, the verdict is
+    # inconclusive.
     unseen: tuple[str, ...] = ()
-    inside: "ClientInspection | None" = None  # assessment of its clients' training; None if they were not inspected
+    inside: "ClientInspection | None" = None  # inspection of the clients' training; None if there was none
 
 
 def review(
     directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
 ) -> Review:
-    """Review the app in a directory, whose code runs in this process; raises `InputError` if it cannot be reviewed.
+    """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
+
+    The app's code runs in this process. Raises `InputError` if the app cannot be reviewed.
 
     Parameters
     ----------
     directory
-        Directory of the app.
+        Directory of the app, with its `pyproject.toml`.
     wishes
         Options of the review.
     tell
-        Function that receives messages on progress.
+        Function that is called with messages on progress.
     keep
-        Function that receives the review so far, before the trials and after every tested distinguisher, so that it is
-        not lost if the review is interrupted.
+        Function that is called with the review so far, before the trials and after each tested distinguisher (a rule
+        that tells D from D'). An interruption then loses little.
     """
     began = time.monotonic()
     read = _read(directory, wishes)
@@ -98,26 +102,26 @@ def review(
 
 @dataclass(frozen=True)
 class _ParsedApp:
-    """An app with its strategy, claim and model, and the audited system that is made of them for the trials."""
+    """A Flower app with its strategy, claim and model, and the audited system for its trials."""
 
-    app: App
-    caught: CapturedStrategy
-    stand_ins: StandIns
-    code: tuple[RecordPrivacyMention, ...]
-    inside: "ClientInspection | None"
-    stated: StatedAppClaim  # its claim, for one round
-    claim: StatedClaim  # the claim that is tested: the stated one, or epsilon `REFERENCE` if nothing is claimed
-    nodes: int
-    own: Arrays | None  # its own model; None if it was not seen
-    start: StrategyStart
-    stage: StrategyInSlots
-    system: AuditedSystem
+    app: App  # description of the app by its `pyproject.toml`
+    caught: CapturedStrategy  # the app's strategy with its arguments and client mods
+    stand_ins: StandIns  # import finder with the names of packages that are not installed
+    code: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
+    inside: "ClientInspection | None"  # inspection of the clients' training; None if there was none
+    stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
+    claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
+    nodes: int  # number of clients that the strategy sees
+    own: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
+    start: StrategyStart  # the strategy, and the arguments of its `start` without the initial model
+    stage: StrategyInSlots  # factory of the strategy for trials
+    system: AuditedSystem  # the system that the trials audit
     on_clients: tuple[str, ...]  # remarks on the number of clients
     on_model: tuple[str, ...]  # remarks on the model
 
 
 def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
-    """Read an app, inspect its clients' training if they use Opacus, and make the audited system for the trials."""
+    """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system."""
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
@@ -146,7 +150,7 @@ def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
 def _planned(
     read: _ParsedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[Review], None]
 ) -> "_PlannedReview":
-    """Plan the trials of a review, given the time that trials take in a dry run."""
+    """Measure by a dry run how long a trial takes, and return the review with its planned trials."""
     system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
@@ -174,36 +178,36 @@ def _planned(
 
 @dataclass(frozen=True)
 class _PlannedReview:
-    """A review whose trials are planned, and which `carried_out` runs."""
+    """A review with planned trials, which `carried_out` runs."""
 
-    read: _ParsedApp
-    wishes: ReviewOptions
-    began: float
-    tell: Tell
-    keep: Callable[[Review], None]
-    system: AuditedSystem
-    claim: StatedClaim  # the claim, for the rounds of a trial
-    plan: planning.Plan
-    names: tuple[str, ...]  # scenarios on the model
-    about: tuple[str, ...]  # scenarios on side channels
-    asked: dict[str, int]  # largest number of clients that the app asks in a round, to train and to evaluate
-    names_found: tuple[RecordPrivacyMention, ...]
-    unseen: tuple[str, ...]
+    read: _ParsedApp  # the loaded app with its claim
+    wishes: ReviewOptions  # the reviewer's options
+    began: float  # start of the review on the monotonic clock, in seconds
+    tell: Tell  # function that is called with messages on progress
+    keep: Callable[[Review], None]  # function that is called with the review so far
+    system: AuditedSystem  # the system that the trials audit, with the metrics that clients report
+    claim: StatedClaim  # claim to test, for the rounds of one trial
+    plan: planning.Plan  # scenarios, rounds and number of trials
+    names: tuple[str, ...]  # names of the scenarios on the model
+    about: tuple[str, ...]  # names of the scenarios on side channels
+    asked: dict[str, int]  # most clients that the strategy asks in a round, for `train` and `evaluate`
+    names_found: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
+    unseen: tuple[str, ...]  # parts of the mechanism or claim that could not be loaded or read, with reasons
     remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
 
     @property
     def is_beside(self) -> bool:
-        """Whether side channels are tested: they are if the observer is a client, since the server sees all numbers."""
+        """Whether metrics and other side channels are tested: only if the adversary is a client, not the server."""
         return self.read.stated.observer is Observer.CLIENT
 
     @property
     def of_numbers(self) -> StatedClaim:
-        """The claim against which side channels are tested: the app's claim, with an epsilon of at most `REFERENCE`."""
+        """Claim for testing metrics and other side channels: the app's claim, with epsilon at most 3 (`REFERENCE`)."""
         epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 
     def carried_out(self) -> Review:
-        """Run the trials on the model, then those with few clients, then those on side channels; return the review."""
+        """Run the trials on the model, with few clients, and on metrics and other side channels; return the review."""
         waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))
         result = self.held(
@@ -223,9 +227,9 @@ class _PlannedReview:
         return self.found(result, beside, early)
 
     def _early(self, so_far: Callable[[ClaimAudit], Review]) -> tuple[str, ...]:
-        """Run trials with as few clients as the app starts with, and return a remark on them.
+        """Run trials with the smallest number of clients that the app starts with, and return one remark on them.
 
-        Empty if the app then asks as many clients as its noise is calibrated for.
+        Nothing is run or returned if the app then asks as many clients as its noise is calibrated for.
         """
         read = self.read
         early = planning.early_of(read.start.strategy, read.stated.clients)
@@ -246,7 +250,11 @@ class _PlannedReview:
         share: float,
         so_far: Callable[[ClaimAudit], Review],
     ) -> ClaimAudit:
-        """Test a system's claim in the named scenarios until a share of the time limit, and return the audit."""
+        """Test a system's claim in the named scenarios (conditions of trials) and return the result.
+
+        The trials end at a share of the review's time limit. `so_far` makes a review of an intermediate result, which
+        is then passed to the caller of the review.
+        """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
             system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,
@@ -254,7 +262,10 @@ class _PlannedReview:
         )  # fmt: skip
 
     def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> Review:
-        """Return the review so far, from the audit of the model and the audit of side channels."""
+        """Return the review so far, given the audits of the model (`result`) and of metrics and the like (`beside`).
+
+        `early` holds remarks.
+        """
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]
         planned = [*self.names, *(self.about if self.is_beside else ())]
@@ -284,7 +295,7 @@ class _PlannedReview:
 
 
 def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
-    """Return an inconclusive audit in which no trial has been run yet."""
+    """Return the inconclusive audit of a claim for which no trial has been run yet."""
     return ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
@@ -293,8 +304,8 @@ def _claimed(
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return the app's mentions of record-level privacy, and the parts of its claim that could not be loaded or read.
 
-    Privacy settings belong to the claim if there is one, and otherwise to record-level privacy if the code mentions it.
-    Without either they may be about clients, so they are returned as parts that were not observed.
+    Privacy settings of the app belong to the claim if there is one. Otherwise they are mentions of record-level privacy
+    if the code has such mentions, and else parts that were not observed.
     """
     if stated.claim is not None:
         return found, caught.unseen
@@ -306,7 +317,7 @@ def _claimed(
 def _remarks(
     found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
 ) -> Iterator[str]:
-    """Yield remarks on an app: record-level privacy, metrics left out, missing packages, and files written."""
+    """Yield remarks on an app: record-level privacy, metrics left out, missing packages, and files that it writes."""
     if found:
         names = of_records_words(found)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
@@ -329,8 +340,9 @@ def _verdict(
 ) -> Verdict:
     """Return the verdict on the claim about clients; inconclusive if parts of the app were not observed.
 
-    A reviewer's epsilon is a claim about the whole training. Without a claim the verdict is that there is no guarantee,
-    or, if the code mentions record-level privacy, that it is not audited.
+    The verdict is also inconclusive if the trials do not support a reviewer's epsilon for the whole training. Without a
+    claim, the verdict is that there is no guarantee, or, if the code mentions record-level privacy, that the guarantee
+    is not audited.
     """
     # Unobserved parts may add noise, or reveal more.
     if unseen:
@@ -344,7 +356,10 @@ def _verdict(
 def _look_inside(
     app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[RecordPrivacyMention, ...]
 ) -> "ClientInspection | None":
-    """Inspect the clients' training if the code uses Opacus or the reviewer gives data for clients; else None."""
+    """Return the inspection of the clients' training, if the code uses Opacus or the reviewer gives data for clients.
+
+    Otherwise, or without a ClientApp, return None.
+    """
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Imported here because it imports Opacus.
@@ -354,7 +369,10 @@ def _look_inside(
 
 
 def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
-    """Return the joint verdict from the verdict on the trials and the verdict on the clients' training."""
+    """Return the joint verdict of the trials and of the inspection of the clients' training.
+
+    The joint verdict is a violation if either verdict is. Without an inspection, it is the verdict of the trials.
+    """
     if inside is None or inside.assessment is None:
         return verdict
     own = inside.assessment.verdict
@@ -369,7 +387,11 @@ def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspe
 
 
 def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
-    """Return a remark on an app that starts with fewer clients than its noise is calibrated for."""
+    """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for.
+
+    The app starts with `first` clients and asks `asked` of them; the noise is for `made_for` clients. `came` is the
+    trials' result.
+    """
     said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
     if came.worst is None:
         return f"{said}: no trials were played with so few"
@@ -379,7 +401,7 @@ def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit)
 
 
 def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
-    """Return the reviewer's claim if there is one, otherwise the app's own."""
+    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:

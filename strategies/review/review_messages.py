@@ -28,12 +28,12 @@ _UNSEEN_OF_SERVER = (
 
 
 def found_in(result: ClaimAudit) -> tuple[Finding, ...]:
-    """Return the findings of an audit of a review, with the words and fixes of the scenarios."""
+    """Return the results of an audit's tests (findings), each with the conditions of its trials and a usual fix."""
     return findings(result, WORDS, FIXES, PROVISOS)
 
 
 def headline(review: Review) -> str:
-    """Return the main message for a reviewer, in one or two sentences."""
+    """Return the main message of a review, in a few sentences."""
     trials = _headline_of_trials(review)
     if review.unseen:
         trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"
@@ -58,7 +58,7 @@ def _headline_of_trials(review: Review) -> str:
 
 
 def _without_claim(review: Review) -> str:
-    """Return the headline on the trials of an app that claims nothing about clients."""
+    """Return the headline on the trials of an app that makes no privacy claim about clients."""
     shares = [one.right / one.trials for one in review.result.attempts]
     told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
@@ -78,7 +78,7 @@ def _without_claim(review: Review) -> str:
 
 
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return the lines of the first screen, each as a pair of subject and text."""
+    """Return the lines of a review's first screen, each as (subject, text)."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     source = stated.source
     if stated.claim is None and review.unseen:
@@ -115,14 +115,14 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return a line with the reason why the clients' training could not be inspected; empty if it was not tried."""
+    """Return a line (subject, text) on why the clients' training could not be inspected, if this was tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
 def _played_words(review: Review, kinds: Sequence[str]) -> str:
-    """Return a phrase on the scenarios, rounds, clients and numbers of trials of a review."""
+    """Return a phrase on the conditions, rounds, clients and number of a review's trials."""
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
@@ -168,11 +168,14 @@ def _leak_words(leak: SideChannelResult, review: Review) -> str:
 
 
 _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
-"""The source of a side channel's numbers, for side channels whose numbers have names."""
+"""Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
 
 
 def _by_words(leak: SideChannelResult, review: Review) -> str:
-    """Return the number that leaked, in parentheses, with a note if only the clients of trials report it."""
+    """Return the name of the number that leaked, in parentheses; empty if there is none.
+
+    A note is added if only the simulated clients of the trials are known to report it.
+    """
     if leak.by is None or leak.by.startswith("what was released"):
         return ""
     is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
@@ -181,7 +184,7 @@ def _by_words(leak: SideChannelResult, review: Review) -> str:
 
 
 def review_json(review: Review) -> dict[str, Any]:
-    """Return a review as a dictionary of JSON values."""
+    """Return a review as a dictionary of JSON values, keyed by field name."""
     result, claim = review.result, review.stated.claim
     return {
         "app": review.app,

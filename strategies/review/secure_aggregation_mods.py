@@ -1,4 +1,4 @@
-"""Check of client mods that are outside of Flower's secure aggregation mod: whether they fail on its messages."""
+"""Check of client mods that run outside of Flower's secure aggregation mod: whether they fail on its messages."""
 
 from collections.abc import Sequence
 
@@ -16,26 +16,26 @@ _SETUP: dict[str, str | int | float] = {
     Key.STAGE: Stage.SETUP, Key.SAMPLE_NUMBER: 3, Key.SHARE_NUMBER: 3, Key.THRESHOLD: 2, Key.CLIPPING_RANGE: 8.0,
     Key.TARGET_RANGE: 1 << 20, Key.MOD_RANGE: 1 << 30, Key.MAX_WEIGHT: 1000.0,
 }  # fmt: skip
-"""The settings in the server's first message of secure aggregation, which contains no model."""
+"""Settings in the server's first message of secure aggregation, which contains no model."""
 
 
 def name_of(mod: Mod) -> str:
-    """Return the name of a mod, which is the name of its function or class."""
+    """Return a mod's name: that of the function, or of the class of a callable object."""
     return str(getattr(mod, "__name__", type(mod).__name__))
 
 
 def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
-    """Return the error that outer mods raise at the first message of secure aggregation, in one line; empty if none.
+    """Return the error, in one line, that mods raise on the first message of secure aggregation; "" if none.
 
-    Flower makes the first mod of a list the outermost one. Mods outside of secure aggregation see the messages of its
-    protocol, and only masked vectors.
+    These mods run outside of secure aggregation, because they precede its mod in the client app's list. These mods see
+    the protocol messages of secure aggregation, and updates only in masked form.
 
     Parameters
     ----------
     outer
-        Mods before the secure aggregation mod in the list of a client app.
+        Mods that precede the secure aggregation mod in the list, in order.
     agreeing
-        The secure aggregation mod.
+        Secure aggregation mod.
     """
     make_messages_for(RUN_ID, _SERVER)
     message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")
@@ -50,5 +50,5 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
 
 
 def _untrained(message: Message, _: Context) -> Message:
-    """Return an empty reply; stands in for the client's training, which the first message does not reach."""
+    """Return an empty reply, in place of a client's training."""
     return Message(RecordDict(), reply_to=message)

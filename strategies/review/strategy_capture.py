@@ -37,19 +37,19 @@ _ALONE = (
     "modifier fails at every message that asks to train"
 )
 
-_NotedMods = Mapping[int, Sequence[Mod]]  # mods by the `id` of the function that they wrap
+_NotedMods = Mapping[int, Sequence[Mod]]  # mods, keyed by the `id` of the function after wrapping it in them
 
 
 @dataclass(frozen=True)
 class CapturedMod:
-    """A client mod of an app, with the message types that it applies to and the app's run configuration."""
+    """A client mod of an app, with the message types that it applies to, and the app's run configuration."""
 
     mod: Mod  # the mod itself
-    types: frozenset[str] | None  # the message types that it applies to; None for all
-    config: UserConfig  # the run configuration of the app, which the contexts of trials lack
+    types: frozenset[str] | None  # message types that the mod applies to; None for all types
+    config: UserConfig  # run configuration of the app, which is put into the context of each trial
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        """Return the client's reply to a message, through the mod if it applies to the message's type."""
+        """Return the client's reply to a message, through the mod only if it applies to the message's type."""
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
@@ -65,18 +65,18 @@ class CapturedMod:
 
 @dataclass(frozen=True)
 class CapturedStrategy:
-    """The strategy that an app would train with, with its arguments, number of rounds and client mods."""
+    """The strategy that an app would train with, its arguments and number of rounds, and the app's client mods."""
 
-    start: StrategyStart  # its strategy, adapted to the new interface if needed, with the arguments of `start`
-    rounds: int  # number of rounds
-    mods: tuple[CapturedMod, ...]  # the mods of its clients, outermost first
+    start: StrategyStart  # the strategy, adapted to Flower's new interface if needed, with the arguments of `start`
+    rounds: int  # number of rounds of the training
+    mods: tuple[CapturedMod, ...]  # mods of the client app, outermost first
     remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged
     # Parts of the mechanism or claim that could not be loaded, with reasons; trials do not contain them.
     unseen: tuple[str, ...] = ()
 
 
 class _Started(BaseException):
-    """Raised when the app starts its strategy, instead of training; code that catches `Exception` does not catch it."""
+    """Raised in place of training when an app starts its strategy; code that catches `Exception` does not catch it."""
 
     def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
         super().__init__()
@@ -88,21 +88,21 @@ class _EarlyMessage(BaseException):
 
 
 def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
-    """Run an app's ServerApp up to the start of its strategy, and return this strategy.
+    """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods.
 
     Parameters
     ----------
     app
-        The app.
+        Flower app to run.
     nodes
-        Number of clients that the app sees.
+        Number of clients that the ServerApp sees.
     stand_ins
         Import finder that provides stubs for packages that are not installed.
 
     Raises
     ------
     InputError
-        If the app cannot be reviewed; the message is one line.
+        If the app starts no strategy, or fails before it does.
     """
     # Some apps import these names from where earlier versions of Flower had them.
     sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
@@ -150,7 +150,7 @@ def _refuse(_: object) -> NoReturn:
 
 @contextmanager
 def _caught_starts() -> Iterator[None]:
-    """Patch all functions that start a strategy so that they raise `_Started` instead of training."""
+    """Make every function of Flower that starts a strategy raise `_Started` within a `with` block."""
 
     def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
         raise _Started(strategy, args, kwargs)
@@ -174,7 +174,7 @@ def _caught_starts() -> Iterator[None]:
 
 
 def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None) -> _Started:
-    """Return the start of a strategy of the old interface, with the initial model that the strategy provides."""
+    """Return the captured start of a strategy of Flower's old interface, with its initial model if there is one."""
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
@@ -188,7 +188,7 @@ def _kinds(kind: type) -> set[type]:
 
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
-    """Record which mods Flower puts around each function of a client app while the app is imported."""
+    """Record which mods Flower wraps around each function of a client app that is imported within a `with` block."""
     noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
@@ -204,10 +204,10 @@ def _noted_mods() -> Iterator[_NotedMods]:
 def _client_mods(
     app: App, stand_ins: StandIns, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
-    """Return the client mods that trials call, remarks on mods that they need not call, and a line on missing mods.
+    """Return the client mods that trials call, remarks on other mods, and a line if some mods could not be loaded.
 
-    Each remark is one line. The last list has one line if mods could not be loaded, because trials do not observe their
-    effect. A mod applies to all messages, or to the messages of one function of the client app.
+    Each remark is one line. The last list is empty if all mods were loaded; otherwise trials miss the effect of the
+    others. A mod applies to all messages, or to those of one function of the client app.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []
@@ -237,14 +237,14 @@ def _client_mods(
 
 
 def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
-    """Return the mods that see an update before secure aggregation masks it, and remarks on the mods outside of it.
+    """Return the mods that see an update before secure aggregation masks it, and remarks on all other mods.
 
-    Without secure aggregation these are all mods.
+    Without secure aggregation, all mods are returned.
 
     Raises
     ------
     InputError
-        If a mod outside of secure aggregation fails on the messages of its protocol, so that no round can end.
+        If a mod fails on the messages of secure aggregation, so that no round of the app can end.
     """
     places = [place for place, mod in enumerate(mods) if name_of(mod) in AGREEING]
     if not places:
@@ -267,7 +267,7 @@ def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[st
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return the counterpart of one of Flower's mods for the new interface, which trials use; other mods unchanged."""
+    """Return the mod of Flower's new interface that replaces one of its old interface; return other mods unchanged."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):
