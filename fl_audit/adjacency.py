@@ -1,4 +1,4 @@
-"""Neighbouring federations D and D': the unit of privacy, the relation between neighbours, and the pair itself."""
+"""Define adjacency: the unit of privacy, the relation between neighbours D and D', and a pair of neighbours."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import assert_never
 
 
 class Unit(StrEnum):
-    """The unit of privacy, by whose data D and D' differ."""
+    """Unit of privacy: D and D' differ by the data of one record, user or client."""
 
     RECORD = "record"
     USER = "user"  # a person with all of their records
@@ -14,14 +14,14 @@ class Unit(StrEnum):
 
 
 class Relation(StrEnum):
-    """The relation between D and D': the unit is added or removed, or it is replaced."""
+    """Relation between D and D': a unit is added or removed, or it is replaced by another one."""
 
     ADD_REMOVE = "add-remove"
     REPLACE = "replace"
 
 
 class Adjacency(StrEnum):
-    """The unit of privacy together with the relation between neighbours, as named in configurations and reports."""
+    """Unit of privacy together with the relation between neighbours, by the name used in configurations and reports."""
 
     ADD_REMOVE_RECORD = "add-remove-record"
     REPLACE_RECORD = "replace-record"
@@ -32,12 +32,12 @@ class Adjacency(StrEnum):
 
     @property
     def unit(self) -> Unit:
-        """The unit of privacy."""
+        """Unit of privacy: record, user or client."""
         return Unit(self.rpartition("-")[2])
 
     @property
     def relation(self) -> Relation:
-        """Whether the unit is added or removed, or replaced."""
+        """Relation between neighbours: the unit is added or removed, or it is replaced."""
         return Relation(self.rpartition("-")[0])
 
     def sensitivity_of_sum(self, norm: float) -> float:
@@ -60,7 +60,7 @@ class Adjacency(StrEnum):
 
     @property
     def sensitivity_words(self) -> str:
-        """The L2 sensitivity of a sum of clipped contributions as words for reports, such as "the clipping norm"."""
+        """L2 sensitivity of a sum of clipped contributions in words, such as "the clipping norm"."""
         match self.relation:
             case Relation.ADD_REMOVE:
                 return "the clipping norm"
@@ -72,19 +72,19 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record that was generated for an audit and is in no data set; every party receives the same record."""
+    """A record that was generated for an audit and is in no data set; all parties get the same one."""
 
     features: str  # float32 in little-endian and C order, base64-encoded
-    label: int  # its class, from 0
+    label: int  # class of the record, from 0
 
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """The pair D, D': the unit in which they differ, and its replacement if the relation is replacement."""
+    """The unit in which D and D' differ, and its replacement if the relation is replacement."""
 
     index: int  # position in D of the differing record x, or number of the differing user or client
-    # Position in the outside pool of the record x' that takes its place, number of the user outside D who takes the
-    # place of the user, or number of the shard that stands in for the client; None where the unit is removed.
+    # Position in the outside pool of the record x' that replaces x, number of the user outside D who replaces the user,
+    # or number of the shard that replaces the client's; None if the unit is removed.
     replacement: int | None
     crafted: CraftedRecord | None = None  # crafted record that takes the place of x in D; None keeps the data's record
     opposite: CraftedRecord | None = None  # crafted record that replaces x in D'; None if it is not crafted

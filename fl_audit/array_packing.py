@@ -1,7 +1,7 @@
-"""Serialisation of arrays as bytes of numpy's .npy format, with one copy for writing and none for reading.
+"""Convert arrays to bytes in numpy's .npy format and back, with one copy for writing and none for reading.
 
-Messages are most of the cost of a round with a large model, and copying the stacked models of all trials once takes a
-considerable part of the time of one layer.
+Messages are most of the cost of a round with a large model. Copying the models of all trials once takes a considerable
+part of the time of one layer.
 """
 
 import threading
@@ -26,7 +26,7 @@ _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
 class PackedFields(NamedTuple):
-    """The keyword arguments of the array in a Flower message, as in `flwr.app.Array(*pack(values))`."""
+    """Keyword arguments for the array in a Flower message, as in `flwr.app.Array(*pack(values))`."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class PackedFields(NamedTuple):
 
 
 class PackedArray(Protocol):
-    """A serialised array as Flower messages carry it: its bytes and the name of the serialisation format."""
+    """An array in a Flower message: its bytes, and the name of the format in which they are."""
 
     stype: str
     data: bytes
@@ -45,9 +45,9 @@ class PackedArray(Protocol):
 
 
 def pack(values: NDArray[Any]) -> PackedFields:
-    """Return the fields of `flwr.app.Array` for an array of any shape; the bytes are those of `numpy.save`.
+    """Return the fields of `flwr.app.Array` for an array of any shape and of any dtype except object.
 
-    The dtype must not be object.
+    The bytes are those that `numpy.save` writes.
     """
     values = np.asarray(values, order="C")
     name, header = _header(values.dtype, values.shape)
@@ -56,10 +56,10 @@ def pack(values: NDArray[Any]) -> PackedFields:
 
 
 def unpack(array: PackedArray) -> NDArray[Any]:
-    """Return the values of a message's array as a read-only view of its bytes, which stay in memory with the view.
+    """Return the values of an array in a message as a read-only view of its bytes, without a copy.
 
-    Arrays in a layout that `pack` does not write are copied. `ValueError` or `TypeError` is raised if the bytes are no
-    array.
+    Arrays in a layout that `pack` does not write are copied. `ValueError` or `TypeError` is raised if the bytes are not
+    those of an array.
     """
     # Bytes that came by Ray may be a view of its object store, which has no methods of bytes.
     if array.stype != _KIND or bytes(array.data[: len(_MAGIC)]) != _MAGIC:
@@ -74,7 +74,7 @@ def unpack(array: PackedArray) -> NDArray[Any]:
 
 
 def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
-    """Return the values as a tensor in memory that torch allocates, which always has the same alignment.
+    """Return the values as a tensor in memory that torch allocates, so its alignment is always the same.
 
     The last bits of matrix products depend on the alignment.
     """
@@ -87,7 +87,10 @@ def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
 
 @lru_cache(maxsize=64)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
-    """Return magic string and header of a .npy file for a C-ordered array; cached, because headers repeat."""
+    """Return the dtype's name and the first bytes of a .npy file for a C-ordered array: magic string and header.
+
+    Results are cached, because headers repeat.
+    """
     header = BytesIO()
     fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(header, fields)
@@ -96,6 +99,9 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
 
 @lru_cache(maxsize=64)
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype from a .npy header; cached, because headers repeat and parsing them is slow."""
+    """Return shape, order and dtype from a .npy header; cached, because headers repeat and parsing them is slow.
+
+    The order is True for columns first.
+    """
     shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))
     return shape, by_columns, dtype

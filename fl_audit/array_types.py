@@ -1,4 +1,4 @@
-"""Type aliases for the numpy arrays that the library uses."""
+"""Define type aliases for numpy arrays, and helpers for single numbers and one-dimensional arrays."""
 
 import math
 from typing import Any

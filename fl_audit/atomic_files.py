@@ -1,4 +1,4 @@
-"""Atomic file writes, JSON files, and seals against changed result files."""
+"""Write files atomically, read and write JSON files, and detect changes of result files by checksums."""
 
 import errno
 import hashlib
@@ -16,16 +16,16 @@ from fl_audit.errors import InputError, require
 
 @contextmanager
 def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary file name beside `path`, and rename the file to `path` if the `with` block succeeds.
+    """Yield a temporary file beside `path` to write to, and rename it to `path` if the `with` block succeeds.
 
     Readers never see a partial file, and an interrupted writer leaves no temporary file behind.
 
     Parameters
     ----------
     path
-        The file to write; its directory is created if missing. The temporary name has the same suffix.
+        Path of the file to write. Its directory is created if missing. The temporary file has the same suffix.
     private
-        Whether only the owner may read the file; otherwise the umask applies.
+        True if only the owner may read the file; otherwise the umask applies.
 
     Raises
     ------
@@ -57,59 +57,61 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, private: bool = False) -> None:
-    """Write a text file in UTF-8 atomically.
+    """Write a text file in UTF-8 so that readers see either the old or the whole new content.
 
     Parameters
     ----------
     path
-        The file to write.
+        Path of the file to write.
     text
-        Its new content.
+        New content of the file.
     private
-        Whether other users of the machine may not read the file.
+        True if only the owner may read the file; otherwise the umask applies.
     """
     with atomic_file(path, private) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
-    """Write bytes to a file atomically.
+    """Write bytes to a file so that readers see either the old or the whole new content.
 
     Parameters
     ----------
     path
-        The file to write.
+        Path of the file to write.
     content
-        Its new content.
+        New content of the file.
     private
-        Whether other users of the machine may not read the file.
+        True if only the owner may read the file; otherwise the umask applies.
     """
     with atomic_file(path, private) as file:
         file.write_bytes(content)
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write a value as a JSON file atomically; infinite numbers and NaN are refused.
+    """Write a JSON file so that readers see either the old or the whole new content.
+
+    Infinite numbers and NaN raise `ValueError`.
 
     Parameters
     ----------
     path
-        The file to write.
+        Path of the file to write.
     value
-        The JSON value to write.
+        Value to write: numbers, strings, lists, dictionaries and None.
     private
-        Whether other users of the machine may not read the file.
+        True if only the owner may read the file; otherwise the umask applies.
     """
     write_text(path, json_text(value), private)
 
 
 def json_text(value: Any) -> str:
-    """Return a value as the text of a JSON file; infinite numbers and NaN are refused."""
+    """Return a value as the text of a JSON file; raise `ValueError` for infinite numbers and NaN."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def require_ordinary(said: str, path: Path) -> None:
-    """Raise `InputError` for a pipe, a socket, a device or a loop of symbolic links.
+    """Raise `InputError` if a path is a pipe, a socket, a device or a loop of symbolic links.
 
     A program would block on such a path, or would replace it. A missing path is accepted, and so is a pipe that the
     shell has opened, such as `<(command)`.
@@ -117,9 +119,9 @@ def require_ordinary(said: str, path: Path) -> None:
     Parameters
     ----------
     said
-        Beginning of the error message.
+        Beginning of the error message, which names the path.
     path
-        Path that the user gave.
+        Path to check.
 
     Raises
     ------
@@ -146,14 +148,14 @@ _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a d
 
 
 def remove_halves(directory: Path) -> None:
-    """Remove the temporary files of killed writers from a directory and its subdirectories."""
+    """Remove the temporary files of interrupted writers from a directory and its subdirectories."""
     for path in directory.rglob("*"):
         if is_half(path) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def is_half(path: Path) -> bool:
-    """Return whether a file name is that of a temporary file, as a killed writer leaves it."""
+    """Return True if a file has the name of a temporary file that `atomic_file` makes."""
     return path.match(".*.part*")
 
 
@@ -161,7 +163,7 @@ SCHEMA = 1  # of `summary.json`
 
 
 def read_json(path: Path) -> Any:
-    """Return the value in a JSON file of a run; raises `InputError` if it is missing or damaged."""
+    """Return the value in a JSON file of a run; raise `InputError` if the file is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -179,10 +181,10 @@ SEALS = "seals.json"
 
 
 def require_sealed(directory: Path) -> None:
-    """Raise `InputError` if configuration, provenance or summary of a run no longer have the recorded checksums.
+    """Raise `InputError` if a file of a run directory no longer has the checksum recorded by the run.
 
     This finds edits and damage, but not forgery by somebody who also rewrites the checksums. A run of an earlier
-    version, which has no checksums, is accepted. `InputError` is raised also if the checksum file is damaged.
+    version without checksums is accepted. A damaged checksum file is refused.
     """
     path = directory / SEALS
     if not path.exists():
@@ -198,7 +200,7 @@ def require_sealed(directory: Path) -> None:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Return the summary of a finished run, keyed by finding; raises `InputError` if it is missing or damaged."""
+    """Return the summary of a finished run as a dictionary; raise `InputError` if it is missing, edited or damaged."""
     path = directory / "summary.json"
     require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
     found = read_json(path)

@@ -1,10 +1,10 @@
-"""Torch devices on which the parties compute; this module does not import torch."""
+"""Name the devices on which torch computes; this module does not import torch."""
 
 from enum import StrEnum
 
 
 class Device(StrEnum):
-    """The CPU, or a GPU under torch's device name "cuda", which ROCm uses as well."""
+    """Device on which torch computes: the CPU, or a GPU under torch's name "cuda", which ROCm uses as well."""
 
     CPU = "cpu"
     CUDA = "cuda"

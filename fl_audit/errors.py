@@ -1,4 +1,4 @@
-"""The exception for invalid user input, as opposed to program errors, and checks that raise it."""
+"""Define the exception for invalid user input, as opposed to program errors, and checks that raise it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Remedy:
-    """A setting that removes a fault of a table, or of a claim about it.
+    """A setting of the configuration that solves the problem of an error or warning.
 
     Examples
     --------
@@ -28,26 +28,26 @@ class Remedy:
     'drop = ["id"] in [data]'
     """
 
-    key: str  # its name
-    value: str | bool | int | tuple[str, ...]  # the value to set; words are added to the existing ones
-    section: str = "data"  # section of the configuration that it stands in
+    key: str  # name of the setting
+    value: str | bool | int | tuple[str, ...]  # value to set; words are added to the existing ones
+    section: str = "data"  # section of the configuration file that contains the setting
 
     def __str__(self) -> str:
         return f"{self.setting} in [{self.section}]"
 
     @property
     def setting(self) -> str:
-        """The setting as a line of the configuration file."""
+        """The setting as a line of the configuration file, such as 'drop = ["id"]'."""
         return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)}"
 
 
 def settings_text(remedies: Sequence[Remedy]) -> str:
-    """Return several settings as text for a message; the section is named once for adjacent settings of it.
+    """Return several settings as text for a message; consecutive settings of one section share its name.
 
     Parameters
     ----------
     remedies
-        The settings, grouped by section.
+        Settings, with those of each section next to each other.
 
     Examples
     --------
@@ -61,16 +61,16 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
 
 
 class InputError(ValueError):
-    """Invalid user input, described in one line: the fault, the value, and the accepted values.
+    """Invalid user input, described in one line: the fault, the value and the accepted values.
 
     Parameters
     ----------
     message
-        The line, which contains `str(remedy)` for each remedy.
+        Text of the error in one line, which contains `str(remedy)` for each remedy.
     remedies
-        Settings that together remove the fault.
+        Settings that together solve the problem.
     choices
-        Alternative settings that the message names; only the user knows which of them is right.
+        Alternative settings that the message names. Only the user knows which of them is right.
     """
 
     def __init__(self, message: str = "", remedies: tuple[Remedy, ...] = (), choices: tuple[Remedy, ...] = ()) -> None:
@@ -80,16 +80,16 @@ class InputError(ValueError):
 
 
 def require(condition: bool, message: str, *remedies: Remedy) -> None:
-    """Raise `InputError` unless a condition holds.
+    """Raise `InputError` with the given message if a condition does not hold.
 
     Parameters
     ----------
     condition
-        Condition to check.
+        True if the input is valid; nothing is raised then.
     message
         One line that states the fault, the value and the accepted values.
     remedies
-        Settings that remove the fault; the message names them.
+        Settings that solve the problem; the message must name them.
 
     Raises
     ------
@@ -111,7 +111,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 @lru_cache(256)
 def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
-    """Return the checks that a description such as "whole numbers from 1" implies."""
+    """Return the checks that a description such as "whole numbers from 1" implies; each takes a number."""
     words = accepted.replace(",", "").split()
     ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
     ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
@@ -121,7 +121,7 @@ def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     """Raise `InputError` unless a value is a number of the described kind.
 
-    The description is both parsed for the check and shown in the message, so the two always agree.
+    The same description is used for the check and in the message, so they always agree.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     value
         Value to check, which the message shows.
     accepted
-        The kind of number, which is the end of the message: "numbers", optionally preceded by "whole", "finite" or
-        "positive" and followed by a range with "above", "from", "below" or "to".
+        Kind of number, which ends the message: "numbers", optionally preceded by "whole", "finite" or "positive" and
+        followed by a range with "above", "from", "below" or "to".
 
     Raises
     ------
@@ -165,7 +165,7 @@ def require_switch(name: str, value: object) -> None:
     Parameters
     ----------
     name
-        Name of the value for the message.
+        Name of the value, with which the message begins.
     value
         Value to check.
     """
@@ -173,14 +173,14 @@ def require_switch(name: str, value: object) -> None:
 
 
 def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return numbers as a float64 array.
+    """Return numbers as a float64 array of the same shape.
 
     Parameters
     ----------
     what
-        Name of the numbers for the message.
+        Name of the numbers, with which the message begins.
     values
-        The numbers, of any shape.
+        Numbers of any shape.
 
     Raises
     ------
@@ -194,12 +194,12 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return integers as an int64 array; raises `InputError` if a value is not an integer.
+    """Return integers as an int64 array of the same shape; raise `InputError` if a value is not an integer.
 
     Parameters
     ----------
     what
-        Name of the numbers for the message.
+        Name of the numbers, with which the message begins.
     values
         Integers, of any shape.
     """
@@ -212,47 +212,47 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def in_percent(number: float) -> str:
-    """Return a hint for the end of a message, e.g. "; 5 % is 0.05", if a share seems to be in percent; else ""."""
+    """Return a hint such as "; 5 % is 0.05" if a share seems to be given in percent, otherwise an empty string."""
     return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""
 
 
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
-    """Return the member of an enumeration with a given value; raises `InputError` if there is none.
+    """Return the member of an enumeration that has a given value; raise `InputError` if there is none.
 
     Parameters
     ----------
     choices
-        An enumeration with string values.
+        Enumeration with string values.
     what
-        Name of the setting, for the message.
+        Name of the setting, with which the message begins.
     name
-        Value that the user gave.
+        Value that the user gave, such as "euclidean".
     """
     require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
     return choices(str(name))
 
 
 def as_path(what: str, value: object) -> Path:
-    """Return a string or a path as a path; raises `InputError` for any other type.
+    """Return a string or a path as a `Path`; raise `InputError` for any other type.
 
     Parameters
     ----------
     what
-        Name of the path for the message.
+        Name of the path, with which the message begins.
     value
-        A path, or a string with a path.
+        Path, or string with a path.
     """
     require(isinstance(value, (str, Path)), f"{what} is {value!r}: accepted are paths")
     return Path(str(value))
 
 
 def expanded_path(value: str | Path) -> Path:
-    """Return a path with its `~` replaced by the home directory.
+    """Return a path with a leading `~` replaced by the home directory.
 
     Parameters
     ----------
     value
-        The path as the user wrote it.
+        Path as the user wrote it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Lazy import, at first use, of modules that take seconds to import or may not be installed."""
+"""Import modules at their first use, because they take seconds to import or may not be installed."""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -6,9 +6,9 @@ from types import ModuleType
 
 
 def lazy_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
-    """Return a module-level `__getattr__` that imports other modules at first use.
+    """Return a function for a module's `__getattr__`, which imports other modules when they are first accessed.
 
-    The attributes are not cached here, so a test can replace a module in one place.
+    Nothing is stored in the module, so a test can replace an imported module in one place.
 
     Parameters
     ----------

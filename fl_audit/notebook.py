@@ -1,22 +1,22 @@
-"""HTML tables for notebooks and reports; they bring no style of their own."""
+"""Make HTML tables for notebooks and reports; they bring no style of their own."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 
 class Markup(str):
-    """A string that is HTML and must not be escaped again."""
+    """A string that is HTML already and must not be escaped."""
 
 
 def exactly_html(number: float | None, text: str) -> Markup:
-    """Return a text as HTML; a `data` element holds the number in full precision.
+    """Return a rounded number as HTML, in a `data` element that holds the number in full precision.
 
     Parameters
     ----------
     number
-        The number; None returns the text alone.
+        Number in full precision. None returns the text without an element.
     text
-        The rounded number, as it is shown.
+        Rounded number as plain text, which is shown.
     """
     shown = escape(text)
     return Markup(shown if number is None else f'<data value="{number}">{shown}</data>')

@@ -1,13 +1,13 @@
-"""Counts with their nouns."""
+"""Write counts with their nouns."""
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """Return the count with its noun, which is singular if the count is 1.
+    """Return a count with its noun, such as "1 trial" or "2,000 trials".
 
     Parameters
     ----------
     count
-        Number of things, at least 0.
+        Number of things, at least 0. The noun is singular if it is 1.
     one
         Noun in the singular.
     many

@@ -1,4 +1,4 @@
-"""Names of queries, records and keys in the messages of a federation, and the packing of participation."""
+"""Name the queries, records and keys in the messages of a federation, and pack participation into bytes."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from fl_audit.array_types import Flags
 
 
 class NonTrainingQuery(StrEnum):
-    """Types of the queries that a server sends besides training."""
+    """Type of a query that the server sends to a party besides training."""
 
     IDENTIFY = "identify"
     OBSERVE = "observe"
@@ -17,7 +17,7 @@ class NonTrainingQuery(StrEnum):
 
 
 class MessageRecord(StrEnum):
-    """Names of the records in a Flower message and in a client's state."""
+    """Name of a record in a Flower message or in a client's state."""
 
     ARRAYS = "arrays"
     CONFIG = "config"
@@ -28,7 +28,7 @@ class MessageRecord(StrEnum):
 
 
 class Key(StrEnum):
-    """Keys of the entries in the records of a message."""
+    """Key of an entry in the records of a message."""
 
     FEDERATION = "federation"  # the public federation as JSON
     ROUND = "round"
@@ -77,39 +77,42 @@ class Key(StrEnum):
 
 
 def pack_participation(taking_part: Flags) -> bytes:
-    """Return the participation of records, bool (trials, records), as bytes with eight records of a trial in each."""
+    """Return the participation of records, bool (trials, records), packed into bytes with one bit per record.
+
+    The bits of each trial are padded to whole bytes.
+    """
     return np.packbits(taking_part, axis=1).tobytes()
 
 
 def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
-    """Return the participation of records from the bytes of `pack_participation`, bool (trials, records).
+    """Return the participation of records, bool (trials, records); this is the inverse of `pack_participation`.
 
     Parameters
     ----------
     packed
-        One bit per record, with the row of each trial padded to whole bytes.
+        Bytes with one bit per record; the bits of each trial are padded to whole bytes.
     trials
-        Number of trials.
+        Number of trials in the bytes, at least 1.
     records
-        Number of records.
+        Number of records of the client.
     """
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(trials, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
 
 
 def models_key(position: int) -> str:
-    """Return the key of a model in a message, counted back from the latest model, which has position 0."""
+    """Return the key of a model in a message; position 0 is the latest model, position 1 the one before it."""
     return f"{Key.MODELS}-{position}"
 
 
 def earlier_key(key: str, back: int) -> str:
-    """Return the message key of a value that belongs to an earlier round than the message.
+    """Return the key in a message for a value that belongs to an earlier round than the message.
 
     Parameters
     ----------
     key
-        Key of such a value for the message's own round.
+        Key that the value would have in a message of its own round.
     back
-        Number of rounds before the round of the message, from 0.
+        Number of rounds by which the value's round precedes the message's round, from 0.
     """
     return f"earlier-{key}-{back}"

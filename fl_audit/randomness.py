@@ -1,10 +1,10 @@
-"""Counter-based random generators: all randomness in a trial depends on its key alone.
+"""Make random generators, each of which depends only on seed, purpose, trial, round and client.
 
 A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (trial, round, client). Distinct
-keys give independent streams, and distinct counters give disjoint parts of a stream, each 2**64 blocks long. Therefore
-no draw depends on which other trials run, on the trial batches, or on the number of workers (Salmon et al. 2011,
-"Parallel random numbers: as easy as 1, 2, 3"). The streams are reproducible, which suits simulation, but they are no
-secure source of noise.
+keys give independent streams. Distinct counters give disjoint parts of a stream, each 2**64 blocks long. So no draw
+depends on which other trials run, on the trial batches, or on the number of workers (Salmon et al. 2011, "Parallel
+random numbers: as easy as 1, 2, 3"). The streams are reproducible, which suits simulation, but they are no secure
+source of noise.
 """
 
 from enum import IntEnum
@@ -15,7 +15,7 @@ from fl_audit.errors import require
 
 
 class Purpose(IntEnum):
-    """The purpose of a stream of random numbers; different purposes have independent streams."""
+    """Purpose of a stream of random numbers; different purposes have independent streams."""
 
     SECRET_BIT = 1
     INITIAL_WEIGHTS = 2
@@ -51,16 +51,16 @@ class Purpose(IntEnum):
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
-    """Raise `InputError` unless a seed is a whole number from 0 that fits in 64 bits.
+    """Raise `InputError` unless a seed is a whole number from 0 to 2**64 - 1.
 
     Parameters
     ----------
     name
-        Name of the seed for the message.
+        Name of the seed, with which the message begins.
     seed
         Seed to check.
     is_secret
-        Whether the seed is secret, so that the message must not contain its value.
+        True if the message must not contain the seed.
     """
     is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
     found = f"of type {type(seed).__name__} or out of range" if is_secret else repr(seed)
@@ -68,7 +68,7 @@ def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
 
 
 def generator(seed: int, purpose: Purpose, *, trial: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
-    """Return the generator of one purpose in one trial, round and client.
+    """Return the random generator for one purpose in one trial, round and client; equal arguments give equal draws.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Searches for numbers: the root of a function, and the largest or smallest number that keeps a guarantee."""
+"""Search for numbers: the root of a function, or the largest or smallest number with a property."""
 
 import math
 import sys
@@ -13,16 +13,17 @@ _LARGEST = 1e12
 
 
 def largest_kept(kept: Callable[[float], bool], start: float) -> float:
-    """Return the largest positive number for which `kept` is true, with relative tolerance 1e-10.
+    """Return the largest positive number for which a condition is true, with relative tolerance 1e-10.
 
-    `kept` must be true for all smaller numbers. Raises `InputError` if the number would be below 1e-12.
+    Raises `InputError` if the number would be below 1e-12.
 
     Parameters
     ----------
     kept
-        Function that returns whether a number keeps the guarantee.
+        Function that returns whether the condition is true, such as whether a number keeps a guarantee. It must be true
+        for all smaller numbers.
     start
-        A positive number near the answer.
+        Positive number near the answer.
     """
     # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
     low, high, factor = 1 / start, 1 / start, 1 + 1e-6
@@ -42,21 +43,20 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
 def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
-    The search is false position in logarithms (Illinois), which needs few evaluations of slow functions. Evaluations
-    may vary by rounding; the function was evaluated at the returned number, and is at most 0 there. Raises `InputError`
-    if there is no such number up to 1e12.
+    The search is false position in logarithms (Illinois), which needs few evaluations of slow functions. Values may
+    vary by rounding, but the value at the returned number was computed and is at most 0. Raises `InputError` if there
+    is no such number up to 1e12.
 
     Parameters
     ----------
     gap
-        Decreasing function, which is at most 0 at the numbers that keep the guarantee.
+        Decreasing function of a positive number.
     start
-        A positive number near the answer, at least `lowest`.
+        Positive number near the answer, at least `lowest`.
     relative
         Relative width of the bracket at which the search ends.
     lowest
-        The lower end of the search. Use 0 only for functions that are positive somewhere: otherwise the search does not
-        end.
+        Lower end of the search, at least 0. With 0 the search does not end if the function is nowhere positive.
     """
     low = high = start
     at_low = at_high = gap(start)
@@ -89,10 +89,10 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
 
 
 def bracketed_root(function: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
-    """Return the root of a continuous function between two points, by the method of Chandrupatla 1997.
+    """Return a root of a continuous function between two points at which it has opposite signs.
 
-    It is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose import takes longer than most
-    searches.
+    The method of Chandrupatla (1997) is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose
+    import takes longer than most searches.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
     high
         Upper end of the bracket.
     xtol
-        Absolute part of the tolerance: the root is found to `xtol + rtol |root|`.
+        Absolute part of the tolerance: the error is at most about `xtol + rtol |root|`.
     rtol
         Relative part of the tolerance.
     """
@@ -138,18 +138,20 @@ def falling_root(
     xtol: float = 2e-12,
     rtol: float = 4 * sys.float_info.epsilon,
 ) -> float:
-    """Return the root, at least 0, of a decreasing function by Brent's method; 0 if the function is not positive at 0.
+    """Return the root, at least 0, of a decreasing function, or 0 if the function is at most 0 at 0.
+
+    Brent's method is used.
 
     Parameters
     ----------
     gap
-        Decreasing function.
+        Decreasing function of a number from 0.
     high
-        First upper end of the bracket, which is doubled until the function is at most 0 there.
+        First upper end of the search, above 0. It is doubled until the function is at most 0 there.
     most
-        Limit of the doubling: the bracket is not doubled any more once its upper end is at least `most`.
+        Limit of the doubling: an upper end that is at least `most` is not doubled any more.
     xtol
-        Absolute part of the tolerance: the root is found to `xtol + rtol root`.
+        Absolute part of the tolerance: the error is at most about `xtol + rtol root`.
     rtol
         Relative part of the tolerance.
     """
@@ -161,14 +163,15 @@ def falling_root(
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """Return the smallest integer, at least 1, from which on a condition holds; None if none is found up to `most`.
+    """Return the smallest integer, at least 1, from which on a condition holds, or None if there is none.
 
     Parameters
     ----------
     holds
-        Function that returns whether the condition holds at a number. From some number on it has to be always true.
+        Function that returns whether the condition holds at an integer. Once it is True, it must be True for all larger
+        ones.
     most
-        Limit of the search, which tries powers of two up to this number before it bisects.
+        Limit of the search: powers of two are tried up to this number, and then the numbers between two of them.
     """
     high = 1
     while not holds(high):
@@ -180,7 +183,9 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
 
 def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = 40) -> float:
-    """Return the largest number in an interval at which a condition holds, by bisection; `low` if it never holds.
+    """Return the largest number in an interval at which a condition holds, by bisection.
+
+    `low` is returned if the condition does not hold there.
 
     Parameters
     ----------
@@ -192,7 +197,7 @@ def last_true(holds: Callable[[float], bool], low: float, high: float, bisection
     high
         Upper end of the interval.
     bisections
-        Number of bisections.
+        Number of times that the interval is halved, at least 0.
     """
     if not holds(low):
         return low

@@ -1,4 +1,4 @@
-"""Rounding of intervals to text that never hides on which side of a claim, or of 0, a number lies."""
+"""Round numbers and interval ends to text that is on the same side of a claim, and of 0, as the numbers are."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _DIGITS, _DIGITS_OF_SHARE = 4, 3  # significant digits of a claim, and of a numb
 
 @dataclass(frozen=True)
 class RoundedInterval:
-    """A number, the ends of its interval, and the claim beside it, as text."""
+    """A number, the two ends of its interval, and the claimed value, all as text."""
 
     value: str
     low: str
@@ -25,31 +25,31 @@ class RoundedInterval:
 
     @property
     def interval(self) -> str:
-        """The interval as text, such as `0.9 to 1.1`."""
+        """The interval as text, such as "0.9 to 1.1"."""
         return f"{self.low} to {self.high}"
 
 
 def rounded(
     value: float | None, low: float | None, high: float | None, claim: float | None = None, is_share: bool = False
 ) -> RoundedInterval:
-    """Return a number, its interval and the claim beside it as text, rounded together.
+    """Return a number, its interval and its claimed value as text, rounded together.
 
-    All numbers get as many decimals as two significant digits of the interval's width, or three if the first is 1.
-    Digits are added to a number until its text lies on the same side of the claim's text as the number lies of the
-    claim, and on the right side of 0 and, for shares, of 1.
+    All get the number of decimals that shows two significant digits of the interval's width, or three if its first
+    digit is a one. More digits are added until the text of each number is on the same side of the claim's text as the
+    number is of the claim. The text is also on the right side of 0 and, for shares, of 1.
 
     Parameters
     ----------
     value
-        The number to write; None and NaN mean that it is not known.
+        Number to write. None and NaN mean that it is not known.
     low
-        Lower end of the interval; None and NaN mean that it is not known, and an infinite end is no limit.
+        Lower end of the interval. None, NaN and an infinite end are written as "no limit".
     high
-        Upper end of the interval; None and NaN mean that it is not known, and an infinite end is no limit.
+        Upper end of the interval. None, NaN and an infinite end are written as "no limit".
     claim
-        Value that is claimed; None means that there is no claim.
+        Claimed value; None if there is none.
     is_share
-        Whether all numbers are written as percentages.
+        True if all numbers are shares, to be written as percentages.
 
     Examples
     --------
@@ -75,18 +75,18 @@ def rounded(
 
 
 def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:
-    """Return an interval as text, such as `0.9995 to 1.0003`.
+    """Return an interval as text, such as "0.9995 to 1.0003".
 
     Parameters
     ----------
     low
-        Lower end of the interval, as for `rounded`.
+        Lower end of the interval. None, NaN and an infinite end are written as "no limit".
     high
-        Upper end of the interval, as for `rounded`.
+        Upper end of the interval. None, NaN and an infinite end are written as "no limit".
     claim
-        Value that is claimed, as for `rounded`.
+        Claimed value, on whose right side the text of each end must be; None if there is none.
     is_share
-        Whether the ends are written as percentages.
+        True if the ends are shares, to be written as percentages.
     """
     return rounded(None, low, high, claim, is_share).interval
 
@@ -97,9 +97,9 @@ def side_of(number: float, claim: float) -> int:
     Parameters
     ----------
     number
-        The number to compare, of any size or infinite.
+        Number to compare, finite or infinite.
     claim
-        The claim with which it is compared, of any size or infinite.
+        Claimed value with which it is compared, finite or infinite.
     """
     if math.isclose(number, claim, rel_tol=_EQUAL, abs_tol=0.0):
         return 0
@@ -114,22 +114,22 @@ def _snapped(number: float | None, claim: float | None) -> float | None:
 
 
 def is_unlimited(end: float | None) -> bool:
-    """Return whether an end of an interval is None, NaN or infinite."""
+    """Return True if the end of an interval is None, NaN or infinite."""
     return end is None or not math.isfinite(end)
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """The unit in which numbers are written: 1, one per cent, or a power of ten if the largest is tiny or huge."""
+    """The unit in which numbers are written: 1, percent, or a power of ten if the largest number is tiny or huge."""
 
     exponent: int
     unit: str
     digits: int  # significant digits of a claim, and of a number without an interval
-    marks: tuple[Decimal, ...]  # numbers on whose side every text must lie, beside the claim
+    marks: tuple[Decimal, ...]  # 0, and 100 for percentages: every text is on the same side of them as its number
 
     @classmethod
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
-        """Return the unit in which all of these numbers are written."""
+        """Return the unit in which all the given numbers are written."""
         if is_share:
             return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
@@ -139,16 +139,17 @@ class _Scale:
         return cls(exponent, f"e{exponent}", _DIGITS, (Decimal(0),))
 
     def exact(self, number: float | None) -> Decimal | None:
-        """Return a number in this unit; None if it is not known or infinite."""
+        """Return a number in the unit of this scale; None if it is unknown (None or NaN) or infinite."""
         if number is None or not math.isfinite(number):
             return None
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text, with as few decimals, from `decimals` on, as keep it on the right sides.
+        """Return a number as text, with the fewest decimals, at least `decimals`, that keep it on the right sides.
 
-        It has to lie on the same side of all marks, and of the written claim `claimed`, as the exact number does. None
-        if the number is unknown or infinite, or no number of decimals keeps it there.
+        The text must be on the same side of all marks, and of the written claim `claimed`, as the exact number is of
+        the marks and of `claim`. None is returned if no number of decimals achieves this. A number that is unknown or
+        infinite is returned in words.
         """
         exact = self.exact(number)
         if exact is None:
@@ -163,10 +164,10 @@ class _Scale:
         return None
 
     def text(self, number: float | None, shown: Decimal | None) -> str:
-        """Return the text of a number, with its unit.
+        """Return the text of a number with its unit.
 
-        `shown` is the number after rounding. It is None if there is nothing to round: `number` is then None or NaN,
-        which is written as unknown, or infinite, which is written as unbounded.
+        `shown` is the number after rounding. It is None if `number` is None or NaN, which is written as "not
+        determined", or infinite, which is written as "unbounded".
         """
         if shown is None:
             if number is None or math.isnan(number):
@@ -203,7 +204,7 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
     """Return how many decimals show two significant digits of an interval's width, or three if it begins with 1.
 
-    Without a width, it is the number of decimals that shows `digits` significant digits of every number.
+    If the width is unknown or 0, it is the number of decimals that shows `digits` significant digits of every number.
     """
     if low is not None and high is not None and low < high:
         width = high - low

@@ -1,4 +1,4 @@
-"""Check that a torch device is there, preparation of this process to compute on it, and transfers to and from it."""
+"""Check that a torch device exists, prepare this process to compute on it, and move arrays to and from it."""
 
 from typing import Any
 
@@ -13,25 +13,23 @@ from fl_audit.errors import require
 
 
 def require_device(device: Device) -> None:
-    """Raise `InputError` if this machine does not offer a device."""
+    """Raise `InputError` if this machine does not have a device."""
     is_there = device is Device.CPU or torch.cuda.is_available()
     what = f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine"
     require(is_there, f"{what}: accepted is 'cpu', or a build of torch for the graphics card")
 
 
 def settle_device(device: Device, tf32: bool = False) -> None:
-    """Prepare this process to compute on a device.
-
-    Raises `InputError` if this machine does not have the device.
+    """Prepare this process to compute on a device; raise `InputError` if this machine does not have it.
 
     By default torch lets a GPU round the factors of convolutions to ten bits (TF32), but not those of matrix products.
 
     Parameters
     ----------
     device
-        The device on which torch computes.
+        Device on which torch will compute.
     tf32
-        Whether a GPU may use TF32 for convolutions and matrix products.
+        Whether a GPU may use TF32, for convolutions as well as for matrix products.
     """
     require_device(device)
     if device is Device.CUDA:
@@ -41,14 +39,14 @@ def settle_device(device: Device, tf32: bool = False) -> None:
 def to_device(values: NDArray[Any], device: Device) -> Tensor:
     """Return a copy of an array as a tensor on a device.
 
-    A graphics card reads it from page-locked memory, several times as fast as from other memory.
+    A GPU reads the values from page-locked memory, several times as fast as from other memory.
 
     Parameters
     ----------
     values
-        The array, of any shape and of a type that torch has.
+        Array of any shape, with a dtype that torch supports.
     device
-        The device.
+        Device on which the tensor will be.
     """
     if device is Device.CPU:
         return copy_to_tensor(values)
@@ -58,14 +56,14 @@ def to_device(values: NDArray[Any], device: Device) -> Tensor:
 
 
 def to_numpy(values: Tensor) -> NDArray[Any]:
-    """Return the values of a tensor as an array: its own memory on the CPU, else a copy in page-locked memory.
+    """Return the values of a tensor as an array, which shares the tensor's memory if it is on the CPU.
 
-    Page-locked memory is scarce, so such an array is read and given up, and not kept.
+    Otherwise the array is a copy in page-locked memory. Such memory is scarce, so do not keep the array.
 
     Parameters
     ----------
     values
-        The tensor, on any device.
+        Tensor on any device.
     """
     if values.device.type == "cpu":
         return values.numpy()
@@ -74,5 +72,5 @@ def to_numpy(values: Tensor) -> NDArray[Any]:
 
 
 def _page_locked(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialised tensor in memory of the processor that the operating system does not move."""
+    """Return an uninitialised tensor in page-locked memory of the CPU, which the operating system does not move."""
     return torch.empty(shape, dtype=dtype, pin_memory=True)

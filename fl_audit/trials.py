@@ -1,4 +1,4 @@
-"""Batches of trials: the unit in which a run is computed, stored and resumed."""
+"""Divide the trials of a run into batches, in which they are computed, stored and resumed."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """A trial batch: trials that are trained together as stacked arrays."""
+    """Trials, repetitions of the attack, that are trained together as stacked arrays."""
 
     index: int  # position of the trial batch in the run, from 0
-    first: int  # index of its first trial
-    count: int  # number of its trials, at least 1
+    first: int  # index of the first trial in the batch
+    count: int  # number of trials in the batch, at least 1
 
     @property
     def trials(self) -> range:
-        """Indices of the trials."""
+        """Indices of the trials in the batch."""
         return range(self.first, self.first + self.count)
 
     @property
@@ -27,18 +27,18 @@ class TrialBatch:
 
 
 def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch]) -> tuple[TrialBatch, ...]:
-    """Return trial batches of all trials that are in no finished trial batch.
+    """Return batches with all trials that are in no finished batch.
 
-    Finished batches can have any sizes. Raises `InputError` if a number is below 1.
+    Raises `InputError` if a number is below 1.
 
     Parameters
     ----------
     trials
-        Number of trials of the run, at least 1.
+        Number of trials of the whole run, at least 1.
     per_batch
-        Largest number of trials of a trial batch, at least 1. Batches are smaller if finished ones leave less room.
+        Largest number of trials in a new batch, at least 1. A batch between finished ones may be smaller.
     finished
-        Trial batches that need not be computed; they must not overlap.
+        Batches that need not be computed, of any sizes; they must not overlap.
 
     Examples
     --------
@@ -61,14 +61,14 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
 
 
 def waves(batches: Sequence[TrialBatch], in_flight: int) -> list[tuple[TrialBatch, ...]]:
-    """Return trial batches in groups that the federation processes together.
+    """Divide batches into groups of consecutive batches that the federation processes at the same time.
 
     Parameters
     ----------
     batches
-        The trial batches, in their order.
+        Batches in their order.
     in_flight
-        Number of trial batches in a group, at least 1; otherwise `InputError` is raised.
+        Number of batches in a group, at least 1; otherwise `InputError` is raised. The last group may be smaller.
     """
     require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
     return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]

@@ -1,7 +1,7 @@
-"""Import of the user's own modules, such as `my_models`, and their transfer to other processes.
+"""Import the user's own modules, such as `my_models`, and send them to other processes.
 
-The user's directory is searched last. If it were searched first, as is Python's default, a module there could shadow a
-package of the same name that fl_audit needs.
+The user's directory is searched last. Python's default is to search it first, so a module there could shadow a package
+of the same name that fl_audit needs.
 """
 
 import importlib.util
@@ -66,7 +66,7 @@ def search_last(directory: Path) -> None:
 
 @contextmanager
 def searched_last(directory: Path) -> Iterator[None]:
-    """Call `search_last` for a `with` block; `sys.path` is restored when the block ends."""
+    """Search a directory last, as `search_last` does, during a `with` block; restore `sys.path` afterwards."""
     searched, path = list(_searched), list(sys.path)
     search_last(directory)
     try:
@@ -76,7 +76,7 @@ def searched_last(directory: Path) -> Iterator[None]:
 
 
 def import_user_module(name: str) -> ModuleType:
-    """Import a module of the user by its dotted name.
+    """Import a module of the user by its dotted name and return it.
 
     Raises
     ------
@@ -97,14 +97,14 @@ def import_user_module(name: str) -> ModuleType:
 
 
 def require_named(name: str) -> None:
-    """Raise `InputError` unless a name is `package.module:name` with an existing top-level module.
+    """Raise `InputError` unless a name has the form `package.module:name` and its top-level module exists.
 
-    It imports nothing, so that it is fast.
+    Nothing is imported, so the check is fast.
 
     Raises
     ------
     InputError
-        If the name has another form, or there is no such top-level module.
+        If the name has another form, or if there is no such top-level module.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
@@ -116,12 +116,12 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Raise `InputError` with the new name of an object if it has moved, that is, if `MOVED` lists its name.
+    """Raise `InputError` with the new name of a data set or model if it has moved and its old name is given.
 
     Parameters
     ----------
     name
-        Name in a configuration.
+        Name in a configuration, which `MOVED` lists if it is an old one.
     what
         Kind of the object, "data set" or "model".
     """
@@ -141,14 +141,14 @@ def title_of_named(name: str) -> str:
 
 
 def import_object(name: str, what: str) -> Any:
-    """Return the object that `package.module:name` names.
+    """Import the object with the name `package.module:name` and return it.
 
     Parameters
     ----------
     name
         Name of the object, as `package.module:name`.
     what
-        Kind of the object, such as "attack", with which the message begins.
+        Kind of the object, such as "attack", with which error messages begin.
 
     Raises
     ------
@@ -168,14 +168,16 @@ def import_object(name: str, what: str) -> Any:
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
-    """Return the user's function `package.module:name`, wrapped so that any exception becomes a one-line `InputError`.
+    """Import a user's function by its name and return it, wrapped so that its exceptions become `InputError`.
+
+    The message of such an error has one line.
 
     Parameters
     ----------
     name
         Name of the function, as `package.module:name`.
     what
-        Kind of the function, such as "attack", with which the message begins.
+        Kind of the function, such as "attack", with which error messages begin.
 
     Raises
     ------
@@ -199,14 +201,14 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def collision_words(error: BaseException, directory: Path) -> str:
-    """Return words on a module of the user that another module of the same name shadows, for the end of a message.
+    """Return the end of an error message if a module of the user is shadowed by another one of the same name.
 
-    It returns an empty string if the error has another cause.
+    The text is empty if the error has another cause.
 
     Parameters
     ----------
     error
-        The exception of an import, or of the use of a module, at any depth.
+        Exception that an import, or the use of a module, raised; its causes are examined too.
     directory
         Directory of the user's code.
     """
@@ -251,12 +253,12 @@ class PortableValue(Generic[T]):
     """A picklable wrapper of a value; the other process calls `search_last` before it unpickles the value.
 
     Ray puts the directory in which a run was started first in the `sys.path` of its workers. Pickles refer to functions
-    by their modules, so modules of fl_audit would otherwise be searched for in that directory first.
+    by their modules. So without the wrapper, modules of fl_audit would be searched for in that directory first.
 
     Parameters
     ----------
     value
-        Value that this object becomes when it is unpickled.
+        Value that another process gets when it unpickles this object.
     dumps
         Function that pickles the value.
     """
@@ -270,7 +272,7 @@ class PortableValue(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value of a `PortableValue`; the bytes come from the driver of the same run, never from a file."""
+    """Return the value of a `PortableValue`; the bytes come from another process of the same run, never from a file."""
     search_last(Path(directory))
     return pickle.loads(pickled)
 
@@ -282,25 +284,25 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @dataclass(frozen=True)
 class SentModule:
-    """A module to be sent to another process."""
+    """The source of a module, to be sent to another process."""
 
-    path: str  # path of its file on its original machine
+    path: str  # path of the module's file on the machine from which it is sent
     source: str  # text of the module
 
     @property
     def is_package(self) -> bool:
-        """Whether the module is the file of a package."""
+        """True if the module is the `__init__.py` of a package."""
         return Path(self.path).name == "__init__.py"
 
 
 @dataclass(frozen=True)
 class SentModules:
-    """Modules to be sent to another process, which can import them after calling this object."""
+    """Modules to be sent to another process, which can import them after it has called this object."""
 
-    modules: dict[str, SentModule]  # by their dotted names
+    modules: dict[str, SentModule]  # modules by their dotted names
 
     def __call__(self) -> None:
-        """Let this process import the modules, which take precedence over modules of its own with the same names."""
+        """Let this process import the modules, which take precedence over its own modules with the same names."""
         known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
         if self.modules and not known:
             sys.meta_path.insert(0, _Finder(self.modules))
@@ -333,10 +335,10 @@ class _Finder(MetaPathFinder, InspectLoader):
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
-    """Return the user's modules that names such as `package.module:name` refer to, with those in the same directory.
+    """Return the user's modules named by `package.module:name`, with all modules in the same directories.
 
-    The modules have to be imported already; names of another form are ignored. Installed modules are not sent: they
-    have to be installed in every process that needs them. Raises `InputError` if the modules are too large.
+    The modules must be imported already; names of another form are ignored. Installed modules are not included, because
+    they must be installed in every process that needs them. Raises `InputError` if the modules are too large.
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - {OWN_PACKAGE}
@@ -354,7 +356,7 @@ def sent_modules(names: Iterable[str]) -> SentModules:
 
 
 def _directory(top: str) -> Path | None:
-    """Return the directory that has a top-level module; None if it is installed or there is none."""
+    """Return the directory that contains a top-level module; None if the module is installed or does not exist."""
     place = place_of(top)
     if place is None or not Path(place).exists():
         return None
@@ -365,7 +367,7 @@ def _directory(top: str) -> Path | None:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Return the files of all modules in a directory and in those of its packages that are imported."""
+    """Return the files of all modules in a directory and in the packages in it that have been imported."""
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
     within = [file for name in sorted(packages - {OWN_PACKAGE}) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]

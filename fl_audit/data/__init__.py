@@ -1,1 +1,1 @@
-"""Data: loaders, partitions among clients, neighbouring training sets, and randomizers of records."""
+"""Load data sets, divide them among clients, make neighbouring training sets, and randomize single records."""

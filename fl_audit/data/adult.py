@@ -1,4 +1,4 @@
-"""UCI Adult, read from its published CSV files. The label says whether a person earns over 50,000 dollars a year."""
+"""Load the UCI Adult data set from its published CSV files; the label is an income of over 50,000 dollars a year."""
 
 import csv
 import io
@@ -47,23 +47,23 @@ _FIELDS = len(_COLUMNS) + 1
 
 
 def find_adult(directory: Path | None) -> list[Path]:
-    """Return the paths of `adult.data` and `adult.test`; raise `InputError` if one is missing."""
+    """Return the paths of `adult.data` and `adult.test` in a directory; raise `InputError` if one is missing."""
     return locate(directory, "adult", "adult.data", "adult.test")
 
 
 def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDataset:
-    """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 + 15,060 records.
+    """Return the UCI Adult data set with 104 features in [0, 1] and 2 classes: 30,162 training and 15,060 test records.
 
-    Rows with a missing value (`?`) are left out. With `incomplete` they are kept and `?` is a further level, which
-    gives 108 features and 32,561 + 16,281 records. Numeric columns are scaled by their range in `adult.data`. Raises
-    `InputError` if a file is missing or damaged, or a row is not of the published format.
+    The first 6 features are numeric, scaled by their range in `adult.data`. The other 98 are one-hot codes. Raises
+    `InputError` if a file is missing or damaged, or if a row does not have the published format.
 
     Parameters
     ----------
     directory
-        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them.
+        Directory with `adult.data` and `adult.test`, plain or gzipped. They may also be in its folder `adult`.
     incomplete
-        Whether rows with missing values are kept.
+        Whether to keep rows with a missing value, `?`, which becomes a further level of its column. This gives 108
+        features and 32,561 training and 16,281 test records.
     """
     paths = find_adult(directory)
     columns = _COLUMNS

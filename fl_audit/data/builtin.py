@@ -1,4 +1,4 @@
-"""Data sets that come with scikit-learn, so that a first run needs no files."""
+"""Load two small data sets that are part of scikit-learn, so a first run needs no files."""
 
 from importlib.metadata import distribution
 
@@ -12,9 +12,9 @@ _DIGITS_HIGHEST_PIXEL = 16.0
 
 
 def load_digits() -> LoadedDataset:
-    """Return 1,797 handwritten digits, 8x8 pixels scaled to [0, 1], features of shape (64,), 10 classes.
+    """Return 1,797 handwritten digits of 8x8 pixels in [0, 1], as 64 features, with 10 classes.
 
-    Source: UCI Optical Recognition of Handwritten Digits (test part), as scikit-learn ships it.
+    Source: UCI Optical Recognition of Handwritten Digits (test part), from scikit-learn.
     """
     pixels, target = _bundled("digits.csv.gz", skipped_lines=0)
     pool = Records((pixels / _DIGITS_HIGHEST_PIXEL).astype(np.float32), target, classes=10)
@@ -23,9 +23,9 @@ def load_digits() -> LoadedDataset:
 
 
 def load_breast_cancer() -> LoadedDataset:
-    """Return 569 tumours with 30 measurements, each scaled to [0, 1], 2 classes.
+    """Return 569 tumours with 30 measurements each, scaled to [0, 1], and 2 classes, benign and malignant.
 
-    Source: UCI Breast Cancer Wisconsin (Diagnostic), as scikit-learn ships it.
+    Source: UCI Breast Cancer Wisconsin (Diagnostic), from scikit-learn.
     """
     measured, target = _bundled("breast_cancer.csv", skipped_lines=1)
     scaled, _ = min_max(measured)
@@ -34,7 +34,7 @@ def load_breast_cancer() -> LoadedDataset:
 
 
 def _bundled(name: str, skipped_lines: int) -> tuple[Floats, Integers]:
-    """Return the features and the labels (last column) of a table that is shipped with scikit-learn.
+    """Return the features and the labels (last column) of a table that is part of scikit-learn.
 
     The file is read without importing scikit-learn, because the import takes two seconds in every client process.
     """

@@ -1,4 +1,4 @@
-"""Catalogue of all data sets by name, which the command line, the configuration and the loaders share."""
+"""List all data sets by name, and load a data set by its name and options."""
 
 import difflib
 import json
@@ -34,7 +34,7 @@ _Finder = Callable[[Path | None], object]
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Specification of the data to load; it is hashable, so that equal specifications are loaded once."""
+    """Name and options of a data set to load; equal specifications are loaded once."""
 
     name: str  # name in the catalogue, see `available`
     data_dir: str | None = None  # data directory; None takes the environment variable FL_AUDIT_DATA, if it is set
@@ -42,12 +42,12 @@ class DataSpec:
 
     @property
     def title(self) -> str:
-        """The name for titles; for a user's loader `package.module:name` only the part after the colon."""
+        """The name as shown in titles; for a user's loader `package.module:name` only the part after the colon."""
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
 
 
 class CatalogueLine(NamedTuple):
-    """A data set in the listing of the catalogue: its name, its description, and whether it needs files."""
+    """Entry for one data set in the list of all data sets: name, description, and whether it needs files."""
 
     name: str
     description: str
@@ -62,7 +62,7 @@ class _Entry:
     find: _Finder | None = None
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    whose: str = ""  # what the owners of its records are, where it comes with owners; they can be the users
+    whose: str = ""  # description of the owners, if the data set comes with owners, who can be the users
 
 
 def _published(description: str, load: Callable[[Path | None], LoadedDataset], find: _Finder) -> _Entry:
@@ -163,9 +163,9 @@ def _hub_entry(name: str) -> _Entry:
 
 
 def _own_entry(name: str) -> _Entry:
-    """Return the catalogue entry for the user's own loader, a function that takes the data directory or no argument.
+    """Return the catalogue entry of a user's loader, a function that takes the data directory or no argument.
 
-    Its keyword-only parameters become settings in `[data]`.
+    The keyword-only parameters of the loader become settings in `[data]`.
     """
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()
@@ -190,12 +190,14 @@ def _own_entry(name: str) -> _Entry:
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
-    """Return a setting converted, strictly, to its annotated type; a string can become a path, but never a number.
+    """Return the value of a setting, converted strictly to the annotated type of the loader's parameter.
+
+    A string may become a path, but never a number.
 
     Raises
     ------
     InputError
-        If the value does not fit the annotation of the loader's parameter.
+        If the value does not fit the annotation.
     """
     # Only loaders of a user's own have annotations to hold settings against.
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -211,7 +213,7 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
 
 
 def available() -> list[CatalogueLine]:
-    """Return one line for each data set that can be loaded: its name, its description, and whether it needs files."""
+    """Return the name and the description of every data set that can be loaded, and whether it needs files."""
     listed = [CatalogueLine(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
     return [*listed, CatalogueLine(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
 
@@ -228,14 +230,15 @@ def _entry(name: str) -> _Entry:
 
 
 def is_found(name: str, data_dir: str | None = None) -> bool:
-    """Return whether the files of a published data set are in the data directory, without reading them.
+    """Return True if the files of a published data set are in the data directory; they are not read.
 
-    Data sets whose files the user names count as not found, built-in ones as found.
+    The result is True for data sets that are built in or that a user's loader provides, and False for those whose files
+    the user must name.
 
     Parameters
     ----------
     name
-        Name of the data set in the catalogue.
+        Name of the data set, see `available`.
     data_dir
         Data directory; None takes the environment variable FL_AUDIT_DATA, if it is set.
     """
@@ -253,24 +256,26 @@ _BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place 
 
 
 def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
-    """Make `load_source` return `source` for `spec` in this process, and forget the source registered before.
+    """Make `load_source` return the given data for a specification, in this process only.
+
+    Data that an earlier call registered are forgotten.
 
     Parameters
     ----------
     spec
-        Specification for which the data are returned.
+        Name and options for which the data are returned.
     source
-        The data that are returned.
+        Data set to return.
     """
     _BROUGHT.clear()
     _BROUGHT[spec] = source
 
 
 def load_source(spec: DataSpec) -> LoadedDataset:
-    """Return the data set that `spec` names; its arrays are shared between callers and read-only.
+    """Load the data set with the given name and options, and return it; equal calls share read-only arrays.
 
-    Raises `InputError` if the name or an option is unknown, a required option is missing, a file is missing or damaged,
-    or all records have the same class.
+    Raises `InputError` if the name or an option is unknown, if a required option or a file is missing, if a file is
+    damaged, or if all records have the same class.
 
     Examples
     --------
@@ -326,14 +331,14 @@ def _with_fewer_per_user(source: LoadedDataset, most: OptionValue) -> LoadedData
 
 
 def first_of_each(codes: Integers | None, most: int) -> Flags:
-    """Return a mask of the first `most` occurrences of every value, bool, shape (n,).
+    """Return True at the first `most` occurrences of every value in an array and False at all others, shape (n,).
 
     Parameters
     ----------
     codes
-        Value at each position, shape (n,); None for no values.
+        Integer at each position, such as the user of each record, shape (n,). None is not accepted.
     most
-        Number of occurrences of each value that count as the first ones, from 1.
+        Number of occurrences to mark of each value, from 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Encoding of table columns as numeric or one-hot features; errors on other columns name the setting that helps."""
+"""Encode the columns of a table as numeric or one-hot features; errors name the setting that fixes a column."""
 
 import re
 from collections import Counter
@@ -48,33 +48,33 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """A column of a table, encoded as features."""
+    """A table column encoded as features, with a description of how it was read."""
 
-    use: ColumnReadResult  # description of how the column was read
+    use: ColumnReadResult  # how the column was read: its name, kind and range or levels
     features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
-    cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
+    cautions: tuple[DataWarning, ...] = ()  # warnings about the content of the column
 
 
 @dataclass(frozen=True, eq=False)
 class TableOrigin:
-    """Files and rows that the records of a table come from."""
+    """Name the files and rows from which the records of a table come."""
 
     file: str  # file of the records that training sets are drawn from
     test_file: str  # file of the test records that follow them; the same file if there are none
     train: int  # number of records from `file`, at least 1
-    rows: Integers  # row of every record in its file, from 1 below the header, shape (records,)
+    rows: Integers  # row number of every record in its file, shape (records,); the row below the header is 1
 
     def cell(self, position: int, column: str, value: str) -> str:
-        """Return the beginning of a message about a cell; it names file, content, column and row.
+        """Return the beginning of a message about a cell, which names its file, content, column and row.
 
         Parameters
         ----------
         position
-            Position of the record, from 0.
+            Position of the cell's record among all records, from 0.
         column
             Name of the cell's column.
         value
-            Content of the cell.
+            Content of the cell, as text.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
@@ -89,30 +89,32 @@ def encode_column(
     decimal: str,
     repeats: Identifier | None = None,
 ) -> EncodedColumn:
-    """Encode a column without missing cells as features.
+    """Encode a table column without missing cells as features, and describe how it was read.
 
-    Numbers, including forms such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to
-    [0, 1] by their range in the training file; true and false become 1 and 0; words become one-hot features, one per
-    level. Raises `InputError` if there are too many features for the memory, or the column holds dates of another form,
-    is an identifier or free text, consists of numbers without a column name, or mixes numbers with a few words.
+    Numbers and dates are scaled to [0, 1] by their range in the training file. Accepted are also forms such as `12%`,
+    `1,234`, `2024-03-31` and `31.3.2024`. True and false become 1 and 0. Words become one-hot features, one for each
+    level.
+
+    Raises `InputError` if the features need too much memory. It is also raised for dates of another form, an
+    identifier, free text, numbers without a column name, and numbers mixed with a few words.
 
     Parameters
     ----------
     column
-        Cells of all records, those of the test file last.
+        Cells of all records, with those of the test file last.
     name
         Name of the column.
     origin
         Files and rows from which the records come.
     max_levels
-        Largest number of levels of a column of words.
+        Largest number of different words in the column, from 1.
     before
-        Number of features that the columns before this one were encoded as.
+        Number of features into which the columns to the left were encoded, from 0.
     decimal
-        Decimal mark, point or comma; the other one of the two may separate thousands.
+        Decimal mark, "." or ","; the other one may separate thousands.
     repeats
-        The column as an identifier, if it is the column of the table that most likely names the person of each record;
-        otherwise None. It only adds advice to an error message.
+        This column as an identifier, if of all columns it most likely names the person of each record; otherwise None.
+        It only adds advice to an error message.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
@@ -136,7 +138,7 @@ def encode_column(
 
 
 def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
-    """Yield a warning if a column has censored values such as `<0.5`, which were read as the number behind the sign."""
+    """Yield a warning if a column has bounds such as `<0.5`, which were read as the number behind the sign."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return
     cells = column.astype(str).str.strip()
@@ -150,7 +152,7 @@ def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
-    """Raise `InputError`, before features are allocated, if they would be more than `LARGEST_TABLE` numbers."""
+    """Raise `InputError` if a table of `records` records with `width` features exceeds `LARGEST_TABLE` numbers."""
     become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
     drop = drop_remedy(name)
     remedy = f"{drop} leaves out the last of them"
@@ -158,17 +160,17 @@ def _check_width(width: int, records: int, name: str, file: str) -> None:
 
 
 def column_lines(columns: Sequence[ColumnReadResult], most: int = 20) -> list[str]:
-    """Return one line for each column of a table, which says how the column was read.
+    """Return lines of text that say how each column of a table was read.
 
-    If there are more than `most` columns, only label, owner and unusual columns get a line, at most `most` in all, and
-    a last line counts the others by kind.
+    There is one line for each column. If there are more than `most` columns, only label, owner and unusual columns get
+    a line, `most` of them at most. A last line then counts the other columns by kind.
 
     Parameters
     ----------
     columns
         Description of how each column was read, in the order of the columns.
     most
-        Largest number of columns that are listed one by one.
+        Largest number of columns with a line of their own, from 0.
 
     Examples
     --------
@@ -184,7 +186,7 @@ def column_lines(columns: Sequence[ColumnReadResult], most: int = 20) -> list[st
 
 
 def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
-    """Describe a column of labels, owners or users: its number of different values and the first few of them.
+    """Describe how a column of labels, owners or users was read: by the number and the first few of its values.
 
     Parameters
     ----------
@@ -193,23 +195,23 @@ def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | S
     kind
         Role of the column: label, owner or user.
     levels
-        The classes, owners or users, each once.
+        Different values of the column, each once.
     """
     what, most = ("classes", _CLASSES) if kind is ColumnRole.LABEL else ("of them", _EXAMPLES)
     return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
 def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
-    """Raise `InputError` if labels have so many different values that they look like a regression target.
+    """Raise `InputError` if labels have so many different values that they look like a quantity to predict.
 
     Parameters
     ----------
     values
         Labels of all records, shape (n,).
     what
-        Place of the labels in the data, for the message.
+        Phrase that names the labels at the beginning of the message, such as the file and the column.
     max_classes
-        Largest number of classes; None sets no limit of this kind.
+        Largest accepted number of classes; None accepts any number up to half the records.
 
     Raises
     ------
@@ -228,7 +230,7 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
 
 def drop_remedy(name: str) -> Remedy:
-    """Return the setting `drop` that leaves a column out, for an error message."""
+    """Return the setting that leaves the named column out of the table, for an error message."""
     return Remedy("drop", (name,))
 
 
@@ -240,7 +242,7 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: TableOrigin, decimal: 
     Raises
     ------
     InputError
-        If all numbers have the other decimal mark, or most cells are numbers and the rest are words.
+        If all numbers have the other decimal mark, or if most cells are numbers and the rest are words.
     """
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
@@ -273,16 +275,16 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: TableOrigin, decimal: 
 
 
 def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
-    """Return cells in which amounts are rewritten as plain numbers, and notes on the notation that was changed.
+    """Rewrite amounts such as "1'000 EUR" as plain numbers; return the cells and notes on what was changed.
 
-    Removed are spaces around numbers, spaces and apostrophes between thousands, the sign of bounds such as `<5` if at
-    most half of the cells have one, and a unit that all amounts share, such as a currency. The minus sign of negative
-    amounts is moved to the front.
+    Removed are spaces around numbers, spaces and apostrophes between thousands, and a unit that all amounts share, such
+    as a currency. The sign of bounds such as `<5` is removed if at most half of the cells have one. The minus sign of
+    negative amounts is moved to the front.
 
     Parameters
     ----------
     cells
-        Cells of a column, each once.
+        Different cells of a column, each once, as text.
 
     Examples
     --------
@@ -311,7 +313,7 @@ def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
 
 
 def is_number(cell: str, decimal: str) -> bool:
-    """Return whether a cell is a number with the given decimal mark; the other mark may separate thousands.
+    """Return True if a cell is a number with the given decimal mark; the other mark may separate thousands.
 
     Parameters
     ----------
@@ -329,7 +331,11 @@ def is_number(cell: str, decimal: str) -> bool:
 
 
 def _days(column: "pd.Series[Any]") -> Floats | None:
-    """Return dates as days since 1970, shape (records,); None if a cell is no date, or day and month are ambiguous."""
+    """Return dates as days since 1970, shape (records,), or None if a cell is not a date of an accepted form.
+
+    Accepted are dates such as 2024-03-31 and 31.3.2024. Dates with slashes are not, because day and month are
+    ambiguous.
+    """
     if not pd.api.types.is_datetime64_any_dtype(column):
         # The first cell settles most columns of text at once, however long they are.
         first = str(column.iloc[0]).strip()
@@ -385,7 +391,7 @@ TEXT_HINT = "text in [data] names a column of text that a model of text learns f
 
 
 def _hint(values: NDArray[np.str_]) -> str:
-    """Return the end of an error message that advises reading the column as text; empty if most cells are one word."""
+    """Return the end of an error message, advice to read the column as text; empty if most cells are one word."""
     return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
 
 

@@ -1,4 +1,4 @@
-"""Conversion of data frames to records, with a description of how each column was read."""
+"""Convert data frames to records for training, and describe how each column was read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,16 +35,18 @@ _CLASSES_NAMED = 5
 
 
 def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
-    """Return a table without the columns that the settings drop; with a text column, only the columns they name.
+    """Return a table without the columns that the settings drop.
+
+    If the settings name a column of text, only this column and those of label, owner and user are kept.
 
     Parameters
     ----------
     frame
-        The table as it was read.
+        Table as read from its file.
     path
-        Path of the file, for messages.
+        Path of the file, for error messages.
     settings
-        Settings by which the table is read.
+        Settings of the table: its label, and its columns of owners, users and text, and the columns to drop.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
 
 def _near(name: str, columns: Sequence[str]) -> str:
-    """Return the words before the list of columns in a message on an unknown name, with the closest match if any."""
+    """Return the words before the list of columns in an error message, with the column closest to a wrong name."""
     lowered = {column.lower(): column for column in columns}
     nearest = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
@@ -88,25 +90,25 @@ def source_of_frames(
     title: str,
     words: Mapping[str, int] | None = None,
 ) -> LoadedDataset:
-    """Return the data set of one table, or of two tables if the second one holds the official test records.
+    """Convert one table of training records, or two with the official test records last, to a data set.
 
-    Raises `InputError` if a column cannot be used, or a cell is missing or not finite.
+    Raises `InputError` if a column cannot be used, or if a cell is missing or not finite.
 
     Parameters
     ----------
     frames
-        One table, or two with the same columns, without the columns that are to be dropped.
+        One table, or two with the same columns, without the columns to drop.
     paths
-        Path of the file of each table.
+        Path of the file of each table, for the description and for error messages.
     settings
-        Settings by which the tables are read.
+        Settings of the tables: label, owners, users, missing values and others.
     name
-        Name of the source in the catalogue.
+        Name of the data set in the catalogue, such as "csv".
     title
-        Description of the data set.
+        Beginning of the description, such as the kind of file.
     words
-        Number of records in which each word stood for a missing value, for the description; the empty string counts
-        empty cells. None if missing values were not counted by word.
+        Number of records in which each word stood for a missing value, for the description. The empty string counts
+        empty cells. None leaves the counts out.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -175,7 +177,10 @@ def source_of_frames(
 
 
 def _counted(words: Mapping[str, int]) -> str:
-    """Return, in brackets, in how many records each word meant a missing value; empty if only empty cells did."""
+    """Return a phrase in brackets with the number of records in which each word meant a missing value.
+
+    It is empty if no word but only empty cells meant one.
+    """
     named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
     return f" ({', '.join(named + empty)})" if named else ""
@@ -184,7 +189,7 @@ def _counted(words: Mapping[str, int]) -> str:
 def _persons(
     joint: pd.DataFrame, origin: TableOrigin, name: str | None, kind: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
-    """Return the owner or the user of each training record, and how their column was read, by its name.
+    """Return the owner or user of each training record, and how their column was read, by column name.
 
     If `name` is None, they are unknown and the dictionary is empty.
     """
@@ -229,7 +234,7 @@ def _encode(
 
 
 def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: TableOrigin) -> InputError:
-    """Return one error for all refused columns, with the settings that fix all of them."""
+    """Return a single error for all refused columns, with the settings that together fix them."""
     if _drops(refused) >= set(frame.columns):
         return _nothing_left(refused)
     if len(frame.columns) == 1:
@@ -253,13 +258,13 @@ def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: TableO
 
 
 def _drops(refused: Sequence[InputError]) -> set[str]:
-    """Return the names of all columns that the remedies of these errors would drop."""
+    """Return the names of all columns that the given errors advise to drop."""
     named = (one.value for error in refused for one in error.remedies if one.key == "drop")
     return {word for words in named if isinstance(words, tuple) for word in words}
 
 
 def _nothing_left(refused: Sequence[InputError]) -> InputError:
-    """Return the error for refused columns that cannot all be dropped, because no feature would be left."""
+    """Return the error for a table whose columns are all refused, so that dropping them would leave no feature."""
     other = ((error, one) for error in refused for one in error.choices if one.key != "drop")
     error, remedy = next(other, (refused[0], None))
     # The reason of the refusal, without the advice to leave the column out.
@@ -334,9 +339,10 @@ def _complete_records(
 def _refusal(
     frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]
 ) -> InputError:
-    """Return the error for missing values, i.e. empty cells or words among numbers, with the settings that help.
+    """Return the error for missing values (empty cells, or words among numbers), with the settings that help.
 
-    `columns` are the columns that have to be dropped so that every class keeps half of its records; empty if none.
+    `gaps` is True at missing cells, and `fixed` names the columns that must stay. `columns` are those to drop so that
+    every class keeps half of its records; the list is empty if none has to be dropped.
     """
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
@@ -363,7 +369,7 @@ def _refusal(
 
 
 def _lacking(gaps: pd.DataFrame, classes: NDArray[np.str_]) -> list[str]:
-    """Return columns to drop so that every class keeps at least half of its records, chosen greedily.
+    """Return the columns to drop so that every class keeps at least half of its records, chosen greedily.
 
     Each step drops the column with the most missing values in the class that keeps the smallest share of its records.
     """

@@ -1,4 +1,7 @@
-"""Dissimilarity of records, for images also by structural similarity (SSIM): exact, or faster with a bounded error."""
+"""Compute dissimilarities of records, exactly or faster with a bounded error; for images also by SSIM.
+
+SSIM is the structural similarity of images.
+"""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +36,7 @@ _METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosi
 
 @dataclass(frozen=True)
 class SsimWindows:
-    """Window statistics of n images with w windows each, from which SSIM is computed."""
+    """The window statistics of n images with w windows each, from which structural similarity is computed."""
 
     # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
     deviations: Floats
@@ -48,14 +51,17 @@ Prepared = Floats | SsimWindows  # a block of records in the form that a measure
 
 
 def check_measurable(records: Records, measure: Measure) -> None:
-    """Raise `InputError` if a measure is undefined: cosine for records of zeros, SSIM for other data than images.
+    """Raise `InputError` if a dissimilarity is undefined for some of the records.
+
+    The cosine measure is undefined for records of zeros. SSIM is undefined for other data than images with pixels from
+    0 to 1.
 
     Parameters
     ----------
     records
-        The records to compare.
+        Records to compare.
     measure
-        Measure of dissimilarity.
+        Dissimilarity, such as `Dissimilarity.COSINE`, or the name of a user's function.
     """
     match measure:
         case Dissimilarity.COSINE:
@@ -77,28 +83,32 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
 
 def rows_in_block(records: Records, measure: Measure) -> int:
-    """Return how many records to prepare at a time, so that they, and the matrix of their pairs, fit `BLOCK_BYTES`.
+    """Return the number of records to prepare at a time, so that the matrix of their pairs fits `BLOCK_BYTES`.
+
+    The prepared records must fit too.
 
     Parameters
     ----------
     records
-        The records to compare.
+        Records to compare.
     measure
-        Measure of dissimilarity.
+        Dissimilarity for which they are prepared.
     """
     numbers = int(records.features[0].size) * (_PIXELS if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
 
 
 def prepare(features: Floats32, measure: Measure) -> Prepared:
-    """Return records as a measure needs them: window statistics for SSIM, otherwise flattened, float64 (n, d).
+    """Convert records to the form in which dissimilarities are computed.
+
+    This is a float64 array (n, features), or the window statistics of images for SSIM.
 
     Parameters
     ----------
     features
-        Features of n records, shape (n, *shape).
+        Features of n records, float32 (n, ...).
     measure
-        Measure for which they are prepared.
+        Dissimilarity for which they are prepared.
     """
     if measure is not Dissimilarity.SSIM:
         return features.reshape(len(features), -1).astype(np.float64)
@@ -117,18 +127,19 @@ def directions(vectors: Floats) -> Floats:
 
 
 def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
-    """Return the dissimilarity of every pair, shape (n, m).
+    """Return the dissimilarity of every pair of a left and a right record, shape (n, m).
 
-    The value of a pair is bitwise the same whatever other pairs are in the block, so that ties stay ties across blocks.
+    The value of a pair is bitwise the same whatever other pairs are in the block. So equal dissimilarities stay equal
+    across blocks.
 
     Parameters
     ----------
     left
-        n records, prepared for the measure.
+        n records, as returned by `prepare`.
     right
-        m records, prepared for the measure.
+        m records, as returned by `prepare`.
     measure
-        Measure of dissimilarity.
+        Dissimilarity for which both were prepared.
     """
     if isinstance(left, SsimWindows):
         assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
@@ -158,17 +169,18 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
 def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
     """Return the dissimilarities of `exact_block`, computed faster, and a bound on their difference to the exact ones.
 
-    Euclidean, cosine and ssim dissimilarities come from matrix products; for others the bound is 0. The bounds are the
-    usual ones for sums of products (Higham 2002, section 3.1) and cover the rounding in both functions.
+    Euclidean, cosine and SSIM dissimilarities come from matrix products. For the others both are equal, and the bound
+    is 0. The bounds are the usual ones for sums of products (Higham 2002, section 3.1). They cover the rounding in both
+    functions.
 
     Parameters
     ----------
     left
-        n records, prepared for the measure.
+        n records, as returned by `prepare`.
     right
-        m records, prepared for the measure.
+        m records, as returned by `prepare`.
     measure
-        Measure of dissimilarity.
+        Dissimilarity for which both were prepared.
     """
     if isinstance(left, SsimWindows):
         assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
@@ -199,10 +211,10 @@ def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
 
 
 def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
-    """Return 1 - SSIM of every pair, shape (n, m), from 0 to 2.
+    """Return 1 - SSIM for every pair of a left and a right image, shape (n, m), from 0 to 2.
 
-    SSIM is that of Wang et al. 2004 with a uniform 7x7 window, sample covariances and the mean over all windows that
-    lie inside the image. The value of a pair is bitwise independent of the other pairs in the block, and d(x, x) = 0.
+    SSIM is that of Wang et al. 2004 with a uniform 7x7 window, sample covariances and the mean over all windows inside
+    the image. The value of a pair does not depend on the other pairs, to the last bit. It is 0 for equal images.
     """
     total = np.empty((left.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
@@ -216,10 +228,10 @@ def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
 
 
 def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, float]:
-    """Return `_structural` computed by matrix products in single precision, and a bound on the difference.
+    """Return the result of `_structural`, computed by matrix products in single precision, and a bound on the error.
 
-    Each factor of SSIM is a sum of products of a statistic of one image with a statistic of the other. Therefore each
-    window takes three matrix products, one multiplication and one division for all pairs together.
+    Each factor of SSIM is a sum of products of a statistic of one image with a statistic of the other. So each window
+    takes three matrix products, one multiplication and one division for all pairs together.
     """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)

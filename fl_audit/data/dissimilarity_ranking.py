@@ -1,6 +1,6 @@
-"""Exact ranking of records, and of pairs of records, by dissimilarity, in bounded memory.
+"""Rank records, and pairs of records, exactly by dissimilarity, in bounded memory.
 
-Fast arithmetic with a bounded error finds candidates, which exact arithmetic then ranks; ties are ordered by index.
+Fast arithmetic with a bounded error finds candidates, and exact arithmetic then ranks them. Ties are ordered by index.
 Records are ranked by the sum of their dissimilarities to all others (Bernau et al. 2021, Eq. 9).
 """
 
@@ -21,18 +21,20 @@ _KEPT = 2**21  # largest number of pairs that are kept at once to find the pair 
 
 
 def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
-    """Return the positions of the records with the largest or smallest sum of dissimilarities to all others, in order.
+    """Return the positions of the records with the largest, or smallest, sums of dissimilarities to all others.
+
+    They are in the order of their sums. Raises `InputError` if a dissimilarity is undefined, see `check_measurable`.
 
     Parameters
     ----------
     records
-        The records, n of them.
+        The n records to rank.
     measure
-        Measure of dissimilarity; raises `InputError` if `check_measurable` does so for the records.
+        Dissimilarity, or the name of a user's function for it.
     count
-        Number of records that are returned, from 1 to n.
+        Number of positions to return, from 1 to n.
     farthest
-        Whether the largest sums come first, or otherwise the smallest.
+        True returns the largest sums, the largest one first; False the smallest, the smallest one first.
     """
     accepted = f"1 to {len(records)}, the number of records in D"
     require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
@@ -49,20 +51,24 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 def ranked_pairs(
     inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True
 ) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (i, j) of an inside and an outside record that are farthest apart, or nearest, in order.
+    """Return the most dissimilar, or most similar, pairs of a record in D and a record outside D.
+
+    Each pair is (position in `inside`, position in `outside`); they are in the order of their dissimilarity. Raises
+    `InputError` if a dissimilarity is undefined, see `check_measurable`.
 
     Parameters
     ----------
     inside
-        Records of D, n of them.
+        The n records of D.
     outside
-        Records outside D, m of them, of the shape of those in D.
+        The m records outside D, of the same shape.
     measure
-        Measure of dissimilarity; raises `InputError` if `check_measurable` does so for the records.
+        Dissimilarity, or the name of a user's function for it.
     count
-        Number of pairs that are returned, from 1 to n m.
+        Number of pairs to return, from 1 to n m.
     farthest
-        Whether the farthest pairs come first, or otherwise the nearest.
+        True returns the most dissimilar pairs, the most dissimilar one first; False the most similar, the most similar
+        one first.
     """
     inside, outside = _checked_pairs(inside, outside, measure, count)
     best = _first_pairs(inside, outside, _Search(measure, count, farthest))
@@ -74,20 +80,20 @@ def pair_of_rank(
 ) -> tuple[int, int]:
     """Return the pair with a given rank in the order of `ranked_pairs`, in memory that does not grow with the rank.
 
-    The search passes over all pairs once for every `_KEPT` ranks.
+    The pair is (position in `inside`, position in `outside`). All pairs are searched once for every `_KEPT` ranks.
 
     Parameters
     ----------
     inside
-        Records of D, n of them.
+        The n records of D.
     outside
-        Records outside D, m of them, of the shape of those in D.
+        The m records outside D, of the same shape.
     measure
-        Measure of dissimilarity.
+        Dissimilarity, or the name of a user's function for it.
     rank
         Rank of the pair, from 1 to n m.
     farthest
-        Whether rank 1 is the farthest pair, or otherwise the nearest.
+        True if rank 1 is the most dissimilar pair, False if it is the most similar one.
     """
     inside, outside = _checked_pairs(inside, outside, measure, rank)
     last = None
@@ -120,7 +126,7 @@ class _ScoredPair(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for the first `count` pairs in the ranking, or, if `after` is given, for the next `count` behind it."""
+    """A search for the first `count` pairs in the ranking, or for the next `count` behind the pair `after`."""
 
     measure: Measure
     count: int
@@ -196,7 +202,7 @@ def _ranked_in_block(
 
 
 def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
-    """Return the exact dissimilarities of pairs that are sorted by row."""
+    """Return the exact dissimilarities of the pairs (rows[i], columns[i]), which are sorted by row."""
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
         part = slice(start, start + number)
@@ -223,18 +229,19 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
-    """Return the sum of each record's dissimilarities to all others, shape (n,) or (len(chosen),).
+    """Return the sum of each record's dissimilarities to all other records, exactly.
 
-    Records with the same multiset of dissimilarities get bitwise the same sum.
+    The shape is (n,), or (len(chosen),) if `chosen` is given. Records with the same dissimilarities in any order get
+    bitwise the same sum.
 
     Parameters
     ----------
     records
-        The records, n of them.
+        The n records to compare.
     measure
-        Measure of dissimilarity.
+        Dissimilarity, or the name of a user's function for it.
     chosen
-        Positions of the records whose sums are wanted; None for all records.
+        Positions of the records whose sums are returned; None returns those of all.
     """
     measures.check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
@@ -246,17 +253,17 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
 
 def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return the sums of `total_dissimilarity` for all records, computed faster, and a bound on the difference.
+    """Return the sums of `total_dissimilarity` for all records, computed faster, and a bound on their error.
 
-    The bound, at least 0, covers the rounding in both functions. Hamming and Manhattan take O(n log n) operations per
-    feature and cosine O(n); all other measures take n^2 / 2 pairs.
+    The shape of the sums is (n,). The bound, at least 0, covers the rounding in both functions. Hamming and Manhattan
+    take O(n log n) operations for each feature, cosine takes O(n), and all other measures compare n^2 / 2 pairs.
 
     Parameters
     ----------
     records
-        The records, n of them.
+        The n records to compare.
     measure
-        Measure of dissimilarity.
+        Dissimilarity, or the name of a user's function for it.
     """
     measures.check_measurable(records, measure)
     match measure:
@@ -303,9 +310,9 @@ def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
 
 
 def _manhattan(records: Records) -> tuple[Floats, float]:
-    """Return the summed Manhattan distances to all records, feature by feature from sorted values, and an error bound.
+    """Return each record's sum of Manhattan distances to all records, and a bound on the error of the sums.
 
-    The sum of |v - w| over all w follows from the number and the sum of the values below v.
+    Each feature is sorted. The sum of |v - w| over all w follows from the number and the sum of the values below v.
     """
 
     def spread(column: Floats) -> Floats:
@@ -320,7 +327,7 @@ def _manhattan(records: Records) -> tuple[Floats, float]:
 
 
 def _cosine(records: Records) -> tuple[Floats, float]:
-    """Return the summed cosine dissimilarities to all records, and a bound on their error.
+    """Return each record's sum of cosine dissimilarities to all records, and a bound on the error of the sums.
 
     For unit vectors u and v, the sum of 1 - u.v over v is n - u.(sum of v).
     """
@@ -338,7 +345,7 @@ def _cosine(records: Records) -> tuple[Floats, float]:
 
 
 def _hamming(records: Records) -> Floats:
-    """Return the summed Hamming dissimilarities to all records, from integer counts, so that ties are exact."""
+    """Return each record's sum of Hamming dissimilarities to all records, from integer counts, so ties are exact."""
 
     def unequal(column: Floats) -> Floats:
         _, position, counts = np.unique(column, return_inverse=True, return_counts=True)

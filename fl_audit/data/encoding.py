@@ -1,4 +1,4 @@
-"""Encoding of columns as numbers: scaling, integer codes of labels and owners, and attributes to be inferred."""
+"""Encode columns as numbers: scaling, integer codes of labels and owners, and attributes to be inferred."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,16 @@ from fl_audit.learning.named_inputs import NamedInput
 
 
 def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats | None]:
-    """Return columns scaled to [0, 1] by their range in `fitted`, (v - min) / (max - min), which has to be finite.
+    """Scale columns to [0, 1] by their range in the fitted values, (v - min) / (max - min).
+
+    Returns the scaled `fitted`, and the scaled `test` or None. Raises `InputError` if a range is not finite.
 
     Parameters
     ----------
     fitted
-        Columns whose ranges are used, finite, shape (n, columns). A constant column becomes 0.
+        Values that define the range of each column, finite, shape (n, columns). A constant column becomes 0.
     test
-        Columns that are scaled by the ranges of `fitted` and clipped to [0, 1], finite, shape (m, columns); or None.
+        Values to scale by the same ranges and to clip to [0, 1], finite, shape (m, columns); None if there are none.
     """
     low = fitted.min(axis=0)
     with np.errstate(over="ignore"):
@@ -37,19 +39,19 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
 def encode_labels(
     fitted: NDArray[np.generic], test: NDArray[np.generic] | None, path: Path
 ) -> tuple[Integers, Integers | None, int]:
-    """Encode labels as integers 0..c-1 in the sorted order of the labels of `fitted`.
+    """Encode labels as integers 0..c-1 in the sorted order of the training labels.
 
-    Returns the codes of the pool, the codes of the test records or None, and the number c of classes. Raises
-    `InputError` if labels are numbers but not all whole, or a test label does not occur in the pool.
+    Returns the codes of the training labels, those of the test labels or None, and the number c of classes. Raises
+    `InputError` if labels are numbers but not all whole, or if a test label is not among the training labels.
 
     Parameters
     ----------
     fitted
-        Labels of the pool: integers, bools or strings, shape (n,).
+        Training labels: integers, bools or strings, shape (n,).
     test
-        Labels of the test records, of the type of `fitted`, or None if there are no test records.
+        Test labels, of the same type, shape (m,); None if there are no test records.
     path
-        File to name in errors.
+        Path of the file, for error messages.
     """
     _check_whole(fitted, path)
     levels, codes = np.unique(fitted, return_inverse=True)
@@ -72,18 +74,18 @@ UNKNOWN_OWNERS = Owners()
 
 
 def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -> Owners:
-    """Encode the owners, or the users, of records as integers 0..m-1 in the sorted order of their values.
+    """Encode the owner, or the user, of each record as an integer 0..m-1, in the sorted order of their names.
 
-    Raises `InputError` if there is more than one axis, or a value is neither a whole number nor a string.
+    Raises `InputError` if `values` has more than one axis, or if a value is neither a whole number nor a string.
 
     Parameters
     ----------
     values
-        Owner, or user, of every record: whole numbers or strings, shape (n,).
+        Name of the owner or user of each record, as a whole number or string, shape (n,).
     what
-        Place of the owners in the data, for errors.
+        Phrase that names the values at the beginning of an error message, such as the file and the column.
     noun
-        Word for an owner or a user in error messages, such as `owner` or `user`.
+        Word in error messages for the person, `owner` or `user`.
     """
     require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
@@ -105,22 +107,22 @@ def build_records(
     users: Owners = UNKNOWN_OWNERS,
     inputs: tuple[NamedInput, ...] = (),
 ) -> Records:
-    """Return `Records` made of these arrays; error messages begin with the path of the file.
+    """Return `Records` with the given arrays; their error messages begin with the path of the file.
 
     Parameters
     ----------
     features
-        Features of the records, see `Records`.
+        Features of the records, shape (n, ...).
     labels
-        Class of each record, see `Records`.
+        Class of each record, from 0 to `classes` - 1, shape (n,).
     classes
-        Number of classes, see `Records`.
+        Number of classes.
     owners
-        Owner of each record, see `Records`.
+        Owner of each record, such as a hospital; unknown by default.
     users
-        User of each record, see `Records`.
+        Person whom each record is about; unknown by default.
     inputs
-        Named inputs of the model, see `Records`.
+        Names and shapes of the model's inputs, for a model with several inputs.
     path
         Path of the file from which the records come.
 
@@ -154,31 +156,31 @@ _NAMES_SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A column of a table, the values that it can have, and the adversary's prior over them."""
+    """A table column whose values an adversary infers, its possible values, and the adversary's prior over them."""
 
-    column: ColumnPosition  # the position of its features in a record
+    column: ColumnPosition  # position of the column's features in a record
     values: Floats32  # every value as features, ascending, shape (values, width), two values or more
     prior: Floats  # share of each value among records on which no model is trained, shape (values,), with a sum of 1
 
     def codes(self, features: Floats32) -> Integers:
-        """Return the index, from 0, of the value that the attribute has in each record, int64 (n,)."""
+        """Return the index in `values` of the value that each record has in this column, int64 (n,)."""
         return _codes(features[:, self.column.places], self.values)
 
 
 def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> Attribute:
-    """Return the attribute with a given name, or the binary attribute that is hardest to guess without a model.
+    """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
 
-    Raises `InputError` if the records are no table, or there is no such column with 2 to 100 values.
+    Raises `InputError` if the records are not rows of a table, or if there is no such column with 2 to 100 values.
 
     Parameters
     ----------
     source
-        The data set. The possible values of its columns are public.
+        Data set with the column. The possible values of its columns are public.
     outside
-        Records on which no model is trained. The adversary's prior is the frequency of values among them.
+        Records on which no model is trained. The frequencies of the values among them are the adversary's prior.
     named
-        Name of a column, or its number from 0. None chooses among the columns with two values the one whose rarer value
-        is most frequent in `outside`; of ties the first.
+        Name of the column, or its number from 0. None chooses a column with two values: the one whose rarer value is
+        most frequent in `outside`, or the first of several.
     """
     of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
     require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
@@ -215,7 +217,10 @@ def _codes(own: Floats32, values: Floats32) -> Integers:
 
 
 def _values_of(source: LoadedDataset, column: ColumnPosition) -> Floats32:
-    """Return the 2 to 100 values of a column as features, ascending, shape (values, width); otherwise `InputError`."""
+    """Return the 2 to 100 values of a column as features, ascending, shape (values, width).
+
+    Raises `InputError` if it has fewer or more values.
+    """
     values = np.unique(source.pool.features[:, column.places], axis=0)
     accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
     require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
@@ -223,21 +228,22 @@ def _values_of(source: LoadedDataset, column: ColumnPosition) -> Floats32:
 
 
 def with_values(records: Records, index: int, source: LoadedDataset, named: str) -> Records:
-    """Return records extended by copies of one record, so that one copy has each possible value of a column.
+    """Return records with copies of one record, so that each copy has a different value in a given column.
 
-    Raises `InputError` if there is no such column with 2 to 100 values.
+    There is one copy for each possible value of the column. Raises `InputError` if there is no such column with 2 to
+    100 values.
 
     Parameters
     ----------
     records
-        The records, n of them.
+        The n records to extend.
     index
-        Index of the record that is copied. The copy with the first value takes its place; the others are appended, from
-        index n.
+        Index of the record to copy. The copy with the first value takes its place. The others are appended, from index
+        n.
     source
-        The table from which the records come.
+        Data set from which the records come; it defines the column and its values.
     named
-        Name of the column that is varied, or its number from 0.
+        Name of the column, or its number from 0.
     """
     column = _named_column(source, named)
     values = _values_of(source, column)
@@ -247,7 +253,7 @@ def with_values(records: Records, index: int, source: LoadedDataset, named: str)
 
 
 def _named_column(source: LoadedDataset, named: str) -> ColumnPosition:
-    """Return a column of a table by its name, or its number from 0."""
+    """Return a column of a table by its name, or by its number from 0; raise `InputError` if there is none."""
     columns = source.table_columns
     by_name = {one.name: one for one in columns}
     if named in by_name:

@@ -1,4 +1,4 @@
-"""FEMNIST digits: handwritten digits that are already divided among twelve clients."""
+"""Load FEMNIST digits: handwritten digits that are already divided among twelve clients."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ _HIGHEST_PIXEL = np.uint8(255)
 
 
 def find_femnist(directory: Path | None) -> Path:
-    """Return the path of the archive in the data directory; raise `InputError` if it is missing."""
+    """Return the path of the archive `FEMNIST_FILE` in a directory; raise `InputError` if it is missing."""
     return locate_any(directory, "femnist", (FEMNIST_FILE,))
 
 
 def load_femnist(directory: Path | None) -> LoadedDataset:
-    """Return FEMNIST digits: images of shape (1, 28, 28) in [0, 1], 10 classes, 5,997 records of 12 owners.
+    """Return FEMNIST digits: 5,997 images of shape (1, 28, 28) in [0, 1], of 10 classes and 12 owners.
 
-    Pixels in the file are black on white; they are inverted, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
-    MNIST. There is no official test split. The archive, whose keys are `x`, `y` and `client`, lies in the directory or
-    in its folder `femnist`. Raises `InputError` if it is missing or damaged, or an array has another type or shape.
+    There is no test set. The archive is in the directory or in its folder `femnist`, with the arrays `x`, `y` and
+    `client`. Its pixels are black on white. They are inverted, 1 - pixel / 255, so paper is 0 and ink up to 1, as in
+    MNIST. Raises `InputError` if the archive is missing or damaged, or if an array has another type or shape.
     """
     path = find_femnist(directory)
     arrays = read_archive(path, _KEYS)

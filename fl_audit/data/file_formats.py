@@ -1,4 +1,4 @@
-"""Detection of file formats other than CSV by their first bytes, with advice on how to turn each into a table."""
+"""Recognise files of other formats than CSV by their first bytes, and say how to turn them into a table."""
 
 import zipfile
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class _Kind:
     remedy: str  # advice on the file
 
     def is_kind_of(self, content: bytes) -> bool:
-        """Return whether a file's content has this format.
+        """Return True if a file's content has this format.
 
         Short ASCII magic bytes could also be a column name, so they count only if the content has a zero byte.
         """
@@ -71,12 +71,14 @@ _BEGINNING = 512
 
 
 def kind_of(content: bytes) -> str | None:
-    """Return the format of a file that is not a table as text, such as "a Parquet file"; None if it is not recognised.
+    """Return the format of a file as a phrase, such as "a Parquet file"; None if no format is recognised.
+
+    A text file with a table (CSV) gives None.
 
     Parameters
     ----------
     content
-        Content of the whole file, decompressed if it was gzipped.
+        Whole content of the file, decompressed if it was gzipped.
 
     Examples
     --------
@@ -88,14 +90,14 @@ def kind_of(content: bytes) -> str | None:
 
 
 def require_text(content: bytes, path: object) -> None:
-    """Raise `InputError`, with advice, if a file has a known format that is not a table as text.
+    """Raise `InputError` with advice if the content of a file has a known format other than CSV.
 
     Parameters
     ----------
     content
-        Content of the whole file, decompressed if it was gzipped.
+        Whole content of the file, decompressed if it was gzipped.
     path
-        Path of the file, for the message.
+        Path of the file, for the error message.
     """
     kind = _of(content)
     require(kind is None, f"{path} is {kind and kind.said}: accepted are {TABLES}; {kind and kind.remedy}")
@@ -123,7 +125,7 @@ def _of(content: bytes) -> _Kind | None:
 
 
 def _of_zip(content: bytes) -> _Kind:
-    """Return the format of a zip archive, which may be a workbook, another office document or a NumPy archive."""
+    """Return the format of a zip archive: a workbook, another office document, a NumPy archive or a plain archive."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()

@@ -1,4 +1,4 @@
-"""Finding and reading data files, plain or compressed, with error messages that say what helps."""
+"""Find and read data files, plain or compressed; errors say how to solve the problem."""
 
 import gzip
 import os
@@ -22,40 +22,42 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def data_directory(given: str | None) -> Path | None:
-    """Return the data directory: `given`, else the environment variable FL_AUDIT_DATA, else None.
+    """Return the data directory as an absolute path: `given`, else the environment variable FL_AUDIT_DATA, else None.
 
-    The path is absolute, with `~` expanded.
+    A leading `~` is expanded.
     """
     chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
     return expanded_path(chosen).absolute() if chosen else None
 
 
 def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
-    """Return the paths of published files, plain or gzipped.
+    """Return the path of each named file, plain or gzipped, in `directory`/`folder` or in `directory`.
+
+    Raises `InputError` if a file is missing.
 
     Parameters
     ----------
     directory
-        Data directory, or None if there is none.
+        Data directory. None raises `InputError`.
     folder
-        Usual name of the data set's own folder.
+        Folder in which the files of this data set usually are.
     names
-        Names of the files without `.gz`.
+        Names of the files, without `.gz`.
     """
     return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
-    """Return the path of the first of several files in `directory`/`folder` or in `directory` itself.
+    """Return the path of the first existing file with one of several names, in `directory`/`folder` or in `directory`.
 
     Parameters
     ----------
     directory
-        Data directory, or None if there is none.
+        Data directory. None raises `InputError`.
     folder
-        Usual name of the data set's own folder.
+        Folder in which the files of this data set usually are.
     names
-        Accepted file names.
+        Accepted names of the file, the preferred one first.
 
     Raises
     ------
@@ -74,16 +76,17 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
 
 
 def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] = "file") -> Path:
-    """Return the absolute path of a file or a folder that the user named.
+    """Return the absolute path of an existing file or folder that a user named.
 
     Parameters
     ----------
     directory
-        Data directory, in which a relative path is searched if it does not exist in the working directory.
+        Data directory, in which a relative path is searched if it does not exist in the working directory; None for
+        none.
     path
-        Path as the user wrote it; `~` is expanded.
+        Path as the user wrote it; a leading `~` is expanded.
     what
-        Whether the path has to be a file or a folder.
+        "file" or "folder", the kind that the path must have.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content, decompressed if it is gzipped; `InputError` if it is empty or cannot be read."""
+    """Return a file's content, decompressed if it is gzipped; raise `InputError` if it is empty or cannot be read."""
     with _readable(path, (gzip.BadGzipFile, zlib.error, EOFError), "damaged gzip data", "a complete file"):
         content = path.read_bytes()
         content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
@@ -110,21 +113,21 @@ def read_bytes(path: Path) -> bytes:
 
 
 def first_bytes(path: Path, number: int = 8) -> bytes:
-    """Return the first bytes of a file; `InputError` if it cannot be read.
+    """Return the first bytes of a file as they are on disk; raise `InputError` if it cannot be read.
 
     Parameters
     ----------
     path
         Path of the file.
     number
-        Number of bytes, at least 1.
+        Largest number of bytes to return, at least 1.
     """
     with _readable(path, (), "damaged", "a complete file"), path.open("rb") as file:
         return file.read(number)
 
 
 def read_text(path: Path) -> str:
-    """Return a file's content as text, decompressed if gzipped; `InputError` if it is not UTF-8 or cannot be read."""
+    """Return a file's content as text, decompressed if gzipped; raise `InputError` if it is no readable UTF-8."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -134,7 +137,7 @@ def read_text(path: Path) -> str:
 
 @contextmanager
 def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accepted: str) -> Iterator[None]:
-    """Turn exceptions while a file is read into an `InputError` of one line."""
+    """Turn exceptions while a file is read into an `InputError`, which says that the file is `what`, not `accepted`."""
     try:
         yield
     except damaged as error:
@@ -144,16 +147,17 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
 
 
 def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
-    """Stream a gzipped tar archive, and call `read` with the name and the open content of each regular file in it.
+    """Call a function with the name and the open content of each regular file in a gzipped tar archive.
 
-    Raises `InputError` if the archive cannot be read, is damaged or incomplete, or has another format.
+    The archive is read as a stream. Raises `InputError` if it cannot be read, is damaged or incomplete, or has another
+    format.
 
     Parameters
     ----------
     path
         Path of the archive.
     read
-        Function that receives the name and the open content of one file.
+        Function that takes the name of a file and its open content.
     """
     broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
     with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:
@@ -168,7 +172,7 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
 
 
 def read_zip_member(path: Path, member: str) -> bytes:
-    """Return the content of one file of a zip archive, decompressed in memory.
+    """Return the content of one file in a zip archive; nothing is written to disk.
 
     Parameters
     ----------
@@ -191,14 +195,14 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
 
 def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
-    """Return the array of a NumPy file (.npy), or one array of a NumPy archive (.npz).
+    """Return the array in a NumPy file (.npy), or one array of a NumPy archive (.npz).
 
     Parameters
     ----------
     path
         Path of the file.
     name
-        Name of the array in an archive; None if the archive has only one.
+        Name of the array in an archive. None is accepted if the archive has only one array.
 
     Raises
     ------
@@ -220,7 +224,7 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
 
 
 def archive_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the arrays in a NumPy archive (.npz); empty for a file with a single array (.npy).
+    """Return the names of the arrays in a NumPy archive (.npz), or an empty tuple for a single array (.npy).
 
     Raises
     ------
@@ -236,14 +240,16 @@ def archive_names(path: Path) -> tuple[str, ...]:
 
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a NumPy archive (.npz) by name, for those `keys` that it has.
+    """Return the arrays of a NumPy archive (.npz) that have one of the given names, as a dictionary.
+
+    A name that the archive does not have is left out.
 
     Parameters
     ----------
     path
         Path of the archive.
     keys
-        Names of the arrays that are wanted.
+        Names of the arrays to return.
 
     Raises
     ------
@@ -261,7 +267,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
 @contextmanager
 def _arrays_readable(path: Path) -> Iterator[None]:
-    """Turn exceptions while a NumPy file is read into an `InputError` of one line."""
+    """Turn exceptions that occur while a NumPy file is read into an `InputError` with a message of one line."""
     try:
         yield
     except InputError:

@@ -1,12 +1,12 @@
-"""Graphs as records: cut to a largest number of nodes, packed into bits, and compared by their edges.
+"""Store graphs as records: cut to a largest number of nodes, packed into bits, and compared by their edges.
 
-Records are float32 arrays, all of one shape. The adjacency matrix of COLLAB's largest graph, which has 492 nodes, would
-be 242,064 numbers, and 5,000 such matrices 4.8 GB. A float32 number holds 24 bits exactly, so that the same graph takes
-10,824 packed numbers, and 5,000 such graphs 216 MB.
+All records are float32 arrays of one shape. As numbers, the adjacency matrix of COLLAB's largest graph, with 492 nodes,
+would take 242,064 entries, and 5,000 such matrices 4.8 GB. A float32 number holds 24 bits exactly. So the packed graph
+takes 10,824 numbers, and 5,000 such graphs 216 MB.
 
-A graph of up to N nodes has one row per node, shape (N, 1 + ceil(N / 24)). The first number of a row is 1 if the node
-is present and 0 if it is padding. The other numbers lie in [0, 1), and their 24 bits after the binary point are the
-node's row of the adjacency matrix, in the order of the nodes. Present nodes come before padding.
+A graph of up to N nodes has one row for each node, shape (N, 1 + ceil(N / 24)). The first number of a row is 1 if the
+node is present and 0 if the row is padding. The other numbers lie in [0, 1). Their 24 bits after the binary point are
+the node's row of the adjacency matrix, in the order of the nodes. Present nodes come before padding.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,9 @@ _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
-    """Return graphs as packed records of shape `packed_shape(nodes)`; larger graphs are cut by `cut_graph`.
+    """Return graphs as `Records` with packed features of shape `packed_shape(nodes)`; larger graphs lose nodes.
+
+    The function `cut_graph` chooses the nodes that stay.
 
     Parameters
     ----------
@@ -52,9 +54,9 @@ def graph_records(
     classes
         Number of classes, at least 1.
     nodes
-        Largest number N of nodes that a graph keeps, at least 2; reduced to the size of the largest graph if that is
-        smaller. The time of a model that multiplies by adjacency matrices grows with N^2, and a graph takes
-        4 (N + N^2 / 24) bytes.
+        Largest number N of nodes that a graph keeps, at least 2. If no graph has so many, the size of the largest graph
+        is used. The time of a model that multiplies by adjacency matrices grows with N^2. A graph takes 4 (N + N^2 /
+        24) bytes.
     """
     require_number("graph-nodes is", nodes, "whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
@@ -67,7 +69,7 @@ def graph_records(
 
 
 def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
-    """Return an adjacency matrix as bool array; `InputError` unless it is square, symmetric and of 0 and 1."""
+    """Return an adjacency matrix as bool array; raise `InputError` unless it is square, symmetric and of 0 and 1."""
     try:
         matrix = np.asarray(given)
     except ValueError as error:
@@ -91,7 +93,7 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
     adjacency
         Adjacency matrix of a graph, shape (m, m).
     nodes
-        Largest number of nodes that remain. A graph with no more nodes is returned unchanged.
+        Largest number of nodes to keep, from 1. A graph with no more nodes is returned unchanged.
     """
     if len(adjacency) <= nodes:
         return adjacency
@@ -100,11 +102,11 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 
 
 def comparable(records: Records) -> Records:
-    """Return records in a form in which two of them can be compared feature by feature.
+    """Return records with graphs unpacked, so that two records can be compared feature by feature.
 
     A packed graph becomes a vector of 0 and 1: for each node whether it is present, and for each pair of nodes, counted
     once, whether they are joined. The Euclidean distance of two graphs is then the square root of the number of nodes
-    and pairs in which they differ, without any matching of nodes. Other records are returned unchanged.
+    and pairs in which they differ. Nodes are not matched to each other. Records without graphs are returned unchanged.
     """
     if not records.graphs:
         return records
@@ -120,7 +122,7 @@ def comparable(records: Records) -> Records:
 
 
 def packed_shape(nodes: int) -> tuple[int, int]:
-    """Return the shape of a packed graph with up to a given number of nodes.
+    """Return the shape (nodes, 1 + ceil(nodes / 24)) of a packed graph with up to the given number of nodes.
 
     Examples
     --------
@@ -131,19 +133,21 @@ def packed_shape(nodes: int) -> tuple[int, int]:
 
 
 def is_packed_shape(shape: tuple[int, ...]) -> bool:
-    """Return whether a shape is that of a packed graph."""
+    """Return True if a shape is that of a packed graph, `packed_shape` of its first number."""
     return len(shape) == 2 and shape[0] >= 1 and shape == packed_shape(shape[0])
 
 
 def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
-    """Return an adjacency matrix as packed rows, padded with absent nodes, float32 of shape `packed_shape(nodes)`.
+    """Return an adjacency matrix packed into rows of float32 numbers, of shape `packed_shape(nodes)`.
+
+    Rows beyond the nodes of the graph are 0.
 
     Parameters
     ----------
     adjacency
         Adjacency matrix, bool, shape (m, m), m from 1 to `nodes`.
     nodes
-        Number N of rows of the packed graph.
+        Number of rows of the packed graph.
 
     Examples
     --------
@@ -162,7 +166,7 @@ def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
 
 
 def unpack_graph(packed: Floats32) -> Flags:
-    """Return the adjacency matrix of a packed graph without its padding, bool (m, m); the inverse of `pack_graph`."""
+    """Return the adjacency matrix of a packed graph without padding, bool (m, m): the inverse of `pack_graph`."""
     present = int(np.count_nonzero(packed[:, 0] >= _IS_THERE))
     whole = (packed[:present, 1:] * np.float32(2**DIGITS)).astype(np.int32)
     digits = whole[:, :, np.newaxis] >> np.arange(DIGITS - 1, -1, -1) & 1
@@ -170,11 +174,11 @@ def unpack_graph(packed: Floats32) -> Flags:
 
 
 def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return the adjacency matrices of packed graphs and a mask of the present nodes, both padded to one size.
+    """Return the adjacency matrices of packed graphs, and for each row whether its node is present.
 
-    Both tensors hold 0 and 1 in the dtype of `packed`, shapes (n, nodes, nodes) and (n, nodes); padding has no edges.
-    Any numbers in [0, 1), shape (n, *packed_shape(nodes)), are valid packed graphs, because only the first 24 bits are
-    read. Uniform numbers give random graphs, so that models can be tested on random input.
+    Both tensors hold 0 and 1 in the dtype of `packed`, with the shapes (n, nodes, nodes) and (n, nodes). Padding has no
+    edges. All numbers in [0, 1), shape (n, *packed_shape(nodes)), are valid packed graphs, because only the first 24
+    bits are read. Uniform random numbers give random graphs, on which models can be tested.
     """
     # Imported here, because code that only names a randomizer would otherwise wait for the import.
     import torch

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, or of its formats on disk, loaded by flwr-datasets: `name = "hf:OWNER/NAME"`."""
+"""Load data sets of the Hugging Face hub, or in its formats on disk, by flwr-datasets: `name = "hf:OWNER/NAME"`."""
 
 import os
 from collections import Counter
@@ -30,19 +30,20 @@ _LONGEST_SEQUENCE = 10_000
 
 
 def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return the records of a data set: its images if it has a column of images, otherwise its columns as a table.
+    """Load a data set of the Hugging Face hub: its images if it has a column of images, otherwise all its columns.
 
-    Numbers, bools, dates and lists of numbers are scaled to [0, 1], strings are one-hot encoded; see
-    `fl_audit.data.columns`. If images are read, other features are left out. Raises `InputError` if the data set cannot
-    be loaded, a split or a column is missing, or a column cannot be used.
+    The columns become a table: numbers, bools, dates and lists of numbers are scaled to [0, 1], and strings are one-hot
+    encoded (see `fl_audit.data.columns`). If images are read, other features are left out. Raises `InputError` if the
+    data set cannot be loaded, if a split or a column is missing, or if a column cannot be used.
 
     Parameters
     ----------
     name
-        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
+        "hf:OWNER/NAME" on the hub, or "hf:" with a directory whose files `datasets.load_dataset` reads.
     options
-        `subset`, needed if the data set has several; `split` from which training sets are drawn, by default `train`;
-        `test-split`, by default `test` if it exists; and the settings of `TableSettings` and `ImageSettings`.
+        Settings by name. `subset` is needed if the data set has several. `split` holds the training records, by default
+        `train`. `test-split` holds the test records, by default `test` if it exists. All settings of `TableSettings`
+        and `ImageSettings` are accepted too.
     """
     table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
@@ -66,7 +67,7 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
 
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
-    """Return the splits that are read, by name: the training split, and then the test split if there is one."""
+    """Return the splits to read, by name: first the training split, then the test split if there is one."""
     split = options.get("split", "train")
     disable_progress_bars()
     try:

@@ -1,7 +1,7 @@
-"""Detection of table columns that look like identifiers, by their names or by how often their values repeat.
+"""Find table columns that look like identifiers of persons, by their names or by how often their values repeat.
 
-A claim about one record does not protect a person with several records, and a model should learn nothing from a number
-that only identifies a person.
+A claim that protects single records does not protect a person with several records. A model should learn nothing from a
+number that only identifies a person.
 """
 
 import re
@@ -79,24 +79,24 @@ _RELATED = 4.9  # standard errors of a rank correlation that chance gives once i
 
 
 def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | None = None) -> tuple[Identifier, ...]:
-    """Return the columns of a table that look like identifiers, except label, owner and user.
+    """Return the columns of a table that look like identifiers, apart from the columns of labels, owners and users.
 
-    A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values
-    are codes that repeat: with 1.2 to 50 records per value on average, most records share their value with another
-    one. Codes are long integers or strings of one pattern, or integers that determine another column but not
-    monotonically, as a person's number determines the sex. Measurements and counts rarely have one pattern, and
-    columns that they determine follow their order.
+    A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values are
+    codes that repeat. They repeat if there are 1.2 to 50 records for each value on average, and most records share
+    their value with another one. Codes are long integers of one length, strings of one pattern, or integers that
+    determine another column but not monotonically, as a person's number determines the sex. Measurements and counts
+    rarely have one pattern, and columns that they determine follow their order.
 
     Parameters
     ----------
     frame
-        All records, with no cell missing.
+        Table with all records, without missing cells.
     label
         Name of the label column.
     owner
-        Name of the owner column, or None.
+        Name of the column of owners, or None if there is none.
     user
-        Name of the user column, or None.
+        Name of the column of users, the persons whom the records are about, or None if there is none.
     """
     if len(frame) < ENOUGH_TO_TELL:
         return ()
@@ -121,22 +121,22 @@ def possible_identifiers(
 ) -> tuple[Identifier, ...]:
     """Return columns of integers that may be either identifiers of persons or quantities.
 
-    Their values repeat over most records, with 1.2 to 50 records per value. Like identifiers they pass three tests: the
-    values are spread evenly over their range, the frequency of a value says nothing about that of nearby values, and no
-    other column is correlated with them. Most quantities, such as ages, fail one of these tests; a quantity with a
-    uniform distribution passes. If the table has a user or owner column, its persons are known, and no column is
-    returned.
+    Their values repeat in most records, with 1.2 to 50 records for each value. Like identifiers they pass three tests.
+    The values are spread evenly over their range. The frequency of a value says nothing about that of nearby values. No
+    other column is correlated with them. Most quantities, such as ages, fail a test, but one with a uniform
+    distribution passes. If the table has a column of users or owners, the result is empty, because the persons are
+    known.
 
     Parameters
     ----------
     frame
-        All records, with no cell missing.
+        Table with all records, without missing cells.
     label
         Name of the label column.
     person
-        Name of the user column or of the owner column, or None.
+        Name of the column of users or of owners, or None if there is neither.
     found
-        The columns that look like identifiers.
+        Columns that `identifiers` returned; they are not returned again.
     """
     if len(frame) < ENOUGH_TO_TELL or person is not None:
         return ()
@@ -159,7 +159,7 @@ def possible_identifiers(
 
 
 def is_named_so(name: str) -> bool:
-    """Return whether the name of a column alone says that it is an identifier.
+    """Return True if the name of a column alone says that the column is an identifier.
 
     Parameters
     ----------
@@ -176,24 +176,25 @@ def is_named_so(name: str) -> bool:
 
 
 def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
-    """Return the column that most likely identifies persons; None if `person` is given, or no value repeats.
+    """Return the column that most likely identifies persons, or None if `person` is given or no value repeats.
 
     Parameters
     ----------
     found
-        Columns that look like identifiers.
+        Columns that look like identifiers, with their numbers of values and records.
     person
-        Name of the user column or of the owner column, or None.
+        Name of the column of users or of owners, or None if there is neither.
     """
     repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)
 
 
 def _distance_from_person(one: Identifier) -> tuple[int, int]:
-    """Return a sort key that ranks columns from most to least personal: by name, then by number of different values.
+    """Return a sort key that is smallest for the column that most likely identifies persons.
 
-    The name of a person's number comes before other identifiers, and those before columns found by their values. Fewer
-    values come first, since there are fewer persons than, say, visits.
+    Names of a person's number, such as `patient_id`, come before other names of identifiers. Columns found by their
+    values come last. Within each group the column with the fewest different values comes first, because there are fewer
+    persons than, say, visits.
     """
     if is_named_so(one.name):
         return (0 if _OF_A_PERSON.fullmatch(_plain(one.name)) else 1), one.values
@@ -207,7 +208,7 @@ def _plain(name: str) -> str:
 
 
 def _can_name(column: "pd.Series[Any]") -> bool:
-    """Return whether a column holds integers or strings, and so may hold identifiers."""
+    """Return True if a column holds integers or strings, so that it may hold identifiers."""
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return False
     if pd.api.types.is_float_dtype(column):
@@ -256,16 +257,16 @@ def _is_measured(plain: str) -> bool:
 
 
 def _says_a_quantity(name: str) -> bool:
-    """Return whether the name of a column alone shows that the column holds counts, measurements or groups."""
+    """Return True if the name of a column says that it holds counts, measurements or groups of persons."""
     plain = _plain(name)
     return _counts_or_groups(plain) or _is_measured(plain)
 
 
 def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
-    """Return whether numbers, each once with its count, look like identifiers and not like values of a quantity.
+    """Return True if the different values of a column and their counts look like identifiers, False if like a quantity.
 
     Chi-squared tests over ten equal parts of the range check that the values are spread evenly, and that values in all
-    parts occur equally often. Of a quantity, by contrast, values near frequent ones are frequent too.
+    parts occur equally often. The common values of a quantity, by contrast, are near each other.
     """
     low, high = levels[0], levels[-1]
     # The ends of the range are numbers that occur, so they tell nothing of how the others are spread.
@@ -279,14 +280,17 @@ def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
 
 
 def _is_even(often: Floats, part: Integers) -> bool:
-    """Return whether values occur equally often on average in all parts of their range, by a chi-squared test."""
+    """Return True if values occur equally often on average in all parts of their range, by a chi-squared test.
+
+    `often` is the number of occurrences of each value, and `part` the part of the range in which the value lies.
+    """
     numbers, sums = np.bincount(part, minlength=_PARTS), np.bincount(part, often, minlength=_PARTS)
     variance = max(float(often.var()), 1e-12) * np.maximum(numbers, 1)
     return float(((sums - often.mean() * numbers) ** 2 / variance).sum()) <= _ODD
 
 
 def _ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranks within each numeric column, centred and scaled to L2 norm 1."""
+    """Return the ranks of the values within each numeric column, centred and scaled to L2 norm 1."""
     numbers = frame.select_dtypes("number").iloc[:, :_COLUMNS_COMPARED]
     ranks = numbers.rank() - (len(frame) + 1) / 2
     scaled: pd.DataFrame = ranks / np.sqrt((ranks**2).sum()).replace(0.0, 1.0)
@@ -294,7 +298,10 @@ def _ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rises_with_another(name: str, levels: int, frame: pd.DataFrame, ranks: pd.DataFrame) -> bool:
-    """Return whether a numeric column has a significant rank correlation with another numeric column."""
+    """Return True if a numeric column has a significant rank correlation with another numeric column.
+
+    `levels` is the number of its different values, and `ranks` the result of `_ranks`.
+    """
     own = frame[name].rank() - (len(frame) + 1) / 2
     others = ranks.drop(columns=[name], errors="ignore")
     # All records of a person may agree in another column: they count as one.
@@ -303,12 +310,12 @@ def _rises_with_another(name: str, levels: int, frame: pd.DataFrame, ranks: pd.D
 
 
 def _counts_up(column: "pd.Series[Any]") -> bool:
-    """Return whether different integers are consecutive, in any order."""
+    """Return True if a column of different integers has no gaps: sorted, they are consecutive."""
     return int(column.max()) - int(column.min()) == len(column) - 1
 
 
 def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
-    """Return whether integers, each once, are codes: long, of one length, and neither rounded amounts nor dates."""
+    """Return True if different integers are codes: long, of one length, and neither rounded amounts nor dates."""
     digits = np.array([len(str(abs(one))) for one in numbers])
     common = np.bincount(digits).argmax()
     if common < _LONG or (digits == common).mean() < _SAME_LENGTH or numbers.min() < 0:
@@ -318,7 +325,7 @@ def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
 
 
 def _are_coded(cells: list[str]) -> bool:
-    """Return whether strings, each once, are codes: hexadecimal, e-mail addresses, or digits in one pattern."""
+    """Return True if different strings are codes: hexadecimal, e-mail addresses, or digits in one pattern."""
     if all(_HEX.fullmatch(cell) for cell in cells):
         return True
     forms = {re.sub(r"\d", "0", cell) for cell in cells}
@@ -327,10 +334,10 @@ def _are_coded(cells: list[str]) -> bool:
 
 
 def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
-    """Return whether a column determines another one that neither follows its order nor only renames its values.
+    """Return True if a column determines another one that neither follows its order nor only renames its values.
 
-    A person's number determines the sex in this way. An age determines the age group, but that follows the order of
-    ages; and the number of a diagnosis determines its name, but that only renames the number.
+    A person's number determines the sex in this way. An age determines the age group, but the group follows the order
+    of ages. The number of a diagnosis determines its name, but the name only renames the number.
     """
     order = np.argsort(column.to_numpy(), kind="stable")
     same = np.diff(codes[order]) == 0
@@ -342,10 +349,12 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
 
 
 def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
-    """Return whether `other`, another column in the order of a column's values, is constant within each value.
+    """Return True if `other` is constant within each value of a column, and this is unlikely to have another reason.
 
-    It must not be so by chance, nor because it follows the order of the values or only renames them. `same` says for
-    each record but the first whether it has the value of the record before it; `pairs` are the positions where it does.
+    The other reasons are that it happens by chance, that `other` follows the order of the column's values, and that it
+    renames these values. `other` is sorted by the column. `same` has an entry for each record but the first: True if
+    the record has the same value of the column as the record before it. `pairs` are the positions at which `same` is
+    True.
     """
     if not (other[pairs] == other[pairs + 1]).all():
         return False
@@ -357,5 +366,5 @@ def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
 
 
 def _is_function(codes: Integers, other: Integers) -> bool:
-    """Return whether a column determines another one, both given as integer codes, shape (records,)."""
+    """Return True if a column determines another one; both are integer codes of the values, shape (records,)."""
     return len(np.unique(codes.astype(np.int64) * (int(other.max()) + 1) + other)) == int(codes.max()) + 1

@@ -1,4 +1,4 @@
-"""Images in IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist)."""
+"""Load images from IDX files, the format of MNIST (http://yann.lecun.com/exdb/mnist)."""
 
 import math
 import struct
@@ -27,23 +27,25 @@ _WRITER_COLUMN, _COLUMNS = 2, 8
 
 
 def find_mnist(directory: Path | None) -> list[Path]:
-    """Return the paths of images and labels, training and test; raise `InputError` if one is missing."""
+    """Return the paths of MNIST's training images and labels and of its test images and labels, in this order.
+
+    Raises `InputError` if one is missing.
+    """
     return locate(directory, "mnist", *_MNIST_FILES)
 
 
 def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset:
-    """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
+    """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 training and 10,000 test records.
 
-    The four published files, plain or gzipped, lie in the directory or in a folder `mnist` there; `InputError` if one
-    is missing, damaged, or no IDX file.
+    Raises `InputError` if one of the four published files is missing or damaged, or is no IDX file.
 
     Parameters
     ----------
     directory
-        The data directory.
+        Directory with the four files, plain or gzipped. They may also be in its folder `mnist`.
     user
-        `writer` if the writers of the digits are the users. They are read from the file `qmnist-train-labels-idx2-int`
-        of QMNIST, which has to lie beside the files of MNIST. None if users are not needed.
+        "writer" makes the writer of each digit its user. The writers are read from the file
+        `qmnist-train-labels-idx2-int` of QMNIST, which must be in the same folder. None loads no users.
     """
     require(user in (None, WRITER), f"user is {user!r} in [data]: accepted of mnist is {WRITER!r}, who wrote the digit")
     images, labels, test_images, test_labels = find_mnist(directory)
@@ -57,7 +59,7 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
 
 
 def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
-    """Return the writer of every training image; `InputError` if the labels in the QMNIST file differ from MNIST's."""
+    """Return the writer of every training image; raise `InputError` if the QMNIST file has other labels than MNIST."""
     (path,) = locate(directory, "mnist", WRITERS_FILE)
     table = read_idx(path)
     is_table = table.shape == (len(digits), _COLUMNS) and table.dtype.kind in "iu"
@@ -70,15 +72,17 @@ def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Own
 
 
 def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return images from any IDX files; labels are used unchanged, and the number of classes is the largest label + 1.
+    """Return images from IDX files that a user names; the number of classes is the largest label plus 1.
 
     Parameters
     ----------
     directory
-        Data directory, as for `resolve`; None if there is none.
+        Data directory, in which relative paths are searched if they do not exist in the working directory; None for
+        none.
     options
-        Paths of the files `images` and `labels`, plain or gzipped, and optionally of `test-images` and `test-labels`.
-        Raises `InputError` if a file is missing, damaged, or no IDX file, or only one of the test files is given.
+        Paths of the files `images` and `labels`, and optionally of `test-images` and `test-labels`, plain or gzipped.
+        Raises `InputError` if a file is missing or damaged or is no IDX file, or if only one of the test files is
+        given.
     """
     alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
     require(("test-images" in options) == ("test-labels" in options), alone)
@@ -94,7 +98,7 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def read_idx(path: Path) -> NDArray[np.generic]:
-    """Return the array of an IDX file, plain or gzipped; `InputError` if the file has another format or is damaged.
+    """Return the array in an IDX file, plain or gzipped; raise `InputError` if it has another format or is damaged.
 
     The file consists of two zero bytes, one byte for the type, one byte for the number of axes, the length of each axis
     as big-endian uint32, and the values.

@@ -1,4 +1,4 @@
-"""Conversion of images to features, and data sets of images in one folder per class: `path/CLASS/PICTURE.png`."""
+"""Convert images to features, and load images from a folder with one subfolder per class: `path/CLASS/PICTURE.png`."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,14 +26,14 @@ _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """Settings by which images are read."""
+    """Settings for the conversion of images to features: their size and colours."""
 
     size: int | None = None  # height and width in pixels to which all images are scaled; None keeps their common size
     grey: bool = False  # whether images are converted to grey; otherwise they have three channels unless all are grey
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "ImageSettings":
-        """Return the settings from the options `image-size` and `grey`; `InputError` if the size is out of range."""
+        """Return the settings given by the options `image-size` and `grey`; raise `InputError` if one is invalid."""
         size = options.get("image-size")
         if size is not None:
             require_number("image-size in [data] is", size, f"whole numbers from 1 to {_LARGEST_SIDE}")
@@ -41,14 +41,14 @@ class ImageSettings:
 
 
 def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageSettings) -> tuple[Floats32, str]:
-    """Return images as values in [0, 1], float32 (n, channels, height, width), and a description of size and colours.
+    """Return images as values in [0, 1], float32 (n, channels, height, width), and a text on their size and colours.
 
     Parameters
     ----------
     pictures
-        At least one pair of an image's name, for messages, and the image.
+        Images, at least one, each with a name for error messages.
     settings
-        Settings by which images are read. If they set no size, all images need to have the same size.
+        Size and colours of the features. If no size is set, all images must have the same size.
     """
     kept: list[NDArray[np.uint8]] = []
     first = ""
@@ -73,7 +73,7 @@ def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageS
 
 
 def _pixels(picture: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
-    """Return one image as uint8 array, shape (channels, height, width)."""
+    """Return one image as uint8 array, shape (channels, height, width), with 1 channel if grey and otherwise 3."""
     grey = settings.grey or picture.mode in _GREY_MODES
     picture = picture.convert("L" if grey else "RGB")
     if settings.size is not None:
@@ -89,21 +89,22 @@ def _size(pixels: NDArray[np.uint8]) -> str:
 def load_image_folder(
     directory: Path | None, path: str, test_path: str | None = None, settings: ImageSettings | None = None
 ) -> LoadedDataset:
-    """Return the images of a folder that has one subfolder for each class; classes are sorted by name.
+    """Load the images of a folder that has one subfolder for each class.
 
-    Raises `InputError` if a folder is missing or empty, an image cannot be read, or images differ in size and no size
-    is set.
+    Classes are numbered in the order of their names. Raises `InputError` if a folder is missing or empty, if an image
+    cannot be read, or if images differ in size and no size is set.
 
     Parameters
     ----------
     directory
-        Data directory, as for `resolve`; None if there is none.
+        Data directory, in which relative paths are searched if they do not exist in the working directory; None for
+        none.
     path
-        Path of a folder with one subfolder of images for each class, at least two classes.
+        Path of the folder, with subfolders for at least two classes.
     test_path
-        Path of such a folder with official test records, or None.
+        Path of a folder of the same kind with the official test images; None if there are none.
     settings
-        Settings by which images are read; None means `ImageSettings()`.
+        Size and colours of the features; None keeps those of the images.
     """
     settings = settings or ImageSettings()
     places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]
@@ -121,7 +122,7 @@ def load_image_folder(
 
 
 def _pictures(place: Path) -> list[Path]:
-    """Return the paths of the images of all classes, sorted by class and file name on every file system."""
+    """Return the paths of the images of all classes, sorted by class and by file name."""
     classes = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     require(len(classes) > 0, f"{place} has no folders: accepted is a folder with a folder of pictures for each class")
     found = []

@@ -1,4 +1,4 @@
-"""Detection of label leakage: columns that determine the label exactly, by their values or by ranges of numbers."""
+"""Find columns that leak the label: each value, or each range of numbers, occurs in one class only."""
 
 from collections.abc import Collection, Iterator
 from math import lgamma, log
@@ -16,16 +16,18 @@ _SURE = 14.0  # log of how unlikely chance has to be: about one in a million
 
 
 def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
-    """Yield warnings about columns that leak the label: those that only rename it, and others that determine it.
+    """Yield warnings about columns of a table that determine the label of every record.
+
+    One warning names columns that only rename the label, another one the columns that determine it in another way.
 
     Parameters
     ----------
     frame
-        All records, with no cell missing.
+        Table with all records, without missing cells.
     label
         Name of the label column.
     passed_over
-        Names of columns that are no features, or that are identifiers.
+        Names of columns to ignore, because they are no features or are identifiers.
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)
@@ -52,13 +54,16 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
 
 
 def _determines(values: Integers, codes: Integers) -> bool:
-    """Return whether the value determines the class, given the integer code of each record's value and class."""
+    """Return True if records with the same value always have the same class.
+
+    `values` and `codes` are the integer codes of each record's value and class.
+    """
     pairs = values.astype(np.int64) * (int(codes.max()) + 1) + codes
     return len(pd.unique(pairs)) == int(values.max()) + 1
 
 
 def _repeats(values: Integers, sizes: Integers) -> bool:
-    """Return whether so many records share their value that equal classes within values cannot be due to chance.
+    """Return True if chance cannot explain that records with the same value have the same class.
 
     `values` holds the code of each record's value, and `sizes` the number of records of each class.
     """
@@ -68,7 +73,7 @@ def _repeats(values: Integers, sizes: Integers) -> bool:
 
 
 def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
-    """Return whether the classes have disjoint ranges in a numeric column; `codes` holds the class of each record."""
+    """Return True if the classes have disjoint ranges in a numeric column; `codes` holds the class of each record."""
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return False
     numbers = column.to_numpy(dtype=np.float64)
@@ -80,7 +85,7 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
 
 
 def _mixes(sizes: Integers) -> bool:
-    """Return whether there are enough records that disjoint ranges of the classes cannot be due to chance.
+    """Return True if chance cannot explain that the classes have disjoint ranges in a column.
 
     `sizes` holds the number of records of each class.
     """

@@ -1,4 +1,4 @@
-"""Lazy imports of loaders that need slow packages such as pandas, so that listing data sets does not wait for them."""
+"""Import loaders that need slow packages such as pandas at their first use, so listing data sets is fast."""
 
 from typing import TYPE_CHECKING
 

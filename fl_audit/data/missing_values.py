@@ -1,4 +1,4 @@
-"""Codes of missing values, such as NA, that count as missing only if the setting `missing` names them."""
+"""Recognise words for missing values, such as NA; they count as missing only if the setting `missing` names them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ _TRUTH = frozenset({"true", "false"})
 
 
 def is_usual(word: str) -> bool:
-    """Return whether a cell is empty or holds a usual code of a missing value, in upper or lower case.
+    """Return True if a cell is empty or holds a usual word for a missing value, in upper or lower case.
 
     Parameters
     ----------
     word
-        Content of a cell, without spaces around it.
+        Content of the cell, without spaces around it.
 
     Examples
     --------
@@ -35,15 +35,15 @@ def is_usual(word: str) -> bool:
 
 
 def words_among_numbers(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Return, by column, the usual codes of missing values in columns that otherwise hold only numbers or bools.
+    """Return the usual words for missing values in columns that otherwise hold only numbers or bools, by column name.
 
-    In such a column they can only mean a missing value, and until they are declared as missing, the column cannot be
-    read as numbers.
+    The words in a column are sorted. Columns without such words are left out. Until the setting `missing` names the
+    words, such a column cannot be read as numbers.
 
     Parameters
     ----------
     frame
-        A table, in which values that are already known to be missing are NaN.
+        Table in which cells known to be missing are NaN.
     """
     found = {}
     for name, column in frame.items():
@@ -68,12 +68,14 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 
 def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
-    """Return a table in which cells that hold one of the words of `missing`, or the same number, are NaN.
+    """Return a table in which the cells with one of the given words are NaN.
+
+    Cells of a numeric column are compared as numbers, so the word "9.0" also removes the number 9.
 
     Parameters
     ----------
     frame
-        The table.
+        Table with any columns; it is not changed.
     missing
         Words that mean a missing value.
     """
@@ -91,14 +93,14 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
 
 
 def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
-    """Return the number of records in which each word meant a missing value; the empty string counts empty cells.
+    """Return, by word, the number of records in which the word meant a missing value; the key "" counts empty cells.
 
     Parameters
     ----------
     written
-        The table with every cell as the string in the file.
+        Table with every cell as written in the file.
     read
-        Columns of `written` after missing values have become NaN.
+        The same table, or some columns of it, with missing values replaced by NaN.
     """
     gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
     if not gaps:

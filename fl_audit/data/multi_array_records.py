@@ -1,4 +1,4 @@
-"""Records of several named arrays, such as token ids and their attention mask: packing into rows, and comparison."""
+"""Store several named arrays per record, such as token ids and an attention mask, in one row, and compare records."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,14 +19,14 @@ _SET = 4096
 
 
 def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats32, tuple[NamedInput, ...]]:
-    """Return named arrays packed into one row per record, float32 (n, width), and the layout of each row.
+    """Return named arrays packed into one row for each record, float32 (n, width), and the layout of a row.
 
     Parameters
     ----------
     arrays
-        Arrays of numbers by name, each with the records along its first axis.
+        Arrays of numbers by name, each of shape (n, ...).
     what
-        Source of the arrays, for messages.
+        Phrase that names the source of the arrays at the beginning of error messages.
 
     Raises
     ------
@@ -56,14 +56,14 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 
 
 def array_of(records: Records, name: str) -> NDArray[np.generic]:
-    """Return a named array from packed records, shape (n, *shape); int64 if it held integers, otherwise float32.
+    """Return one named array of packed records, shape (n, ...): int64 if it held integers, otherwise float32.
 
     Parameters
     ----------
     records
-        Records that hold named arrays.
+        Records that were packed from several named arrays.
     name
-        Name of one of the arrays.
+        Name of the array to return; it must be one of them.
     """
     before = list(takewhile(lambda one: one.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))
@@ -74,17 +74,18 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
 def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> Records:
     """Return records in a form in which two of them can be compared feature by feature.
 
-    Differences of token ids have no meaning, so texts are compared as sets of tokens: every array of ids, such as
-    input_ids, becomes a 0/1 vector that says which ids occur. The Euclidean distance of two texts is then the square
-    root of the number of tokens that only one of them has. If there are arrays of ids, other integer arrays, such as
-    masks, are left out; real numbers stay unchanged. For graphs see `fl_audit.data.graph_records`.
+    Differences of token ids have no meaning, so texts are compared as sets of tokens. An array of ids, such as
+    input_ids, becomes a 0/1 vector that marks the ids that occur. The Euclidean distance of two texts is then the
+    square root of the number of tokens that only one of them has. If there are arrays of ids, other integer arrays,
+    such as masks, are left out. Arrays of real numbers stay unchanged. Graphs are unpacked, see
+    `fl_audit.data.graph_records`. Other records stay unchanged.
 
     Parameters
     ----------
     records
         Records of any kind.
     measure
-        The dissimilarity by which two records are compared.
+        Dissimilarity by which the records will be compared, or the name of a user's function for it.
 
     Raises
     ------
@@ -115,10 +116,10 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
-    """Check that a measure of dissimilarity has a meaning for records of several arrays.
+    """Raise `InputError` if a dissimilarity has no meaning for records of several named arrays.
 
-    Raises `InputError` if the measure is made for images, or if arrays of integers may hold ids, whose differences have
-    no meaning, and `ids`, the names of the arrays that are known to hold ids, is empty.
+    A dissimilarity for images has none. A dissimilarity of numbers has none if integer arrays may hold ids. `ids` are
+    the names of the arrays known to hold ids. If there are any, other integer arrays are accepted.
     """
     own = "and 'package.module:name' of your own"
     named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
@@ -132,9 +133,9 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
 
 
 def _ids_of(records: Records) -> set[str]:
-    """Return the names of the arrays of ids: integer arrays with a known number of ids or a name that ends in _ids.
+    """Return the names of the integer arrays that hold ids, by their layout and not by their values.
 
-    The values of the records play no part.
+    These arrays have a known number of ids, or a name that ends in _ids.
     """
     return {one.name for one in records.inputs if one.is_whole and (one.count or one.name.endswith("_ids"))}
 

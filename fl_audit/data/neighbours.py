@@ -1,4 +1,4 @@
-"""Choice of the neighbour D' of D: the unit in which they differ, and the records that replace those of a client."""
+"""Choose the neighbour D' of D: the unit in which they differ, and the records that replace a client's records."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -32,26 +32,29 @@ def ranked_neighbours(
     count: int,
     farthest: bool = True,
 ) -> tuple[NeighbourPair, ...]:
-    """Return the neighbours of D that are most or least dissimilar to it, in order; ties are ordered by index.
+    """Return the neighbours of D that are most, or least, dissimilar to it, the most extreme one first.
 
-    For add-or-remove the records x1 of D are ranked by the sum over x2 in D of d(x1, x2) (Bernau et al. 2021, Eq. 9),
-    for replace the pairs of x in D and x' outside D by d(x, x') (Eq. 11). The most dissimilar neighbour has the dataset
-    sensitivity of Definition 6. The search is exact, and its memory does not grow with the number of pairs.
+    Each `NeighbourPair` has the position of a record in D and, for replace, that of the record outside D that replaces
+    it. For add-or-remove, the records x1 of D are ranked by the sum of d(x1, x2) over x2 in D (Bernau et al. 2021, Eq.
+    9). For replace, the pairs of x in D and x' outside D are ranked by d(x, x') (Eq. 11). The most dissimilar neighbour
+    has the dataset sensitivity of Definition 6. The search is exact, ties are ordered by position, and the memory does
+    not grow with the number of pairs.
 
     Parameters
     ----------
     adjacency
-        The relation between neighbours, as for `choose_neighbour`.
+        Relation between neighbours: add-or-remove or replace.
     inside
-        Records of D, n of them.
+        The n records of D.
     outside
-        Records outside D, m of them, or None for add-or-remove.
+        The m records outside D; None for add-or-remove.
     dissimilarity
-        Measure of dissimilarity d; `InputError` if the records do not suit it.
+        Dissimilarity d of two records, or the name of a user's function for it. Raises `InputError` if it is undefined
+        for the records.
     count
-        Number of neighbours: 1 to n for add-or-remove, 1 to n m for replace.
+        Number of neighbours to return: 1 to n for add-or-remove, 1 to n m for replace.
     farthest
-        Whether the most dissimilar neighbours are returned, or otherwise the least dissimilar ones.
+        True returns the most dissimilar neighbours, False the least dissimilar ones.
     """
     match adjacency.relation:
         case Relation.ADD_REMOVE:
@@ -73,29 +76,31 @@ def choose_neighbour(
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:
-    """Return the record by which D and D' differ and, for replace, the outside record that takes its place in D'.
+    """Return the position of the record by which D and D' differ and, for replace, that of its replacement in D'.
 
-    Raises `InputError` if index or rank is out of range, D has too few records, there is no outside record for replace,
-    or the records do not suit the measure.
+    The first position is in `inside`, the second one in `outside`. For add-or-remove the second one is None. Raises
+    `InputError` if an index or rank is out of range, if D has too few records, if there is no outside record for
+    replace, or if the dissimilarity is undefined for the records.
 
     Parameters
     ----------
     adjacency
-        The relation between neighbours.
+        Relation between neighbours: add-or-remove or replace.
     inside
-        Records of D, n of them.
+        The n records of D.
     outside
-        m records that may replace one of D, or None; not used by add-or-remove.
+        Records outside D that may replace one of D; None for none. They are not used by add-or-remove.
     choice
-        Most or least dissimilar neighbour (see `ranked_neighbours`), random, crafted, or the index of a record of D. If
-        it is an index, the record is replaced by the outside record most dissimilar to it. A crafted record takes the
-        place of a random record of D, and is replaced by a random outside record or by its crafted opposite.
+        Record of D by which D' differs: that of the most or least dissimilar neighbour (see `ranked_neighbours`), a
+        random one, or the one at a given index. With a crafted choice it is a random one, whose place in D a crafted
+        record takes. The replacement is the outside record most dissimilar to a record at a given index, otherwise a
+        random outside record. With `CRAFTED_OPPOSITE` it is None, because a second crafted record is used.
     rank
-        Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
+        Rank among the most or least dissimilar neighbours, from 1. Any other choice accepts only 1.
     dissimilarity
-        Measure of dissimilarity d.
+        Dissimilarity of two records, or the name of a user's function for it.
     seed
-        Seed of the run, for the random choice.
+        Seed of the run, which decides random choices.
     """
     if _is_ranked(choice, rank):
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
@@ -150,28 +155,29 @@ def choose_client(
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:
-    """Return the client by which two federations differ and, for replace, 0, the number of its first stand-in shard.
+    """Return the number of the client by which two neighbouring federations differ.
 
-    Raises `InputError` if number or rank is out of range, there is only one client, or the measure does not suit
-    clients.
+    For replace, the second element is 0, the number of the set of records that replaces the client's. For add-or-remove
+    it is None. Raises `InputError` if a number or rank is out of range, if there is only one client, or if the
+    dissimilarity is not accepted for clients.
 
     Parameters
     ----------
     adjacency
-        The relation between the two federations.
+        Relation between the two federations: add-or-remove or replace.
     shards
         Positions in D of every client's records, for at least 2 clients.
     records
         Records of D.
     choice
-        Most or least dissimilar client (see `client_dissimilarities`), random, or the number of a client. The records
-        of the stand-in shard play no part in the choice.
+        Rule for the client: most or least dissimilar to all others (see `client_dissimilarities`), random, or its
+        number. It does not depend on the records that replace those of the client.
     rank
-        Rank among the most or least dissimilar clients, from 1; 1 for any other choice.
+        Rank among the most or least dissimilar clients, from 1. Any other choice accepts only 1.
     dissimilarity
-        Measure of dissimilarity: euclidean, manhattan or cosine.
+        Dissimilarity of two clients: euclidean, manhattan or cosine.
     seed
-        Public seed of the data, for the random choice.
+        Public seed of the data, which decides random choices.
     """
     require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
     if _is_ranked(choice, rank):
@@ -190,27 +196,28 @@ def choose_user(
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:
-    """Return the user by which D and D' differ and, for replace, the user outside D who takes its place in D'.
+    """Return the number of the user by which D and D' differ and, for replace, the number of the replacing user.
 
-    Users are numbered as by `fl_audit.data.partition.users_of`.
+    A user is a person with several records. Users are numbered as by `fl_audit.data.partition.users_of`, in D and
+    outside D. The second number is None for add-or-remove.
 
     Parameters
     ----------
     adjacency
-        The relation between D and D'.
+        Relation between D and D': add-or-remove or replace.
     inside
         Records of D with their users.
     outside
-        Records outside D with their users, or None.
+        Records outside D with their users; None for none.
     choice
-        The user most or least dissimilar from all other users (see `client_dissimilarities`), random, or the number of
-        a user. The user who takes the place of a replaced one is drawn uniformly.
+        Rule for the user: most or least dissimilar to all others (see `client_dissimilarities`), random, or the user's
+        number. The replacing user is drawn uniformly from those outside D.
     rank
-        Rank among the most or least dissimilar users, from 1; 1 for any other choice.
+        Rank among the most or least dissimilar users, from 1. Any other choice accepts only 1.
     dissimilarity
-        Measure of dissimilarity: euclidean, manhattan or cosine.
+        Dissimilarity of two users: euclidean, manhattan or cosine.
     seed
-        Public seed of the data, for the random choice.
+        Public seed of the data, which decides random choices.
 
     Raises
     ------
@@ -241,11 +248,10 @@ def _group_of_rank(
     rank: int,
     many: str,
 ) -> int:
-    """Return the index of the group of records at a rank, from 1, when groups are ordered by their dissimilarity.
+    """Return the index of the group of records with a given rank in dissimilarity to all other groups.
 
-    A group is a client's or a user's records, and its dissimilarity is that from all other groups together. Rank 1 is
-    the most dissimilar group, or the least dissimilar one if `choice` says so. `many` names the groups in the message
-    of the `InputError` for a rank out of range.
+    A group holds the records of a client or of a user. Rank 1 is the most dissimilar group, or the least dissimilar one
+    if `choice` says so. `many` names the groups in the `InputError` for a rank out of range.
     """
     count = len(groups)
     require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
@@ -257,20 +263,20 @@ def _group_of_rank(
 def client_dissimilarities(
     shards: Sequence[Shard], records: Records, measure: Measure = Dissimilarity.EUCLIDEAN
 ) -> Floats:
-    """Return the distance of each client's records from the records of all other clients, shape (clients,).
+    """Return the dissimilarity of each client's records to the records of all other clients, shape (clients,).
 
-    One vector for the client is compared with one for the others: the mean of their flattened features, followed by the
-    shares of the classes among their labels.
+    The records of the client become one vector, and those of all others another one: the mean of the flattened
+    features, followed by the share of each class among the labels. The two vectors are compared.
 
     Parameters
     ----------
     shards
-        Positions of every client's records, for at least 2 clients, none of which is empty.
+        Positions of every client's records in `records`, for at least 2 clients, none of which is empty.
     records
-        The records to which the positions refer.
+        Records of all clients.
     measure
-        Measure of dissimilarity: euclidean, manhattan or cosine. Others raise `InputError`, because they have no
-        meaning for vectors of means.
+        Dissimilarity of the two vectors: euclidean, manhattan or cosine. Others raise `InputError`, because they have
+        no meaning for vectors of means.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
@@ -293,31 +299,28 @@ def stand_in_shard(
     inside: Records | None = None,
     replaced: Shard | None = None,
 ) -> Shard:
-    """Return the positions in `outside` of the records that replace those of a client, ascending, shape (size,).
+    """Choose the records that replace those of a client in D', and return their positions in `outside`, ascending.
 
-    This stand-in shard is drawn uniformly. If owners are known, all its records belong to one owner who has enough
-    records outside D, so that the stand-in is a natural client too; owners without records in D are preferred. Only if
-    no owner has enough records does it mix those of several owners. With `inside` and `replaced`, a client whose
-    records belong to one owner is never replaced by records of the same owner, and a client with records of several
-    owners is replaced by a mixture.
-
-    The caller has to leave these records out of the population sample. Raises `InputError` if there are too few records
-    outside D.
+    They are drawn uniformly. If owners are known, all are of one owner with enough records outside D, so they are like
+    those of a natural client. Owners without records in D are preferred. If no owner has enough records, those of
+    several owners are mixed. If `inside` and `replaced` are given, a client with a single owner is never replaced by
+    records of the same owner, and a client with several owners is replaced by a mixture. Raises `InputError` if there
+    are too few records outside D.
 
     Parameters
     ----------
     outside
-        Records outside D, or None if there are none.
+        Records outside D; None for none.
     size
-        Number of records of the replaced client, at least 1.
+        Number of records to choose, that of the replaced client, at least 1.
     seed
-        Public seed of the data.
+        Public seed of the data, which decides the draw.
     number
-        Number of the stand-in, from 0; different numbers are different draws.
+        Number of the replacement, from 0. Different numbers give independent draws.
     inside
-        Records of D, whose owners are avoided if possible; None avoids no owner.
+        Records of D, whose owners are avoided if possible. None avoids no owner.
     replaced
-        Positions in D of the replaced client's records.
+        Positions in D of the replaced client's records; None if they are not known.
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")

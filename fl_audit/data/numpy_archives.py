@@ -1,4 +1,4 @@
-"""Data sets from the user's own NumPy archives (.npz)."""
+"""Load data sets from NumPy archives (.npz) of the user."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,24 +23,26 @@ _TEST = "_test"
 def load_npz(
     directory: Path | None, path: str, owner: str | None = None, axes: str | None = None, user: str | None = None
 ) -> LoadedDataset:
-    """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
+    """Load a data set from a NumPy archive with the arrays `x` and `y` and, for test records, `x_test` and `y_test`.
 
-    If the archive has no `x`, the labels are `labels` or `y`, and every other array, such as `input_ids` and
-    `attention_mask`, is passed to the model's `forward` under its key, integers as int64. Keys of test records then end
-    in `_test`, such as `input_ids_test`.
+    In `x`, uint8 values are divided by 255, and other numbers are unchanged. If `x` has three axes, it holds images,
+    which get a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels of shape (n,), (n, 1) or,
+    one-hot, (n, c) become 0..c-1 in sorted order.
 
-    In `x`, uint8 values are divided by 255 and other numbers are unchanged. An array with three axes holds images and
-    gets a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels, shape (n,), (n, 1) or one-hot
-    (n, c), become 0..c-1 in sorted order. Raises `InputError` if the file is missing or damaged, a key is missing, or
-    an array has another type or shape.
+    If the archive has no `x`, the labels are the array `labels` or `y`. Every other array, such as `input_ids`, is an
+    input of the model and is passed to its `forward` under its key, integers as int64. Keys of test records then end in
+    `_test`.
+
+    Raises `InputError` if the file is missing or damaged, if a key is missing, or if an array has another type or
+    shape.
 
     Parameters
     ----------
     directory
-        Data directory, as for `resolve`; None if there is none.
+        Data directory, in which a relative path is searched if it does not exist in the working directory; None for
+        none.
     path
-        Path of the archive, as for `resolve`. It has the format of `numpy.savez` or `numpy.savez_compressed`, without
-        Python objects.
+        Path of the archive, in the format of `numpy.savez` or `numpy.savez_compressed`, without Python objects.
     owner
         Key of the array that names the owner of each record, such as `client`: whole numbers or strings, shape (n,).
         None if owners are not known.
@@ -48,7 +50,7 @@ def load_npz(
         Key of the array that names the person of each record: whole numbers or strings, shape (n,). It may be the key
         of the owners. None if users are not known.
     axes
-        Meaning of a record's two axes, as in `RecordAxes`; None takes them for height and width of an image.
+        "picture" or "sequence", the meaning of a record's two axes in `x` (see `RecordAxes`). None means "picture".
     """
     file = resolve(directory, path)
     named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
@@ -82,7 +84,10 @@ def load_npz(
 
 
 def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
-    """Return the owners and the users of the records from the arrays with the keys in `named`; unknown without one."""
+    """Return the owners and the users of the records from arrays of an archive.
+
+    `named` gives the key of the array for "owner" and for "user". Without such an entry, owners or users are unknown.
+    """
     told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
     for what, key in named.items():
         require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
@@ -93,7 +98,7 @@ def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str]
 def _of_named(
     arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
 ) -> LoadedDataset:
-    """Return the records of an archive without `x`, whose arrays are named inputs of a model."""
+    """Return the data set of an archive without `x`, whose arrays are named inputs of a model."""
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
     others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
     trained = [key for key in others if not key.endswith(_TEST)]
@@ -120,14 +125,17 @@ def _of_named(
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
-    """Return the size of an image or a sequence as words for a description; empty unless records have two axes."""
+    """Return a phrase with the size of an image or a sequence; empty unless the shape has three axes."""
     if len(shape) != 3:
         return ""
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
 
 
 def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWarning, ...]:
-    """Return a warning if records have two axes but are not uint8, as images mostly are, and so may be sequences."""
+    """Return a warning if records have two axes but are not uint8, so they may be sequences instead of images.
+
+    The tuple is empty otherwise.
+    """
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
     sequence, picture = (Remedy("axes", str(one)) for one in (RecordAxes.SEQUENCE, RecordAxes.PICTURE))

@@ -1,14 +1,14 @@
-"""Names that a configuration uses for data: dissimilarities, neighbours and partitions."""
+"""Define the names for dissimilarities, neighbours and partitions that a configuration may contain."""
 
 from enum import StrEnum
 
 
 class Dissimilarity(StrEnum):
-    """Measure of how far two records lie apart.
+    """Dissimilarity of two records, the measure by which they are compared.
 
-    EUCLIDEAN and MANHATTAN are distances, HAMMING is the share of features that differ, COSINE is 1 - the cosine of
-    the angle between them, all on flattened features. SSIM is 1 - the structural similarity of two images, (h, w) or
-    (channels, h, w) in [0, 1].
+    The first four compare flattened features. EUCLIDEAN and MANHATTAN are distances, HAMMING is the share of features
+    that differ, and COSINE is 1 minus the cosine of the angle. SSIM is 1 minus the structural similarity of two images,
+    shape (h, w) or (channels, h, w), with pixels in [0, 1].
     """
 
     EUCLIDEAN = "euclidean"
@@ -19,10 +19,10 @@ class Dissimilarity(StrEnum):
 
 
 class UsersAcrossClients(StrEnum):
-    """Treatment of users whose records lie at several clients.
+    """Treatment of users whose records are at several clients.
 
-    REFUSE raises an error with the number of such users. FIRST gives all records of a user to the client that has the
-    first of them.
+    REFUSE raises an error with the number of such users. FIRST moves all records of such a user to the client that has
+    the first of them.
     """
 
     REFUSE = "refuse"
@@ -30,10 +30,7 @@ class UsersAcrossClients(StrEnum):
 
 
 class RecordAxes(StrEnum):
-    """Meaning of the two axes of a record in an archive.
-
-    For PICTURE they are height and width, for SEQUENCE steps and features.
-    """
+    """Meaning of the two axes of a record: height and width (PICTURE), or steps and features (SEQUENCE)."""
 
     PICTURE = "picture"
     SEQUENCE = "sequence"
@@ -43,7 +40,11 @@ Measure = Dissimilarity | str  # a dissimilarity, or the name `package.module:na
 
 
 class NeighbourChoice(StrEnum):
-    """Rule that chooses the unit by which D and D' differ, if the configuration does not name it."""
+    """Rule that chooses the unit by which D and D' differ, if the configuration does not name the unit.
+
+    The unit is the one most or least dissimilar to the others, a random one, or a crafted record in the place of a
+    random one. With CRAFTED_OPPOSITE, D' has a second crafted record in this place.
+    """
 
     MOST_DISSIMILAR = "most-dissimilar"
     LEAST_DISSIMILAR = "least-dissimilar"
@@ -60,8 +61,9 @@ class PartitionScheme(StrEnum):
     """Scheme that divides the records among the clients.
 
     IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet distribution. PATHOLOGICAL: a few
-    classes per client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, with
-    sizes that grow with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
+    classes for each client. SHARD: for each client a few blocks of the records sorted by label. LINEAR, SQUARE,
+    EXPONENTIAL: at random, with sizes that grow with the client's number i as i, i^2 and e^i. NATURAL: every owner of
+    records is a client.
     """
 
     IID = "iid"

@@ -1,4 +1,7 @@
-"""Split of records into training, outside and test records, and partition among clients as by flwr-datasets."""
+"""Split records into a training set, records outside it and test records, and divide the training set among clients.
+
+Most schemes of division are those of flwr-datasets.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +34,12 @@ def partition_records(
     seed: int,
     owner: Integers | None = None,
 ) -> tuple[Integers, ...]:
-    """Return the sorted record indices of every client; the parts are disjoint, not empty, and cover all records.
+    """Divide records among clients and return the sorted indices of every client's records.
 
-    Records are shuffled first, because several partitioners assign consecutive records. Settings under which a
-    partitioner would drop records are refused, so that an audit's training set is the one that it reports. Raises
-    `InputError` if a parameter is unknown or has the wrong type, a client would be left empty, a record would be
-    dropped, or, for `natural`, owners are unknown or not as many as the clients.
+    The parts are disjoint, not empty, and cover all records. Records are shuffled first, because some partitioners
+    assign consecutive records. Raises `InputError` if a parameter is unknown or has the wrong type, if a client would
+    be left empty, or if a record would be assigned to no client. For `natural` it is also raised if owners are unknown
+    or not as many as the clients.
 
     Parameters
     ----------
@@ -47,15 +50,16 @@ def partition_records(
     scheme
         Scheme by which the records are divided.
     parameters
-        Parameters of the flwr-datasets partitioner by name, with hyphens or underscores. `dirichlet`: alpha (0.5),
-        min-partition-size (1), self-balancing (false). `pathological`: num-classes-per-partition (2),
-        class-assignment-mode (first-deterministic; deterministic, random). `shard`: num-shards-per-partition (2; it
-        alone fixes a shard size that leaves no record over), shard-size, keep-incomplete-shard (true). The others have
-        none.
+        Parameters of the flwr-datasets partitioner by name, with hyphens or underscores; defaults are in brackets.
+        `dirichlet`: alpha (0.5), min-partition-size (1), self-balancing (false). `pathological`:
+        num-classes-per-partition (2), class-assignment-mode (first-deterministic; others are deterministic and random).
+        `shard`: num-shards-per-partition (2), shard-size, keep-incomplete-shard (true). If shard-size is missing, it is
+        chosen so that no record is left over. The other schemes have no parameters.
     seed
-        Seed of the run; `natural` does not depend on it.
+        Seed of the run, which decides the shuffle and random schemes; `natural` does not depend on it.
     owner
-        Owner of each record, shape (n,), for `natural`: client i holds the records of the i-th owner that has any.
+        Owner of each record as an integer, shape (n,), which only `natural` uses: client i gets the records of the i-th
+        owner that has any.
 
     Examples
     --------
@@ -88,26 +92,27 @@ def user_shards(
     seed: int,
     across: UsersAcrossClients = UsersAcrossClients.REFUSE,
 ) -> tuple[Integers, ...]:
-    """Return the record indices of every client, with all records of a user at one client.
+    """Divide records among clients so that all records of a user are at one client; return each client's indices.
 
-    `iid` assigns whole users, in numbers as equal as possible. The other schemes assign records as `partition_records`
-    does; `across` says what happens to users whose records are then at several clients.
+    A user is a person with several records. The scheme `iid` assigns whole users, in numbers as equal as possible. The
+    other schemes assign records as `partition_records` does, and `across` decides about users whose records are then at
+    several clients.
 
     Parameters
     ----------
     records
-        The records with their users.
+        Records with their users.
     clients
-        Number of clients.
+        Number of clients, from 1 to the number of users.
     scheme
-        Scheme by which records are divided, as for `partition_records`.
+        Scheme by which the records are divided.
     parameters
         Parameters of the scheme, as for `partition_records`.
     seed
-        Seed of the run.
+        Seed of the run, which decides random choices.
     across
-        Treatment of users whose records lie at several clients: they are refused, or given as a whole to the client
-        that has the first of their records.
+        Treatment of users with records at several clients: an error, or all their records go to the client that has the
+        first of them.
 
     Raises
     ------
@@ -154,13 +159,13 @@ def _client_of(parts: Sequence[Integers], count: int) -> Integers:
 
 
 def _dealt(client: Integers, clients: int) -> tuple[Integers, ...]:
-    """Return the records of every client, ascending, given the client of each record."""
+    """Return the indices of every client's records, ascending, given the client of each record."""
     order, numbers = np.argsort(client, kind="stable").astype(np.int64), np.bincount(client, minlength=clients)
     return tuple(np.split(order, np.cumsum(numbers)[:-1]))
 
 
 def users_of(records: Records) -> Integers:
-    """Return the user of each record, numbered from 0 as they first appear; `InputError` if users are unknown."""
+    """Return the user of each record, numbered from 0 in the order of first appearance; `InputError` if unknown."""
     if records.user is None:
         accepted = "accepted is user in [data], which names a column (csv, hf:) or an array (npz)"
         raise InputError(
@@ -174,15 +179,7 @@ def users_of(records: Records) -> Integers:
 
 
 def owners_of(owner: Integers | None) -> Integers:
-    """Return the codes of the owners that have records, ascending; `InputError` if owners are unknown.
-
-    These owners are the clients of partition `natural`.
-
-    Raises
-    ------
-    InputError
-        If owners are unknown.
-    """
+    """Return the numbers of the owners that have records, ascending; they are the clients of the scheme `natural`."""
     if owner is None:
         accepted = "accepted are csv and npz with owner in [data], which names a column or an array, and femnist"
         raise InputError(f"partition is natural, and nothing says whose each record is: {accepted}")
@@ -262,7 +259,7 @@ _LARGEST_HELD_OUT_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Disjoint parts of a data set."""
+    """Disjoint parts of a data set: the training set D, the records outside it, and the test records."""
 
     inside: Records  # D, the training set
     outside: Records | None  # all other records of the pool except held-out test records; None if there are none
@@ -270,17 +267,19 @@ class Split:
 
 
 def population_size(split: Split, population_records: int, taken: int) -> int:
-    """Return the size of the population sample of Epsilon*, which is the test set if too few records are left outside.
+    """Return the number of records in the population sample of Epsilon*, a sample on which no model is trained.
+
+    The sample is drawn from outside D. If fewer than `FEWEST_POPULATION` records are left there, it is the test set.
 
     Parameters
     ----------
     split
-        The records inside and outside D and the test records.
+        Records inside D, outside D, and for the test.
     population_records
-        Largest number of records that are wanted for the population sample, at least 2.
+        Largest size of the sample if it is drawn from outside D, at least 2.
     taken
-        Number of records from outside D that are in D' and therefore not in the population sample: 0, 1 for a replaced
-        record, or the size of a stand-in shard.
+        Number of records from outside D that are in D' and so not in the sample: 0, or 1 for a replaced record, or the
+        size of the replaced client.
     """
     left = 0 if split.outside is None else len(split.outside) - taken
     return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
@@ -289,28 +288,29 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
 def select_records(
     source: LoadedDataset, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
 ) -> Split:
-    """Return the training set D, drawn uniformly without replacement from the pool, the rest of the pool and the tests.
+    """Draw the training set D from the pool without replacement; return it with the rest of the pool and test records.
 
     Without an official test split, min(test_records, 20 % of the pool) records, at least 1, are held out for the test.
-    The same seed gives the same D for any number of test records. Raises `InputError` if the pool has too few records,
-    or all records of D have the same class.
+    The same seed gives the same D for any number of test records.
 
-    With `by_user`, whole users are drawn, as many as fit into `records` records, so that D can be smaller. D, the
-    records outside it and the records held out of the pool then have no user in common, and the records of a user are
-    consecutive in D. The users of an official test split are unknown.
+    With `by_user`, whole users are drawn, as many as fit into `records`, so D may be smaller. D, the records outside D
+    and the held-out records then have no user in common, and the records of a user are consecutive in D. Users of an
+    official test split are unknown.
+
+    Raises `InputError` if the pool has too few records, or if all records of D have the same class.
 
     Parameters
     ----------
     source
-        The data set.
+        Data set with the pool and, if it has one, the official test split.
     seed
-        Seed of the run.
+        Seed of the run, which decides the draw.
     by_user
-        Whether whole users are drawn.
+        Whether to draw whole users, persons with several records, instead of single records.
     users
-        Largest number of users that are drawn; None for any number.
+        Largest number of users to draw, from 1; None sets no limit.
     records
-        Size n of D, at least 1.
+        Number of records in D, at least 1; with `by_user` the largest number.
     test_records
         Largest number of test records, at least 1.
 
@@ -350,7 +350,10 @@ def select_records(
 
 
 def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
-    """Return a random order of the records, and the sizes at which it may be cut; by user, only between users."""
+    """Return a random order of the records, and the ascending sizes at which it may be cut.
+
+    With `by_user`, the records of a user are consecutive, and cuts are between users.
+    """
     if not by_user:
         return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
     user = users_of(pool)
@@ -362,10 +365,10 @@ def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool)
 
 
 def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
-    """Return the largest size in `ends` up to a limit, or 0 if there is none.
+    """Return the largest of the ascending sizes `ends` that is at most `limit`; 0 if there is none.
 
-    With `at_least`, it returns the smallest size from the limit on instead, but never the last size in `ends`, in whose
-    place it takes the one before, or 0 if there is only one.
+    With `at_least`, return the smallest size that is at least `limit` instead, among all sizes except the last one. If
+    all of these are smaller, the last of them is returned. If there is only one size, 0 is returned.
     """
     if at_least:
         return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0

@@ -1,4 +1,4 @@
-"""Partitioners of flwr-datasets, run on a table that returns its columns and rows as NumPy arrays."""
+"""Divide records among clients by the partitioners of flwr-datasets."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,22 +16,24 @@ from fl_audit.data.option_names import PartitionScheme
 def divided(
     scheme: PartitionScheme, clients: int, settings: dict[str, Any], labels: Integers, order: Integers, seed: int
 ) -> tuple[Integers, ...]:
-    """Return the record indices of every client, sorted; exceptions of flwr-datasets are passed on.
+    """Divide records among clients by a partitioner of flwr-datasets; return each client's indices, ascending.
+
+    Exceptions of flwr-datasets are passed on.
 
     Parameters
     ----------
     scheme
-        The scheme that names the partitioner.
+        Scheme whose name is that of the partitioner.
     clients
-        The number of clients.
+        Number of clients, at least 1.
     settings
-        Parameters of the partitioner; empty for a scheme that has none.
+        Parameters of the partitioner by name; empty for a scheme without parameters.
     seed
         Seed of the partitioner.
     labels
-        Labels of the records, in the order in which the partitioner is given them.
+        Class of each record, in the order in which the partitioner gets the records, shape (n,).
     order
-        Indices of the records, in the order of `labels`.
+        Index of each record in the same order, shape (n,).
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)
@@ -67,24 +69,23 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
 
 
 class ArrayTable(datasets.Dataset):  # type: ignore[misc]
-    """A table for partitioners that returns columns and rows as NumPy arrays.
+    """A table for partitioners of flwr-datasets, which returns columns and rows as NumPy arrays.
 
-    The table that `datasets.Dataset` creates for each client takes milliseconds, which adds up to minutes for 10,000
-    clients.
+    It saves time: for each client, `datasets.Dataset` would create a table, which takes milliseconds.
     """
 
     def __getitem__(self, name: str) -> Integers:
-        """Return a column as array, shape (records,); it is cached."""
+        """Return the column with the given name as an array, shape (records,); it is read once."""
         columns: dict[str, Integers] = self.__dict__.setdefault("columns_read", {})
         if name not in columns:
             columns[name] = self.data.column(name).to_numpy()
         return columns[name]
 
     def select(self, indices: Any, *_: Any, **__: Any) -> Any:
-        """Return a dictionary of the column `index` at some rows, the only column that is read of a client's part."""
+        """Return a dictionary with the values of the column `index` at some rows, the only column that is used."""
         return {"index": self["index"][np.asarray(indices, dtype=np.int64)]}
 
     def sort(self, column_names: str, *_: Any, **__: Any) -> Any:
-        """Return the table sorted by a column; the sort is stable."""
+        """Return the table with its rows sorted by one column; equal rows keep their order."""
         rows = np.argsort(self[column_names], kind="stable")
         return ArrayTable.from_dict({name: self[name][rows] for name in self.column_names})

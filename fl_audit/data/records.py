@@ -1,4 +1,4 @@
-"""Labelled records, the type that every loader returns, and crafted records that can replace a record."""
+"""Define labelled records, the data sets that loaders return, and records crafted for an audit."""
 
 import base64
 import binascii
@@ -18,10 +18,11 @@ from fl_audit.learning.named_inputs import TOKENS, NamedInput, width_of
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Records with one class label each.
+    """Records with one class label each, and optionally their owners and their users.
 
-    Raises `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label, an owner
-    or a user is no whole number or out of range.
+    An owner holds records, as a hospital does. A user is the person whom a record is about. Raises `InputError` if the
+    lengths differ, if there is no record, if a feature is no finite number, or if a label, an owner or a user is no
+    whole number or out of range.
 
     Examples
     --------
@@ -40,8 +41,8 @@ class Records:
     # several records, and an owner records of many users.
     user: Integers | None = None
     users: tuple[str, ...] = ()  # names of the users, also of those without a record; empty if they are unknown
-    # The named arrays of which a record is made, such as token ids, one after the other in its features; empty where a
-    # model is given the features as they are.
+    # Names and shapes of the arrays, such as token ids, that follow each other in a record's features; empty where the
+    # features are a single array.
     inputs: tuple[NamedInput, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,11 +79,14 @@ class Records:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one record's features."""
+        """Shape of the features of one record."""
         return self.features.shape[1:]
 
     def take(self, indices: ArrayLike) -> "Records":
-        """Return copies of the records at `indices`, in that order; `InputError` if it is empty or out of range."""
+        """Return copies of the records at the given indices, in that order.
+
+        Raises `InputError` if there are no indices, or if one is out of range.
+        """
         chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
         require(chosen.size > 0, "no record is chosen: at least 1 is needed")
         for index in (int(chosen.min()), int(chosen.max())):
@@ -92,13 +96,16 @@ class Records:
         return Records(features, labels, self.classes, owner, self.owners, self.graphs, user, self.users, self.inputs)
 
     def without(self, index: int) -> "Records":
-        """Return all records but the one at `index`, in order; `InputError` if it is out of range or the only one."""
+        """Return all records except the one at `index`, in order.
+
+        Raises `InputError` if the index is out of range, or if no record would be left.
+        """
         self.check_index(index)
         return self.take(np.delete(np.arange(len(self)), index))
 
     @property
     def kind_of_arrays(self) -> str:
-        """Name of records that are several named arrays, "texts" or "named arrays", for messages; empty for others."""
+        """ "texts" or "named arrays" if each record consists of several named arrays; otherwise an empty string."""
         if not self.inputs:
             return ""
         return "texts" if any(one.name == TOKENS for one in self.inputs) else "named arrays"
@@ -109,7 +116,10 @@ class Records:
 
 
 class ColumnRole(StrEnum):
-    """Role of a column of a table, or of the folders and files in a folder of images."""
+    """Role of a column of a table, such as a feature, the label or the owner.
+
+    In a folder of images, the folders and the images have a role too.
+    """
 
     NUMBER = "number"
     LEVELS = "levels"
@@ -123,12 +133,12 @@ class ColumnRole(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnReadResult:
-    """Result of reading one column of a table."""
+    """Describe how one column of a table was read."""
 
     name: str  # name of the column in the file
-    kind: ColumnRole  # its use
+    kind: ColumnRole  # role of the column, such as number or label
     detail: str  # details in words for people, such as "20 to 40, scaled to 0 to 1"
-    odd: bool = False  # whether a person should see it among hundreds of others
+    odd: bool = False  # whether the result is unusual, so that long lists show it too
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind}, {self.detail}" if self.detail else f"{self.name}: {self.kind}"
@@ -136,23 +146,23 @@ class ColumnReadResult:
 
 @dataclass(frozen=True)
 class DataWarning:
-    """A property of the data of a run that its user should check."""
+    """A warning about a property of the data, with the settings that solve the problem."""
 
     text: str  # the warning, in a line that names the remedies
-    remedies: tuple[Remedy, ...] = ()  # settings that fix it
-    in_report: bool = False  # whether it says how the numbers of a report are to be read, and so stands there too
+    remedies: tuple[Remedy, ...] = ()  # settings that solve the problem
+    in_report: bool = False  # whether the report shows the warning too, because its numbers depend on the problem
 
 
 _NAMED = 3
 
 
 def some(names: Sequence[str]) -> str:
-    """Return a line with the first three names of a list and the number of further ones.
+    """Return a phrase with the first three names of a list and the number of further ones.
 
     Parameters
     ----------
     names
-        Items of the list, in the form in which they appear in the line.
+        Names to list, at least one.
 
     Examples
     --------
@@ -167,7 +177,7 @@ class Identifier:
     """A column that seems to identify persons or things instead of describing them, and how its values repeat."""
 
     name: str  # name of the column
-    values: int  # number of its different values, at least 2
+    values: int  # number of different values of the column, at least 2
     rows: int  # number of records
     most: int  # number of records with the most frequent value; 1 if all values are different
     within_owner: bool = False  # whether all records of a value have one owner
@@ -176,11 +186,11 @@ class Identifier:
 
 @dataclass(frozen=True)
 class ColumnPosition:
-    """Position of a column of a table among the features of a record."""
+    """Position of the features of one table column among all features of a record."""
 
-    name: str  # its name, or its number where columns have no names
-    start: int  # its first feature
-    width: int  # number of its features: one for a number, one a level for words
+    name: str  # name of the column, or its number where columns have no names
+    start: int  # position of the column's first feature
+    width: int  # number of the column's features: one for numbers, one for each level for words
 
     @property
     def places(self) -> slice:
@@ -189,7 +199,7 @@ class ColumnPosition:
 
 
 def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[ColumnPosition, ...]:
-    """Return the positions of columns that follow each other among the features, from their names and widths."""
+    """Return the positions of columns whose features follow each other, given (name, number of features) of each."""
     placed, start = [], 0
     for name, width in columns:
         placed.append(ColumnPosition(name, start, width))
@@ -199,19 +209,22 @@ def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[ColumnPosition, ..
 
 @dataclass(frozen=True, eq=False)
 class LoadedDataset:
-    """A loaded data set, from which training sets are drawn; pool and test have the same feature shape and classes."""
+    """A loaded data set: the pool of records for training, optional test records, and descriptions.
+
+    Pool and test records have the same feature shape and classes.
+    """
 
     name: str  # name in the catalogue
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
-    description: str  # one line for people
-    columns: tuple[ColumnReadResult, ...] = ()  # uses of the columns of a table; empty if all are read in one way
+    description: str  # description of the data in one line
+    columns: tuple[ColumnReadResult, ...] = ()  # how each column of a table was read; empty if all are read in one way
     # Position of each column of a table among the features; empty if every feature is a column without a name, or the
     # records are not rows of a table.
     placed: tuple[ColumnPosition, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
-    cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
+    cautions: tuple[DataWarning, ...] = ()  # warnings about the data
     class_names: tuple[str, ...] = ()  # value that stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # settings of encoding, separator and decimal mark that differ from the usual ones
     identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
@@ -227,25 +240,25 @@ class LoadedDataset:
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
-        """Shape of one record's features."""
+        """Shape of the features of one record."""
         return self.pool.shape
 
     @property
     def is_table(self) -> bool:
-        """Whether records are rows of columns, and neither images nor graphs nor texts."""
+        """True if records are rows of a table, and neither images nor graphs nor texts."""
         is_row = len(self.pool.shape) == 1 and self.flat_image is None
         return is_row and not self.pool.graphs and not self.pool.inputs
 
     @property
     def kind(self) -> str:
-        """Name of records that are not rows of a table, such as "images", "graphs", "sequences" or "texts"."""
+        """Word for records that are not rows of a table, such as "images", "graphs", "sequences" or "texts"."""
         if self.pool.inputs:
             return self.pool.kind_of_arrays
         return "graphs" if self.pool.graphs else "sequences" if self.is_sequence else "images"
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
-        """Shape of an image, height and width last; None if records are no images."""
+        """Shape of an image, with height and width last; None if records are no images."""
         if self.flat_image is not None:
             return self.flat_image
         is_other = self.pool.graphs or self.is_sequence
@@ -253,7 +266,7 @@ class LoadedDataset:
 
     @property
     def table_columns(self) -> tuple[ColumnPosition, ...]:
-        """The columns of a table; columns without names are named by their numbers from 0."""
+        """Position of each table column among the features; columns without names are named by their numbers from 0."""
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 
 
@@ -279,12 +292,12 @@ def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> No
 
 
 def told_record(features: Floats32, label: int) -> CraftedRecord:
-    """Return a crafted record with its features as base64 string, the form in which it is sent to the parties.
+    """Return a crafted record, made by the auditor, with its features as a base64 string for messages.
 
     Parameters
     ----------
     features
-        Features of the record, shape (*shape).
+        Features of the record, float32, of any shape.
     label
         Class of the record, from 0.
     """
@@ -293,16 +306,18 @@ def told_record(features: Floats32, label: int) -> CraftedRecord:
 
 
 def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) -> Records:
-    """Return records in which a crafted record replaces the one at `index` and keeps its owner and user.
+    """Return records in which a crafted record, made by the auditor, replaces the one at `index`.
+
+    The crafted record keeps the owner and the user of the replaced one.
 
     Parameters
     ----------
     records
-        The records.
+        Records to change; they are copied.
     index
-        Index of the record that is replaced, from 0.
+        Index of the record to replace, from 0.
     crafted
-        The crafted record; `InputError` if its shape or class does not fit the records. None changes nothing.
+        Crafted record, whose shape and class must fit the records, or `InputError` is raised. None changes nothing.
     """
     if crafted is None:
         return records
@@ -313,14 +328,14 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
 
 def alone(crafted: CraftedRecord, like: Records) -> Records:
-    """Return `Records` with a crafted record as the only one, without an owner.
+    """Return `Records` with a crafted record, made by the auditor, as the only one, without an owner.
 
     Parameters
     ----------
     crafted
-        The crafted record.
+        Crafted record with its features as a string.
     like
-        Records whose shape and classes the crafted record has to have, or `InputError` is raised.
+        Records whose shape and classes the crafted record must have, or `InputError` is raised.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)

@@ -1,8 +1,8 @@
-"""The published tables of 0/1 features of Shokri et al. 2017: Location-30, Purchases and Texas Hospital Stays.
+"""Load the published tables with 0/1 features of Shokri et al. 2017, such as Location-30 and Purchase-100.
 
-Two published forms are read: the authors' archives (gzipped tar, text inside) and the arrays `features` and `labels` in
-.npz files, labels one-hot or as numbers. Archives are read in memory, member after member: nothing is unpacked to disk,
-and names inside an archive are compared, never used as paths.
+Two published forms are read. One is the authors' archive, a gzipped tar file with text inside. The other one is an .npz
+file with the arrays `features` and `labels`, where labels are one-hot or numbers. Archives are read in memory, and no
+file is unpacked to disk. Names inside an archive are compared, but never used as paths.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,22 +25,22 @@ _COMMA, _ZERO = ord(","), ord("0")
 
 @dataclass(frozen=True)
 class BinaryTable:
-    """A published data set of records with 0/1 features and labels 1 to `classes`."""
+    """Describe a published data set of records with 0/1 features and labels 1 to `classes`."""
 
     name: str  # name in the catalogue, of its folder in the data directory, and of its .npz file
-    title: str  # name for people
+    title: str  # name in descriptions
     archive: str | None  # file name of the authors' archive; None where none is published
     classes: int  # number of classes
     labels_apart: bool = False  # whether the archive has `100/feats` and `100/labels`, not one file of `label,0,1,...`
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Accepted file names."""
+        """File names from which the table can be loaded, such as "dataset_purchase.tgz" and "purchase100.npz"."""
         arrays = f"{self.name}.npz"
         return (arrays,) if self.archive is None else (self.archive, arrays)
 
     def find(self, directory: Path | None) -> Path:
-        """Return the path of the archive or the .npz file; raise `InputError` if there is neither."""
+        """Return the path of the archive or the .npz file in a directory; raise `InputError` if neither exists."""
         return locate_any(directory, self.name, self.files)
 
 
@@ -50,16 +50,18 @@ TEXAS100 = BinaryTable("texas100", "Texas-100", "dataset_texas.tgz", 100, labels
 
 
 def load_binary(directory: Path | None, table: BinaryTable) -> LoadedDataset:
-    """Return a table of 0/1 features; labels 1..k become classes 0..k-1. There is no official test split.
+    """Load a published table of 0/1 features, in which the labels 1..k become the classes 0..k-1.
+
+    There is no official test split. Raises `InputError` if the file is missing or damaged, if rows differ in length, if
+    a feature is not 0 or 1, or if a label is out of range.
 
     Parameters
     ----------
     directory
-        Directory with one of the table's files, or with a folder of the table's name that holds one; None if there is
-        none. `InputError` if the file is missing or damaged, a row is ragged, a feature is not 0 or 1, or a label is
-        out of range.
+        Directory with a file of the table, which may also be in a folder with the table's name. None raises
+        `InputError`.
     table
-        The table to load.
+        Table to load, such as `PURCHASE100`.
     """
     path = table.find(directory)
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)
@@ -110,7 +112,7 @@ def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Featur
 
 
 def _lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the number, from 1, and the text of every line that is not blank."""
+    """Yield the number, from 1, and the stripped text of every line that is not blank."""
     for number, line in enumerate(content, start=1):
         if text := line.strip():
             yield number, text
@@ -181,7 +183,10 @@ def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Featu
 
 
 def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers:
-    """Return labels as classes 0..k-1; they may be one-hot, 0..k-1, or 1..k, which is assumed if k occurs."""
+    """Return labels as classes 0..k-1, where k is `classes`.
+
+    The labels are one-hot, 0..k-1 or 1..k. They are taken for 1..k if k occurs.
+    """
     if labels.ndim == 2:
         require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
         ones = _checked_binary(labels, path, "labels")

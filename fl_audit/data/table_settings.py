@@ -1,4 +1,4 @@
-"""Settings of the configuration by which the file and the columns of a table are read."""
+"""Define the settings of the configuration by which the file and the columns of a table are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -18,10 +18,10 @@ _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": ("
 
 @dataclass(frozen=True)
 class TableSettings:
-    """Settings by which a table is read.
+    """Settings by which a table is read: its file format, the roles of its columns, missing values.
 
-    Raises `InputError` if separator or decimal is no accepted character, or settings contradict each other, such as
-    `drop` that names the owner column.
+    Raises `InputError` if the separator or decimal mark is not accepted, or if settings contradict each other, such as
+    a `drop` that names the owner column.
     """
 
     label: str  # name of the label column: whole numbers or words
@@ -33,19 +33,20 @@ class TableSettings:
     max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
     owner: str | None = None
-    # Name of the column that says whom each record is about, likewise; it may be the owner column. None: unknown.
+    # Name of the column that says whom each record is about: whole numbers or words. It becomes no feature. It may be
+    # the owner column. None: unknown.
     user: str | None = None
     decimal: str | None = None  # decimal mark, point or comma; the other may separate thousands. None detects it
     encoding: str | None = None  # encoding of the file, as Python names it; None detects it
     ignore_case: bool = False  # whether words that differ by case or spaces only are one
     unique: bool = False  # whether records that repeat another one in every column are left out
     skip_lines: int = 0  # lines above the line of names, such as a title, that are left out
-    sheet: str | None = None  # name of the sheet of a workbook; None where only one holds anything
-    # Name of the column of text that records are then read from alone, and how it becomes tokens. None: a table.
+    sheet: str | None = None  # name of the sheet of a workbook; None if only one sheet is not empty
+    # Name of the column of text that is the only feature of a record. None: all columns are features.
     text: str | None = None
-    vocabulary: str | None = None  # public file of one token a line
-    tokenizer: str | None = None  # `package.module:function`
-    tokens: int | None = None  # length of every record in tokens
+    vocabulary: str | None = None  # path of a public file with one token on each line
+    tokenizer: str | None = None  # name of the user's tokenizer, `package.module:function`
+    tokens: int | None = None  # number of tokens of every record; None is 128
 
     def __post_init__(self) -> None:
         mark = _SEPARATOR_WORDS.get(self.separator or "", self.separator)
@@ -72,7 +73,7 @@ class TableSettings:
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
-        """The settings of encoding, separator and decimal mark that differ from UTF-8, comma and point."""
+        """Settings of encoding, separator and decimal mark that differ from UTF-8, comma and point."""
         found = {key: getattr(self, key) for key in _USUAL}
         return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 
@@ -84,20 +85,23 @@ class TableSettings:
 
     @property
     def of_text(self) -> TextSettings | None:
-        """The settings by which the column of text is read; None if no column of text is named."""
+        """Settings of the column of text; None if there is no such column."""
         if self.text is None:
             return None
         vocabulary = None if self.vocabulary is None else Path(self.vocabulary)
         return TextSettings(self.text, vocabulary, self.tokenizer, self.tokens)
 
     def located(self, directory: Path | None) -> "TableSettings":
-        """Return the settings with the path of the vocabulary as `resolve` finds it; `InputError` if it is missing."""
+        """Return the settings with the path of the vocabulary made absolute by `resolve`.
+
+        Raises `InputError` if the file is missing.
+        """
         if self.vocabulary is None:
             return self
         return replace(self, vocabulary=str(resolve(directory, self.vocabulary)))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return settings from options by their names with hyphens, such as max-levels; other options are ignored."""
+        """Return the settings given by options with names such as "max-levels"; unknown options are ignored."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})

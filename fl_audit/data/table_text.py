@@ -1,4 +1,4 @@
-"""Reading of tables as text, with detection of the encoding, the separator and lines above the column names."""
+"""Read tables as text, and detect their encoding, their separator and lines above the column names."""
 
 import codecs
 import csv
@@ -43,16 +43,16 @@ csv.field_size_limit(
 class TableText:
     """A table as text, with its encoding and its separator."""
 
-    path: Path  # the file, for messages
-    text: str  # its content, from the line of names on
-    encoding: str  # its encoding
-    separator: str  # the character between its cells, or `WHITESPACE`
-    doubts: tuple[DataWarning, ...] = ()  # about an encoding that was found
+    path: Path  # path of the file, for messages
+    text: str  # content of the file, from the line of column names on
+    encoding: str  # encoding of the file, as Python names it
+    separator: str  # character between the cells, or `WHITESPACE`
+    doubts: tuple[DataWarning, ...] = ()  # warnings about a detected encoding that may be wrong
     title: str = "CSV"  # kind of file
 
     @property
     def header(self) -> list[str]:
-        """Column names of the table."""
+        """Column names in the first line of the table that is not blank."""
         filled = (line for line in io.StringIO(self.text) if line.strip())
         return [name.strip() for name in next(split_rows(filled, self.separator), [])]
 
@@ -62,7 +62,7 @@ class TableText:
         Parameters
         ----------
         names
-            Column names in the user's settings; the line of column names contains all of them.
+            Column names in the user's settings. If they are given, the line of column names contains all of them.
         """
         lines = _first_lines(self.text)
         for separator in (self.separator, *_SEPARATORS, WHITESPACE):
@@ -90,25 +90,25 @@ def read_table_text(
     skip_lines: int = 0,
     sheet: str | None = None,
 ) -> TableText:
-    """Return a table as text; workbooks and Parquet files become CSV. Encoding and separator are detected if not given.
+    """Read a table file as text, and detect its encoding and separator if they are not given.
 
-    The encoding is that of a byte-order mark, or UTF-8 if the file is valid UTF-8, or one that charset-normalizer
-    detects. Of several encodings that it finds equally likely, one is taken in which the beginning of the file contains
-    `names`, Western encodings first. The separator is the character that splits the header and the first rows into
-    equally many cells.
+    Excel workbooks and Parquet files become CSV. The encoding is that of a byte-order mark, or UTF-8 if the file is
+    valid UTF-8, or one that charset-normalizer detects. If several encodings are equally likely, one is taken in which
+    the beginning of the file contains `names`, Western encodings first. The separator is the character that splits the
+    header and the first rows into equally many cells.
 
     Parameters
     ----------
     path
-        The file, plain or gzipped.
+        Path of the file, plain or gzipped.
     encoding
-        Encoding of the file, as Python names it; None to detect it.
+        Encoding of the file, as Python names it, such as "utf-8"; None detects it.
     separator
-        Character between the cells; None to detect it.
+        Character between the cells, or `WHITESPACE`; None detects it.
     names
-        Column names in the user's settings.
+        Column names in the user's settings, which help to choose the encoding.
     skip_lines
-        Number of lines above the line of column names.
+        Number of lines above the line of column names, which are left out.
     sheet
         Name of the sheet of a workbook; None if only one sheet is not empty.
 
@@ -149,7 +149,7 @@ def read_table_text(
 
 
 def _below(text: str, lines: int, path: Path) -> str:
-    """Return a text without its first `lines` lines; `InputError` if no line of column names is left."""
+    """Return a text without its first `lines` lines; raise `InputError` if no line of column names is left."""
     if lines == 0:
         return text
     parts = text.split("\n", lines)
@@ -163,12 +163,12 @@ def _first_lines(text: str) -> list[str]:
 
 
 def split_rows(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    """Yield the cells of each line.
+    """Yield the list of cells of each line of a table.
 
     Parameters
     ----------
     lines
-        The lines.
+        Lines of the table, quoted as in CSV.
     separator
         Character between the cells of a line, or `WHITESPACE`.
     """
@@ -197,7 +197,7 @@ def _encodings(content: bytes, path: Path) -> list[str]:
 
 
 def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
-    """Return whether the beginning of a file contains all names as an encoding writes them."""
+    """Return True if the beginning of a file contains all the names when they are encoded."""
     try:
         return all(name.encode(encoding) in content[:_BYTES_LOOKED_AT] for name in names)
     except (LookupError, ValueError):  # it has no such letters, is no encoding of files, or none at all
@@ -205,7 +205,10 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
 
 
 def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[DataWarning, ...]:
-    """Return a warning if other, equally likely encodings would decode words at the beginning of a file differently."""
+    """Return a warning if other encodings, equally likely, would change words at the beginning of a file.
+
+    The tuple is empty otherwise.
+    """
     content = content[:_BYTES_LOOKED_AT]
     own = _WORD.findall(content.decode(encoding, "replace"))
     instead: dict[Remedy, tuple[str, str]] = {}

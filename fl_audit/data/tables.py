@@ -1,4 +1,4 @@
-"""Data sets from CSV tables, Excel workbooks and Parquet files: cells, decimal marks and the use of each column."""
+"""Load data sets from CSV tables, Excel workbooks and Parquet files."""
 
 import io
 import re
@@ -29,22 +29,23 @@ _ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 
 
 def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return the records of a table whose first line holds the column names, with the use of each of its columns.
+    """Load a data set from a table whose first line holds the column names, and describe how each column was read.
 
     The file is text (CSV), an Excel workbook or a Parquet file. Numeric columns are scaled to [0, 1] by their range in
-    `path`; columns of strings are one-hot encoded over the levels that occur in `path` or `test-path`. Labels become
-    0..c-1 in sorted order.
+    the training file. Columns of strings are one-hot encoded over the levels in both files. Labels become 0..c-1 in
+    sorted order.
 
-    Raises `InputError` if a file is missing or damaged, if a comma or a point in its numbers could be a decimal or a
+    Raises `InputError` if a file is missing or damaged, if a comma or point in its numbers may be a decimal or a
     thousands mark, if a column is missing or cannot be used, or if a cell is missing or not finite.
 
     Parameters
     ----------
     directory
-        Directory to which relative paths refer, as in `resolve`; None if there is none.
+        Data directory, in which relative paths are searched if they do not exist in the working directory; None for
+        none.
     options
-        Settings as in `TableSettings`, with the `path` of the file, plain or gzipped, and optionally the `test-path` of
-        official test records with the same columns.
+        Settings as in `TableSettings`, by name. `path` is the path of the training file, plain or gzipped. `test-path`,
+        if given, is that of the official test records, with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
@@ -64,12 +65,12 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def _words_of(settings: TableSettings) -> list[str]:
-    """Return the names of the columns that are always read as strings: the label column and the text column, if any."""
+    """Return the names of the columns that are always read as strings: the label column and any text column."""
     return [settings.label, *([] if settings.text is None else [settings.text])]
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
-    """Return a file as a data frame without the columns that the settings drop."""
+    """Return a table as a data frame without the columns to drop; `as_text` reads all cells as strings."""
     # Only empty cells and the words of the setting are missing: a country can have the code NA.
     options: dict[str, Any] = {
         "decimal": settings.decimal or ".",
@@ -83,7 +84,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
 
 
 def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
-    """Raise `InputError` if other lines, such as a title, stand above the line of column names."""
+    """Raise `InputError` if other lines, such as a title, are above the line of column names."""
     if above := text.lines_above(names):
         remedy = Remedy("skip-lines", above)
         lines = "a line, such as a title," if above == 1 else f"{above} lines, such as a title,"
@@ -93,15 +94,15 @@ def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
 
 
 def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
-    """Return columns of a file with every cell as the string that stands in the file."""
+    """Return the named columns of a table with every cell as the string in the file."""
     return _read(text, dtype=str, na_filter=False, usecols=lambda name: name.strip() in names)
 
 
 def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
-    """Return a table in which identifiers that lose digits as numbers are strings, as they stand in the file.
+    """Return a table in which long numbers, owners and users are strings if they would lose digits as numbers.
 
-    Otherwise identifiers of 16 or more digits would be rounded if the column has an empty cell, and owners 007 and 7
-    would be one owner.
+    Otherwise identifiers of 16 or more digits would be rounded if the column has an empty cell, and the owners 007 and
+    7 would become one.
     """
     persons = [name for name in (settings.owner, settings.user) if name is not None]
     floats = frame.select_dtypes("float")
@@ -118,7 +119,7 @@ def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSetti
 def _missing_words(
     frames: Sequence[pd.DataFrame], texts: Sequence[TableText], settings: TableSettings
 ) -> Mapping[str, int]:
-    """Return, for each string that stands for a missing value, the number of records with it; "" is an empty cell."""
+    """Return the number of records with each word for a missing value, by word; the key "" counts empty cells."""
     found: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
@@ -127,7 +128,7 @@ def _missing_words(
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
-    """Yield a warning for each feature column whose codes lose leading zeros, because it is read as numbers."""
+    """Yield a warning for each column of codes that lose leading zeros, because it is read as numbers."""
     if not _ZEROS.search(text.text):
         return
     kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
@@ -169,14 +170,14 @@ def _read(text: TableText, names: Sequence[str] = (), **options: Any) -> pd.Data
 
 
 def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
-    """Return the names of the columns of a table.
+    """Return the names of the columns of a table file.
 
     Parameters
     ----------
     path
-        Path of the table.
+        Path of the file.
     options
-        Settings by which the table is read: `encoding`, `separator`, `skip-lines` and `sheet`, as in `TableSettings`.
+        Settings by name: `encoding`, `separator`, `skip-lines` and `sheet`, as in `TableSettings`. Others are ignored.
 
     Raises
     ------
@@ -190,12 +191,12 @@ def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
 
 
 def column_of(text: TableText, name: str) -> "pd.Series[Any]":
-    """Return the cells of a column as numbers, or as strings if one of them is not a number.
+    """Return the cells of a table column as numbers, or as strings if one of them is not a number.
 
     Parameters
     ----------
     text
-        The table.
+        Table, as returned by `read_table_text`.
     name
         Name of the column.
 
@@ -213,7 +214,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the decimal mark of a table; raises `InputError` if each point or comma may be a thousands mark."""
+    """Return the decimal mark of a table; raise `InputError` if each point or comma may be a thousands mark."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)
@@ -240,9 +241,10 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
 
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
-    """Return the numbers of a column that hold a comma or a point, each with its decimal mark; None if it is ambiguous.
+    """Return the cells of a column that are numbers with a comma or a point, each with its decimal mark.
 
-    The result is empty if at most half of the different cells are numbers, or one looks like a date or a list.
+    The mark is None if it is ambiguous. The result is empty if at most half of the different cells are numbers, or if
+    one looks like a date or a list.
     """
     cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
@@ -258,9 +260,9 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
 
 
 def _doubtful(frame: pd.DataFrame) -> list[str]:
-    """Return the numeric columns in which every point could be a thousands mark.
+    """Return the names of the numeric columns in which every point may be a thousands mark.
 
-    Their fractional numbers are all between 1 and 1000 with at most three decimals, such as 1.234.
+    Their numbers with decimals are all from 1 to 1000 and have at most three decimals, such as 1.234.
     """
     names = []
     for name, column in frame.items():

@@ -1,7 +1,7 @@
-"""Texts as token ids, by a public vocabulary or by the user's own tokenizer.
+"""Convert texts to token ids, by a public vocabulary or by the user's own tokenizer.
 
 The vocabulary is never built from the records: its words would reveal facts about them, outside any guarantee. For the
-same reason all records have the configured length, and not the length of the longest record.
+same reason all records have a configured length, and not the length of the longest record.
 """
 
 import re
@@ -39,11 +39,14 @@ _WAYS = (
 
 @dataclass(frozen=True)
 class TextSettings:
-    """Settings of a text column; raises `InputError` unless exactly one of `vocabulary` and `tokenizer` is given."""
+    """Settings of a column of text: its name, and a vocabulary or a tokenizer.
+
+    Raises `InputError` unless exactly one of `vocabulary` and `tokenizer` is given.
+    """
 
     column: str  # name of the column
-    vocabulary: Path | None  # public file of one token a line
-    tokenizer: str | None  # `package.module:function`
+    vocabulary: Path | None  # public file with one token on each line
+    tokenizer: str | None  # name of the user's function, `package.module:function`
     tokens: int | None = None  # length of every record in tokens; None is 128
 
     def __post_init__(self) -> None:
@@ -58,25 +61,25 @@ class TextSettings:
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """The encoded features of a text column, the named arrays that they consist of, and warnings."""
+    """A column of text encoded as features, with the layout of the features and warnings."""
 
     features: Floats32  # named arrays in rows, (n, width)
-    inputs: tuple[NamedInput, ...]  # the position of each
-    use: ColumnReadResult  # use of the column
-    cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
+    inputs: tuple[NamedInput, ...]  # name and shape of each array in a row
+    use: ColumnReadResult  # how the column was read
+    cautions: tuple[DataWarning, ...] = ()  # warnings about cut texts and unknown tokens
 
 
 def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return texts as token ids with their attention mask (1 at tokens, 0 at padding), or as the user's tokenizer does.
+    """Encode texts as token ids with an attention mask (1 at tokens, 0 at padding), or by the user's tokenizer.
 
     Parameters
     ----------
     texts
         One text for each record.
     settings
-        Vocabulary or tokenizer, and the number of tokens of each record.
+        Vocabulary and number of tokens of each record, or the user's tokenizer.
     what
-        Origin of the texts, for messages.
+        Phrase that names the origin of the texts at the beginning of error messages.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 def _became(
     pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
 ) -> tuple[ColumnReadResult, tuple[DataWarning, ...]]:
-    """Return the description of a text column for the report, and warnings if many texts are cut or tokens unknown."""
+    """Return a description of an encoded column of text, and warnings if many texts are cut or tokens unknown."""
     counts = np.array([len(own) for own in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
     unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
@@ -119,16 +122,16 @@ def _became(
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a public file, one a line, with their ids, and the WordPiece tokenization by them.
+    """A public vocabulary of tokens with their ids, which splits texts into tokens as WordPiece does.
 
-    If no token has a capital, texts become lower-case without accents, as in uncased BERT. A word that is not in the
-    file is split greedily into the longest tokens; tokens that continue a word begin with ##. A file without such
-    tokens is a vocabulary of whole words.
+    If no token has a capital, texts become lower-case without accents, as in uncased BERT. A word that is no token is
+    split greedily into the longest tokens. Tokens that continue a word begin with ##. A vocabulary without such tokens
+    is one of whole words.
     """
 
-    ids: Mapping[str, int]  # the number of each token
-    padding: int  # id that fills up a short text
-    unknown: int  # id that stands for a word that the file lacks
+    ids: Mapping[str, int]  # id of each token
+    padding: int  # id of the token that fills up a short text
+    unknown: int  # id of the token for words that are not in the file
     ends: tuple[int, ...] = ()  # ids of the first and the last token; none if the file has no such tokens
 
     @cached_property
@@ -141,11 +144,14 @@ class Vocabulary:
         return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
 
     def within_ends(self, ids: Sequence[int]) -> list[int]:
-        """Return token ids framed by the ids of the first and the last token, e.g. [CLS] and [SEP], if any."""
+        """Return token ids with the ids of the first and the last token around them, such as [CLS] and [SEP].
+
+        They are returned unchanged if the vocabulary has no such tokens.
+        """
         return [self.ends[0], *ids, self.ends[1]] if self.ends else [*ids]
 
     def pieces(self, text: str) -> list[int]:
-        """Return the token ids of a text, without the first and the last token such as [CLS] and [SEP]."""
+        """Return the token ids of a text, without a first and a last token such as [CLS] and [SEP]."""
         return [piece for word in _words(text, self._is_lower) for piece in self._pieces_of(word)]
 
     def _pieces_of(self, word: str) -> Iterator[int]:
@@ -178,12 +184,12 @@ def _words(text: str, is_lower: bool) -> list[str]:
 
 
 def _stands_alone(character: str) -> bool:
-    """Return whether a character is a token by itself even without spaces: an underscore or a Chinese character."""
+    """Return True if a character is always a token of its own: an underscore or a Chinese character."""
     return character == "_" or 0x4E00 <= ord(character) <= 0x9FFF or 0x3400 <= ord(character) <= 0x4DBF
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Return the vocabulary of a file with one token a line.
+    """Read a vocabulary from a file with one token on each line; the id of a token is its line number from 0.
 
     Raises
     ------
@@ -242,10 +248,10 @@ def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]
 
 
 def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArray[np.generic]], name: str) -> None:
-    """Raise `InputError` if the tokenizer encodes a text differently when it is given this text alone.
+    """Raise `InputError` if the tokenizer encodes a text differently when it gets this text alone.
 
-    Its tokens then depend on other records, for example by a vocabulary that is built from all texts, or by padding to
-    the longest of them.
+    Its tokens then depend on other records, for example because it builds its vocabulary from all texts, or pads them
+    to the longest one.
     """
     for place in range(min(_TRIED, len(texts))):
         alone = _arrays(tokenize([texts[place]]), name, 1)

@@ -1,4 +1,4 @@
-"""Warnings about a table that its user should check, each with the setting that fixes it, if there is one."""
+"""Warn about properties of a table that its user should check, and name the setting that helps, if there is one."""
 
 import re
 from collections import Counter
@@ -38,20 +38,20 @@ _COARSE = 10  # a table with fewer different records than so many times its reco
 def cautions(
     frame: pd.DataFrame, label: str, features: Floats32, repeats: int, named: Collection[str] = ()
 ) -> Iterator[DataWarning]:
-    """Yield the warnings about a table that was read without an error.
+    """Yield warnings about a table that was read without an error.
 
     Parameters
     ----------
     frame
-        Label, owner and features of all records, with no cell missing.
+        Label, owner and features of all records, without missing cells.
     label
         Name of the label column.
     features
         Features after encoding, shape (records, features).
     repeats
-        Number of records that repeat an earlier one.
+        Number of records that are equal to an earlier one.
     named
-        Names of the owner column and of columns that look like identifiers; other warnings cover these.
+        Names of the owner column and of columns that look like identifiers, about which other functions warn.
     """
     yield from _nameless(frame[label])
     yield from words_kept(frame.drop(columns=[label]))
@@ -82,9 +82,9 @@ def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return strings in one spelling: without spaces around them, and without variants by case or inner spaces.
+    """Return strings without differences of case and spaces: each string becomes its most frequent variant.
 
-    Each string is replaced by its most frequent variant.
+    Spaces around a string are removed.
     """
     text = column.astype(str).str.strip()
     counts = text.value_counts()
@@ -120,12 +120,12 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning for each usual code of a missing value, such as "NA", that is read as an ordinary string.
+    """Yield a warning for each usual word for a missing value, such as "NA", that is read as an ordinary string.
 
     Parameters
     ----------
     frame
-        Owner and features of all records, none missing.
+        Owner and features of all records, without missing cells.
     """
     found: dict[str, list[str]] = {}
     for name, column in frame.items():
@@ -140,12 +140,14 @@ def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning for each number such as -99 or 999 that lies far from the others and may code a missing value.
+    """Yield a warning for each number such as -99 or 999 that may stand for a missing value.
+
+    Such a number occurs more than once and is far from all others.
 
     Parameters
     ----------
     frame
-        The features of all records, without missing values.
+        Features of all records, without missing cells.
     """
     for name, column in frame.items():
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
@@ -164,7 +166,7 @@ def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def _sentinels_of(numbers: Floats) -> list[float]:
-    """Return the usual numeric codes of missing values that occur in a column and lie far from all other numbers."""
+    """Return the numbers in a column that often stand for missing values and are far from all other numbers."""
     present = [number for number in _SENTINELS if (numbers == number).sum() >= _FEWEST_SENTINELS]
     others = numbers[~np.isin(numbers, present)] if present else numbers[:0]
     if not others.size or len(np.unique(others)) < _FEWEST_OTHERS:
@@ -222,12 +224,12 @@ def _combinations(number: int) -> str:
 
 
 def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning about survey weights: columns that state how many persons or things a record represents.
+    """Yield a warning if columns look like survey weights, numbers of persons or things that a record represents.
 
     Parameters
     ----------
     frame
-        Owner and features of all records, none missing.
+        Owner and features of all records, without missing cells.
     """
     names = [str(name) for name, column in frame.items() if _is_weight(str(name), column)]
     if names:
@@ -252,6 +254,8 @@ def _is_weight(name: str, column: "pd.Series[Any]") -> bool:
 
 def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     """Return a warning if the line of column names looks like a record, because most names are numbers.
+
+    The tuple is empty if it does not.
 
     Parameters
     ----------

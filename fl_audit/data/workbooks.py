@@ -1,4 +1,4 @@
-"""Excel workbooks and Parquet files converted to CSV text, so that one parser reads all tables."""
+"""Convert Excel workbooks and Parquet files to CSV text, so that one parser reads all tables."""
 
 import csv
 import datetime
@@ -19,7 +19,7 @@ _INSTALL = "pip install 'fl-audit[excel]'"
 
 
 def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
-    """Return a sheet of a workbook as CSV text, without empty lines.
+    """Return a sheet of an Excel workbook as CSV text; blank rows become blank lines.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _written(rows: Iterable[list[object]]) -> str:
 
 
 def parquet_text(content: bytes, path: Path) -> str:
-    """Return the columns of a Parquet file as the text of a CSV file.
+    """Return the columns of a Parquet file as CSV text.
 
     Parameters
     ----------

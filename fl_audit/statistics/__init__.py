@@ -1,1 +1,1 @@
-"""Statistics: confidence intervals, lower bounds on epsilon and significance levels, without a federation."""
+"""Compute confidence intervals, lower bounds on epsilon and significance levels from the results of attacks."""

@@ -1,10 +1,10 @@
-"""Confidence intervals of advantages: Clopper-Pearson for counts of won trials, betting intervals for mean rates.
+"""Compute confidence intervals of advantages: Clopper-Pearson for won trials, betting intervals for mean rates.
 
 The betting interval of the mean of bounded numbers holds for every distribution and every sample size. Suppose that
 somebody bets against a candidate mean m, with stakes that depend only on earlier numbers. If m is the true mean, the
-capital is a nonnegative martingale, which exceeds 2/alpha with a probability of at most alpha/2 (Ville). The interval
-consists of the candidates for which neither the bets on a larger mean nor those on a smaller mean have won so much. Its
-width adapts to the variance.
+capital is a nonnegative martingale, which exceeds 2/alpha with a probability of at most alpha/2 (Ville). A candidate is
+in the interval unless bets on a larger mean, or bets on a smaller mean, have won so much. The width of the interval
+adapts to the variance.
 """
 
 import math
@@ -25,18 +25,18 @@ _STEPS = 50
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean with a two-sided confidence interval."""
+    """A mean with its two-sided confidence interval."""
 
     mean: float  # the mean of the numbers
     low: float  # lower end of the interval
     high: float  # upper end of the interval
-    standard_error: float  # of the mean: standard deviation over the root of the count; NaN for one number
-    confidence: float  # least probability with which the interval covers the true mean
+    standard_error: float  # standard deviation over the root of the count; NaN for one number
+    confidence: float  # smallest probability with which the interval covers the true mean
     count: int  # number of values
 
 
 def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:
-    """Return the mean of independent bounded numbers and the betting interval of its expectation.
+    """Return the mean of independent bounded numbers and a confidence interval of its expectation, by betting.
 
     Parameters
     ----------
@@ -46,8 +46,10 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
         its coverage.
     confidence
         Confidence of the interval, above 0 and below 1.
-    smallest, largest
-        No number can be below `smallest` or above `largest`; `largest` is the larger of the two.
+    smallest
+        Lower bound of the numbers.
+    largest
+        Upper bound of the numbers, above `smallest`.
 
     Raises
     ------
@@ -77,7 +79,11 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
 @dataclass(frozen=True, eq=False)
 class AdvantageBets:
-    """Numbers scaled to 0 to 1, the stake on each of them, and the log of the capital that refutes a candidate mean."""
+    """Bets on numbers by which each candidate for their mean is tested.
+
+    `values` are the numbers scaled to [0, 1], `stakes` the stake on each, and `log_threshold` the log of the capital
+    that refutes a candidate.
+    """
 
     values: Floats
     stakes: Floats
@@ -85,12 +91,14 @@ class AdvantageBets:
 
     @classmethod
     def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "AdvantageBets":
-        """Return the bets on numbers from `smallest` to `largest`; see `mean_interval`.
+        """Return the bets on numbers from `smallest` to `largest`, as `mean_interval` uses them.
+
+        Raises `InputError` as `mean_interval` does.
 
         Parameters
         ----------
         values
-            The numbers, as for `mean_interval`, which documents the exceptions.
+            Independent numbers with the same expectation, shape (n,), n at least 1.
         confidence
             Confidence of the interval, above 0 and below 1.
         smallest
@@ -111,19 +119,19 @@ class AdvantageBets:
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def on(self, values: Floats) -> "AdvantageBets":
-        """Return bets with the same stakes on other numbers from 0 to 1.
+        """Return bets with the same stakes on other numbers from 0 to 1, shape (n,).
 
-        Each must become known at the same time as the number that it replaces.
+        Each number must become known at the same time as the one that it replaces.
         """
         return AdvantageBets(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
-        """Return whether the bets that the true mean is above `mean` have won enough to refute `mean`."""
+        """Return True if bets on a true mean above `mean` have won enough to refute `mean`."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes
         return self._wins(stakes * (self.values - mean))
 
     def refutes_too_large(self, mean: float) -> bool:
-        """Return whether the bets that the true mean is below `mean` have won enough to refute `mean`."""
+        """Return True if bets on a true mean below `mean` have won enough to refute `mean`."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 
@@ -133,24 +141,24 @@ class AdvantageBets:
 
 @dataclass(frozen=True)
 class AdvantageInterval:
-    """An advantage over trials with a two-sided confidence interval."""
+    """An advantage over trials, with its two-sided confidence interval."""
 
     trials: int  # number of trials
     advantage: float  # the advantage, from -1 to 1
     low: float  # lower end of the interval, at least -1
     high: float  # upper end of the interval, at most 1
-    confidence: float  # least probability with which the interval covers
+    confidence: float  # smallest probability with which the interval covers the true advantage
 
 
 @dataclass(frozen=True)
 class AdvantageEstimate(AdvantageInterval):
     """The insider's advantage 2 wins/trials - 1, with its Clopper-Pearson interval."""
 
-    wins: int  # trials won
+    wins: int  # number of trials that were won
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Return the exact two-sided confidence interval of a success probability (Clopper & Pearson 1934).
+    """Return the exact two-sided confidence interval (low, high) of a success probability (Clopper & Pearson 1934).
 
     Parameters
     ----------
@@ -159,7 +167,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     trials
         The number of trials, at least 1.
     confidence
-        Least probability with which the interval covers, above 0 and below 1; each side errs with at most half of the
+        Smallest probability with which the interval covers, above 0 and below 1. Each end errs with at most half of the
         rest.
 
     Raises
@@ -184,14 +192,16 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
 
 def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
-    """Return the advantage 2p - 1 of an insider who won a share p of its trials (Bernau et al. 2021, definition 5).
+    """Return the advantage 2p - 1 of an insider who won a share p of its trials, with its confidence interval.
+
+    The definition is that of Bernau et al. 2021, definition 5.
 
     Parameters
     ----------
     won
-        Whether the insider guessed right, shape (trials,), at least one trial.
+        True for each trial in which the insider guessed right, shape (trials,), at least one trial.
     confidence
-        Least probability with which the interval covers, above 0 and below 1.
+        Smallest probability with which the interval covers, above 0 and below 1.
 
     Raises
     ------
@@ -204,35 +214,35 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
 
 
 def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Return the exact two-sided interval of an advantage 2p - 1.
+    """Return the exact two-sided confidence interval (low, high) of an advantage 2p - 1.
+
+    p is the probability of a win. Raises `InputError` if a number is out of its range.
 
     Parameters
     ----------
     wins
-        Number of trials that were won, from 0 to `trials`; `clopper_pearson` documents the exceptions.
+        Number of trials that were won, from 0 to `trials`.
     trials
         Number of trials, at least 1.
     confidence
-        Least probability with which the interval covers, above 0 and below 1.
+        Smallest probability with which the interval covers, above 0 and below 1.
     """
     low, high = clopper_pearson(wins, trials, confidence)
     return 2 * low - 1, 2 * high - 1
 
 
 def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
-    """Return the mean advantage over trials with an interval that holds for every distribution and number of trials.
+    """Return the mean advantage over trials, with an interval that holds for every distribution and number of trials.
 
-    Trials are independent given D, D' and the population sample, and the interval is conditional on these: it covers
-    the mean over bits, initial weights and noise. It does not account for the variation between data sets or samples.
-
-    The interval comes from betting (`mean_interval`). Student's interval is narrower, by a third to a half with 300
-    trials of 10 to 100 records, but invalid where advantages are rare: with 5 trials of 2 records each it covered in
-    8 % of cases.
+    Trials are independent given D, D' and the population sample. The interval covers the mean over secret bits, initial
+    weights and noise. It does not account for the variation between data sets or samples. It comes from betting
+    (`mean_interval`). Student's interval is narrower, by a third to a half with 300 trials of 10 to 100 records, but
+    invalid if advantages are rare: with 5 trials of 2 records each it covered in 8 % of cases.
 
     Parameters
     ----------
     advantages
-        TPR - FPR per trial, from -1 to 1, shape (trials,), at least one trial.
+        True positive rate minus false positive rate of each trial, from -1 to 1, shape (trials,), at least one trial.
     confidence
         Confidence of the interval, above 0 and below 1.
 
@@ -253,16 +263,16 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
 
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:
-    """Return the number of wins that an insider with a bounded advantage exceeds with a probability of at most `level`.
+    """Return the smallest number of wins that an insider of bounded advantage exceeds with probability at most `level`.
 
     Parameters
     ----------
     trials
         Number of trials, at least 1; the secret of each is a fair coin.
     largest_advantage
-        The largest advantage that is allowed, from 0 to 1.
+        Largest advantage 2p - 1 that is allowed, from 0 to 1, where p is the probability of a win.
     level
-        Largest probability with which more trials may be won, above 0 and below 1.
+        Largest probability with which the insider may win more trials than the returned number, above 0 and below 1.
 
     Raises
     ------

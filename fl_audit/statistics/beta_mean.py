@@ -1,4 +1,4 @@
-"""Means over a beta distribution, and the parameter at which such a mean reaches a level."""
+"""Compute means over a beta distribution, and the argument at which an increasing function reaches a level."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +14,9 @@ _NODES_A_PANEL = 60
 
 
 class BetaMean:
-    """Expectations of functions of V ~ Beta(a, b), by Gauss-Legendre quadrature with more points where V is large.
+    """Expectations of functions of a random variable V ~ Beta(a, b), by numerical integration.
+
+    Gauss-Legendre quadrature is used, with more points near V = 1.
 
     Examples
     --------
@@ -27,15 +29,15 @@ class BetaMean:
         self.values: Floats = betaincinv(a, b, _nodes_between(*_PANELS)[0])
 
     def mean(self, function: Callable[[Floats], Floats], kink: float | None = None) -> float:
-        """Return the expectation of a function of V.
+        """Return the expectation of a function of V ~ Beta(a, b).
 
         Parameters
         ----------
         function
             Function that takes values of V, an array of any shape, and returns an array of the same shape.
         kink
-            Point at which the slope of `function` jumps, None if there is none. The quadrature is divided there, since
-            across a jump it would lose most of its digits.
+            Point at which the slope of `function` jumps, from 0 to 1, or None. The integral is divided there, because
+            it would otherwise lose most of its digits.
         """
         _, weights = _nodes_between(*_PANELS)
         panels = (function(self.values) * weights).sum(axis=1)
@@ -49,22 +51,22 @@ class BetaMean:
 
 
 def where_it_reaches(tail: Callable[[float], float], level: float, largest: float) -> float:
-    """Return the argument at which an increasing function reaches the level; 0 if the function starts above the level.
+    """Return the argument at which an increasing function reaches a level; 0 if it is above the level at 0.
 
     Parameters
     ----------
     tail
-        Increasing function of a number of at least 0, which exceeds `level` for large numbers.
+        Increasing function of a number from 0. It must exceed `level` for large numbers.
     level
-        Value that the function has to reach, above 0.
+        Value that the function must reach, above 0.
     largest
-        End of the search; the search may go on to the next power of 2 beyond it.
+        Largest argument of the search, which may go on to the next power of 2 beyond it.
     """
     return falling_root(lambda x: level - tail(x), most=largest, xtol=1e-9, rtol=1e-9)
 
 
 def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:
-    """Return nodes and weights of the panels between the breaks, shapes (panels, nodes)."""
+    """Return nodes and weights of Gauss-Legendre quadrature between consecutive breaks, both (panels, nodes)."""
     nodes, weights = legendre(_NODES_A_PANEL)
     starts, ends = np.array(breaks[:-1]), np.array(breaks[1:])
     half = (ends - starts)[:, None] / 2
@@ -73,6 +75,6 @@ def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:
 
 @cache
 def legendre(number: int) -> tuple[Floats, Floats]:
-    """Return the given number of nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
+    """Return the nodes and weights of Gauss-Legendre quadrature on (-1, 1), both (number,)."""
     nodes, weights = np.polynomial.legendre.leggauss(number)
     return nodes, weights

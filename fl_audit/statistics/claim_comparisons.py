@@ -1,4 +1,4 @@
-"""The reading of a measured number relative to its claim (kept, broken or open), decided by the number's interval."""
+"""Decide from a measured number's confidence interval whether its claim is kept, broken or open."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fl_audit.statistics.significance_levels import READING_LEVEL
 
 
 class ClaimStatus(StrEnum):
-    """The reading of a measured number relative to its claim, which `read` decides."""
+    """Result of comparing a measured number with its claim, as the function `read` decides it."""
 
     KEPT = "kept"
     NO_CONTRADICTION = "no contradiction"
@@ -26,16 +26,16 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class DecidingInterval:
-    """The wider confidence interval that decided a reading instead of the printed interval."""
+    """A wider confidence interval that decided whether a claim is broken, instead of the printed interval."""
 
     low: float
     high: float
-    confidence: float  # the least probability with which it covers
+    confidence: float  # smallest probability with which the interval covers the true number
 
 
 @dataclass(frozen=True)
 class ClaimComparison:
-    """The reading of a number relative to its claim, and the interval that decided it."""
+    """Result of comparing a number with its claim, with the interval that decided it."""
 
     reading: ClaimStatus
     wide: DecidingInterval | None = None  # the interval that decided, if it is not the printed one
@@ -53,47 +53,49 @@ def read(
     sides: int = 2,
     is_violated: bool = False,
 ) -> ClaimComparison:
-    """Return the reading of a number relative to its claim, decided by the number's interval alone.
+    """Compare a measured number with its claim, and return whether the claim is kept, broken or open.
 
-    * *kept*: the whole interval is on the right side of the claim; the claim itself counts as right. If the verdict is
-      `violated`, such a number cannot show that the guarantee holds, and the reading is *shows no breach by itself*.
+    The number's confidence interval alone decides:
+
+    * *kept*: the whole interval is on the right side of the claim; the claim itself counts as right. In a run whose
+      verdict is `violated`, the result is *shows no breach by itself* instead.
     * *broken*: the whole interval is on the wrong side. One interval in 20 at 95 % misses the truth, and a report has
-      many. So if the printed interval lies on the wrong side, the wider interval at `level` decides, and is printed
-      too. If a test of the verdict decides about the number, `level` is the level of that test, so that both always
-      agree. For all other numbers it is `READING_LEVEL`; together they share one more `FAMILY_LEVEL`.
-    * *too few trials to tell*: the claim lies in the interval, and so does a value that breaks it twofold, so that not
-      even such a breach could be told from the claim.
-    * *no contradiction*: the claim lies in the interval, and no value that breaks it twofold does.
+      many. So if the printed interval is on the wrong side, the wider interval at `level` decides, and is printed too.
+      If a test of the verdict decides about the number, `level` is the level of that test, so both agree. For other
+      numbers it is `READING_LEVEL`.
+    * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold. So even such a
+      breach could not be distinguished from the claim.
+    * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
 
-    The value that breaks a claim twofold is half of the claim if the claim is a lower limit, e.g. of noise. It is twice
-    the claim if the claim is an upper limit, e.g. of an advantage, a share or an epsilon. Half and twice are counted
-    from `origin`: it is 0, but 1/2 for an AUC and a balanced accuracy, so that twice 0.6 is 0.7. If twice the claim
-    exceeds `largest`, e.g. for an advantage of 0.6, half of the claim is used instead, because an interval that
-    contains it and the claim is as wide. Two kinds of numbers never read *too few trials to tell*: those whose claim is
-    `origin` itself, and lower bounds, whose interval has no upper end with any number of trials. A lower bound can
-    break an upper limit, but never keep it. A number that was computed exactly has an interval of width 0 and is kept
-    or broken.
+    The value that breaks a claim twofold is half of the claim if this is a lower limit, such as for noise. It is twice
+    the claim if this is an upper limit, such as for an advantage, a share or an epsilon. Half and twice are counted
+    from `origin`: with the origin 1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim exceeds `largest`, half of
+    it is used.
+
+    Two kinds of numbers never give *too few trials to tell*. For one kind, the claim equals `origin`. The other kind
+    are lower bounds, whose interval has no upper end. A lower bound can break an upper limit, but never keep it. A
+    number that was computed exactly has an interval of width 0 and is kept or broken.
 
     Parameters
     ----------
     ends
         Lower and upper end of the printed interval of the number.
     claim
-        Value that is claimed for the number.
+        Claimed value of the number.
     is_least
-        Whether the claim is a lower limit of the number, rather than an upper limit.
+        True if the claim is a lower limit of the number, False if it is an upper limit.
     origin
         Value at which the number carries no information, such as 0, or 1/2 for an AUC.
     largest
         Largest value that the number can have.
     wide
-        Function that returns the interval at any confidence; None if the printed interval decides.
+        Function that returns the interval at a given confidence. If it is None, the printed interval decides.
     level
-        Largest probability with which a number that keeps its claim may be called broken.
+        Largest probability on each side with which a number that keeps its claim may be called broken.
     sides
         Number of sides on which the interval may miss the truth: 2, or 1 for a bound.
     is_violated
-        Whether the verdict of the run is `violated`.
+        True if the verdict of the run is `violated`.
 
     Examples
     --------
@@ -136,7 +138,7 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
-    """Return the reading of an interval that contains the claim: `TOO_FEW` if it contains `twofold` as well."""
+    """Return `TOO_FEW` if an interval around the claim also contains `twofold`, otherwise `NO_CONTRADICTION`."""
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return ClaimStatus.NO_CONTRADICTION
@@ -144,16 +146,16 @@ def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
-    """Return a function that gives the interval at any confidence, by scaling each side like a normal quantile.
+    """Return a function that gives a number's interval at any confidence, by scaling each side like a normal quantile.
 
     Parameters
     ----------
     value
-        The number itself.
+        Measured number.
     ends
-        Lower and upper end of the interval of the number.
+        Lower and upper end of its interval.
     confidence
-        Confidence of this interval, above 0 and below 1.
+        Confidence of the given interval, above 0 and below 1.
     """
     normal = NormalDist()
 

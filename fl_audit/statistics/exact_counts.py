@@ -1,6 +1,6 @@
-"""Exact distributions of counts: sums of independent nonnegative integers, and 2 x 2 tables with given margins.
+"""Compute exact p-values of counts: sums of independent nonnegative integers, and 2 x 2 tables with given margins.
 
-All distributions are discrete. A two-sided p-value is twice the smaller tail, which is never too small.
+All distributions are discrete. A two-sided p-value is twice the smaller tail probability, which is never too small.
 """
 
 import math
@@ -21,24 +21,24 @@ _MOST = 40  # a squared standardised deviation counts as no more than this
 
 @dataclass(frozen=True)
 class CountDistribution:
-    """The distribution of a nonnegative integer, and the number of independent summands that have it."""
+    """Distribution of a nonnegative integer, with the number of independent integers that have it."""
 
-    probabilities: Floats  # of 0, 1, ...
-    copies: int  # number of summands
+    probabilities: Floats  # probabilities of 0, 1, ...
+    copies: int  # number of independent integers with this distribution
 
 
 def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
-    """Return the probabilities that a sum of independent integers is at most, and at least, the observed value.
+    """Return the probabilities that a sum of independent integers is at most, and at least, an observed value.
 
-    The distribution of the sum is computed from the product of the characteristic functions. It is exact up to rounding
-    within twenty standard deviations of its mean.
+    The distribution of the sum is computed from the product of characteristic functions. It is exact up to rounding
+    within twenty standard deviations of the mean.
 
     Parameters
     ----------
     distributions
-        Distributions of the summands, at least one copy of one distribution.
+        Distributions of the integers, each with its number of copies; there is at least one integer.
     found
-        The observed value of the sum.
+        Observed value of the sum.
 
     Examples
     --------
@@ -71,58 +71,58 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
 
 @dataclass(frozen=True)
 class RepeatedBinomials:
-    """A histogram of independent, identically distributed binomial counts: how often each value occurred."""
+    """Histogram of independent binomial counts with the same distribution: how often each value occurred."""
 
-    trials: int  # of each count, at least 1
-    probability: float  # of a success, above 0 and below 1
+    trials: int  # number of trials behind each count, at least 1
+    probability: float  # probability of a success, above 0 and below 1
     often: Integers  # number of times that the count was 0, 1, ..., trials
 
     @property
     def scores(self) -> Integers:
-        """The squared deviation of every value from the mean, in eighths of the variance."""
+        """Squared deviation of every possible count from the mean, in eighths of the variance, (trials + 1,)."""
         mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
         squares = np.square(np.arange(self.trials + 1) - mean) / variance
         return np.asarray(np.rint(_STEPS * np.minimum(squares, _MOST)), dtype=np.int64)
 
     @property
     def distribution(self) -> CountDistribution:
-        """The distribution of the score of one count, with the number of counts."""
+        """Distribution of the squared deviation of one count, in the units of `scores`, with the number of counts."""
         shares = binom.pmf(np.arange(self.trials + 1), self.trials, self.probability)
         return CountDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
 
     @property
     def total(self) -> int:
-        """The sum of all scores."""
+        """Sum over all counts of the squared deviations, in the units of `scores`."""
         return int(self.often @ self.scores)
 
     @property
     def squares(self) -> float:
-        """The sum of squared deviations over their variance; its expectation is the number of counts."""
+        """Sum of the squared deviations of all counts over their variance; its expectation is the number of counts."""
         mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
         return float(self.often @ np.square(np.arange(self.trials + 1) - mean)) / variance
 
 
 @dataclass(frozen=True)
 class Dispersion:
-    """The variance of counts over that of independent binomial counts, with its tail probabilities."""
+    """The variance of counts relative to that of independent binomial counts, with its tail probabilities."""
 
-    ratio: float  # measured over binomial variance
+    ratio: float  # ratio of the measured to the binomial variance
     lower: float  # probability of a ratio at most this large
     upper: float  # probability of a ratio at least this large
 
     @property
     def p_value(self) -> float:
-        """The two-sided p-value."""
+        """Two-sided p-value: twice the smaller tail probability, at most 1."""
         return min(1.0, 2 * min(self.lower, self.upper))
 
 
 def dispersion(counts: Sequence[RepeatedBinomials]) -> Dispersion:
-    """Return the ratio of measured to binomial variance of counts, with exact tail probabilities.
+    """Return the variance of counts relative to that of binomial counts, with exact tail probabilities.
 
     Parameters
     ----------
     counts
-        Counts of one or more binomial distributions, all independent of each other, at least one count in total.
+        Histograms of counts, which are all independent of each other. There is at least one count in all.
     """
     number = sum(int(one.often.sum()) for one in counts)
     lower, upper = sum_tails([one.distribution for one in counts], sum(one.total for one in counts))
@@ -130,12 +130,12 @@ def dispersion(counts: Sequence[RepeatedBinomials]) -> Dispersion:
 
 
 def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats:
-    """Return the two-sided p-values of binomial counts.
+    """Return the two-sided p-value of each observed binomial count, in the shape of `found`.
 
     Parameters
     ----------
     found
-        The observed counts, of any shape.
+        Observed counts, any shape.
     trials
         Number of trials behind each count.
     probability
@@ -147,14 +147,16 @@ def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats
 
 
 def table_p(inside: int, total: int, first: int, second: int) -> float:
-    """Return the two-sided p-value for independence in a 2 x 2 table with given margins: hypergeometric.
+    """Return the two-sided p-value for independence in a 2 x 2 table with given margins (hypergeometric distribution).
+
+    Each element of the table is in one of two rows and is marked or not.
 
     Parameters
     ----------
     inside
         Number of marked elements in the first row.
     total
-        Number of marked elements in both rows together.
+        Number of marked elements in both rows.
     first
         Number of elements in the first row.
     second

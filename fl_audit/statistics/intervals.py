@@ -1,11 +1,11 @@
-"""Numbers with their confidence intervals."""
+"""Define estimates with their confidence intervals."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its confidence interval."""
+    """An estimate with the two ends of its confidence interval."""
 
     value: float  # the estimate
     low: float  # lower end of the interval
@@ -14,6 +14,6 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate(Interval):
-    """An estimate with its confidence interval and the confidence level of the interval."""
+    """An estimate with the two ends and the confidence of its confidence interval."""
 
-    confidence: float  # least probability with which the interval covers the true number
+    confidence: float  # smallest probability with which the interval covers the true number

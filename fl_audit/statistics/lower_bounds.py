@@ -1,9 +1,9 @@
-"""Lower bounds on epsilon from the scores of any attack, each with its assumption and the largest possible bound.
+"""Compute lower bounds on epsilon from the scores of any attack, each with its assumption and its largest value.
 
-Higher scores indicate a member; log-odds are the best scores. The bounds are on the epsilon of (epsilon, delta)-DP in
-both directions (D against D' and D' against D) at the given delta. Scores must be independent, and identically
-distributed within each group. All methods but `gaussian-shift` choose a threshold and a direction on a fifth of the
-scores and measure on the others (`score_split`); they depend only on ranks and accept infinite scores.
+A higher score means that D was used more likely; log-odds are the best scores. The bounds are on the epsilon of
+(epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta. Scores must be independent,
+and identically distributed within each group. All methods except `gaussian-shift` choose a threshold and a direction on
+a fifth of the scores and measure on the others (`score_split`). They depend only on ranks and accept infinite scores.
 """
 
 import math
@@ -41,21 +41,21 @@ _DETECTABLE = (
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound on epsilon with everything that a reader needs to weigh it."""
+    """A lower bound on epsilon, with its confidence, its assumption, its limit of detection and warnings."""
 
     epsilon: float  # the bound, at least 0; 0 certifies nothing
     method: BoundMethod  # method of the bound
-    delta: float  # the bound is on epsilon at this delta
-    # Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes` the
+    delta: float  # delta at which epsilon is bounded
+    # Smallest probability with which the true epsilon is at or above `epsilon` if the assumption holds; for `bayes` the
     # posterior probability.
     confidence: float
     assumption: str  # assumption of the bound, in words
     # The **ceiling** of the method: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it
     # is the smallest true epsilon that would be certified to exceed 0 with probability 0.9, infinite if there is none.
     limit_of_detection: float
-    limit_meaning: str  # meaning of `limit_of_detection`, one of the two above, in words
-    members: int  # number of scores of members, those that chose the threshold included
-    nonmembers: int  # number of scores of nonmembers, those that chose it included
+    limit_meaning: str  # meaning of `limit_of_detection` in words
+    members: int  # number of scores of trials with D, including those that chose the threshold
+    nonmembers: int  # number of scores of trials with D', including those that chose the threshold
     warnings: tuple[str, ...] = ()  # warnings on the assumption or the bound, in words; may be empty
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class LowerBound:
         )
 
     def _repr_html_(self) -> str:
-        """Return the bound as a table, for a notebook."""
+        """Return the bound as an HTML table, which a notebook shows."""
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
@@ -78,7 +78,7 @@ class LowerBound:
 
 
 def bound_json(bound: LowerBound) -> dict[str, Any]:
-    """Return a lower bound as JSON values; infinite numbers are None."""
+    """Return a lower bound as a dictionary of JSON values; infinite numbers are None."""
     head = {"epsilon": finite(bound.epsilon), "delta": bound.delta, "method": str(bound.method)}
     limit = {"limit_of_detection": finite(bound.limit_of_detection), "limit_meaning": bound.limit_meaning}
     said = {"assumption": bound.assumption, "warnings": list(bound.warnings)}
@@ -92,23 +92,25 @@ def epsilon_lower_bound(
     confidence: float = 0.95,
     method: BoundMethod = BoundMethod.CLOPPER_PEARSON,
 ) -> LowerBound:
-    """Return a lower bound on epsilon at delta from an attack's scores.
+    """Return a lower bound on epsilon at delta from the scores of an attack on trials with D and with D'.
+
+    If a group has a single score, the bound is 0.
 
     Parameters
     ----------
     member_scores
-        Scores of the trials in which D was used, floats, shape (n1,), at least one, no NaN. All methods but
-        `gaussian-shift` accept infinite scores.
+        Scores of the trials with D, shape (n1,), at least one, no NaN. All methods except `gaussian-shift` accept
+        infinite scores.
     nonmember_scores
-        Scores of the trials in which D' was used, floats, shape (n0,), at least one, no NaN. All methods but
-        `gaussian-shift` accept infinite scores. If either group has a single score, the bound is 0.
+        Scores of the trials with D', shape (n0,), at least one, no NaN. All methods except `gaussian-shift` accept
+        infinite scores.
     delta
-        Delta at which epsilon is bounded, at least 0 and below 1; `gdp` and `gaussian-shift` refuse 0, where a Gaussian
-        mechanism's epsilon is infinite.
+        Delta at which epsilon is bounded, at least 0 and below 1. `gdp` and `gaussian-shift` refuse 0, because the
+        epsilon of a Gaussian mechanism is infinite there.
     confidence
         Confidence of the bound, above 0.5 and below 1.
     method
-        Method by which the bound is found.
+        Method that computes the bound.
 
     Raises
     ------
@@ -155,21 +157,24 @@ def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: flo
 def all_bounds(
     member_scores: Floats, nonmember_scores: Floats, delta: float, confidence: float, distribution: ScoreDistribution
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds that are valid for the known distribution of the scores, in the order of `BoundMethod`.
+    """Return the lower bounds on epsilon of all methods that are valid for the known distribution of the scores.
+
+    They are in the order of `BoundMethod`.
 
     Parameters
     ----------
     member_scores
-        Scores of the trials in which D was used, as for `epsilon_lower_bound`.
+        Scores of the trials with D, shape (n1,), at least one, no NaN.
     nonmember_scores
-        Scores of the trials in which D' was used, as for `epsilon_lower_bound`.
+        Scores of the trials with D', shape (n0,), at least one, no NaN.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1.
     confidence
         Confidence of each bound, above 0.5 and below 1.
     distribution
-        The known distribution of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and
-        `gaussian-shift` are left out. The latter is also left out where it does not accept the scores.
+        What is known about the distribution of the scores. At delta 0, `gdp` and `gaussian-shift` are left out, because
+        the epsilon of a Gaussian mechanism is infinite there. `gaussian-shift` is also left out if it does not accept
+        the scores.
 
     Raises
     ------
@@ -191,14 +196,14 @@ def all_bounds(
 def applicable_bounds(
     member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating], delta: float, confidence: float
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds of all methods that accept these scores, whether or not their assumptions hold.
+    """Return the bounds of all methods that accept these scores, even if their assumptions may not hold.
 
     Parameters
     ----------
     member_scores
-        Scores of the trials in which D was used, as for `epsilon_lower_bound`.
+        Scores of the trials with D, shape (n1,), at least one, no NaN.
     nonmember_scores
-        Scores of the trials in which D' was used, as for `epsilon_lower_bound`.
+        Scores of the trials with D', shape (n0,), at least one, no NaN.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1.
     confidence
@@ -222,18 +227,21 @@ def applicable_bounds(
 
 @lru_cache(maxsize=1024)
 def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float, confidence: float) -> float:
-    """Return the limit of detection of a method, see `LowerBound`, for the given numbers of scores.
+    """Return the largest bound on epsilon that a method can give for the given numbers of scores.
+
+    For `gaussian-shift`, which has no largest bound, it is the smallest true epsilon that would be certified to exceed
+    0 with probability 0.9.
 
     Parameters
     ----------
     method
-        Method by which the bound is found.
+        Method that computes the bound.
     members
         Number of scores of trials with D, at least 1.
     nonmembers
         Number of scores of trials with D', at least 1.
     delta
-        Delta at which epsilon is bounded, as for `epsilon_lower_bound`.
+        Delta at which epsilon is bounded, at least 0 and below 1; above 0 for `gdp` and `gaussian-shift`.
     confidence
         Confidence of the bound, above 0.5 and below 1.
     """
@@ -248,7 +256,7 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
 
 
 def _checked(scores: NDArray[np.floating], who: str) -> Floats:
-    """Return the scores as float64 of one axis, or raise `InputError`."""
+    """Return the scores as float64 of one axis; raise `InputError` if there are none or one is NaN."""
     array = np.asarray(in_one_axis(scores), dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
@@ -260,7 +268,7 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Splits:
-    """Scores with their splits, which are cached, because several methods use them and they take most of the time."""
+    """Scores of both groups with their random splits into a choosing and a measuring part, computed only once."""
 
     members: Floats
     nonmembers: Floats
@@ -268,7 +276,7 @@ class _Splits:
 
 
 def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating]) -> _Splits:
-    """Return scores with their splits, each computed at first use; raise `InputError` for invalid scores."""
+    """Return scores with their random splits into a choosing and a measuring part; `InputError` for invalid scores."""
     members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
 
     @lru_cache
@@ -280,7 +288,7 @@ def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np
 
 
 def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: float) -> float:
-    """Return the median of a bound over splits; 0 if a group has a single score or all scores are equal."""
+    """Return the median of a bound over random splits of the scores; 0 if a group has one score or all are equal."""
     if min(scores.members.size, scores.nonmembers.size) < 2:
         return 0.0
     splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
@@ -344,7 +352,7 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
 
 
 def _bend(members: Floats, nonmembers: Floats) -> float:
-    """Return Phi^-1(TPR) - Phi^-1(FPR) at FPR 0.1 less that at FNR 0.1, in standard errors; 0 with few scores."""
+    """Return Phi^-1(TPR) - Phi^-1(FPR) at FPR 0.1 minus that at FNR 0.1, in standard errors; 0 with few scores."""
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)
     difference, variance = 0.0, 0.0

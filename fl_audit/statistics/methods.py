@@ -1,22 +1,22 @@
-"""The methods of lower bounds on epsilon, and the assumptions on the distribution of scores that they need."""
+"""Define the methods of lower bounds on epsilon, and the assumptions on the distribution of scores that they need."""
 
 from enum import StrEnum
 from typing import assert_never
 
 
 class ScoreDistribution(StrEnum):
-    """The knowledge about the distribution of the scores, which decides which bounds are valid.
+    """Knowledge about the distribution of attack scores, which decides which lower bounds are valid.
 
     ANY: scores are independent, and identically distributed within each group; nothing else is known.
     GAUSSIAN_TRADEOFF: in addition, the trade-off function of the mechanism **is** that of a Gaussian mechanism.
-    NORMAL_EQUAL_SPREAD: in addition, the scores are log-odds of this mechanism, or a linear function of them: normal,
-    with the same standard deviation in both groups.
+    NORMAL_EQUAL_SPREAD: in addition, the scores are log-odds of this mechanism, or a linear function of them. So they
+    are normal, with the same standard deviation in both groups.
 
-    A trade-off function that is merely bounded by that of a Gaussian mechanism is `ANY`. An example is a training run
-    whose rounds have Gaussian noise and a signal-to-noise ratio that depends on earlier rounds (noise scaled to the
-    global sensitivity). It keeps a guarantee of mu-GDP, but its epsilon at a given delta may be smaller than that of
-    the Gaussian mechanism, and a bound by way of mu then exceeds it. Randomised response at epsilon 1 is another
-    example: it is mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon 5.58 at delta 1e-5.
+    If a trade-off function is only bounded by that of a Gaussian mechanism, `ANY` applies. An example is a training run
+    whose rounds have Gaussian noise and a signal-to-noise ratio that depends on earlier rounds, as with noise scaled to
+    the global sensitivity. It is mu-GDP, but its epsilon at a given delta may be smaller than that of the Gaussian
+    mechanism, and a bound by way of mu then exceeds it. Another example is randomised response at epsilon 1. It is
+    mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon 5.58 at delta 1e-5.
     """
 
     ANY = "any"
@@ -25,12 +25,12 @@ class ScoreDistribution(StrEnum):
 
 
 class BoundMethod(StrEnum):
-    """The method of a lower bound; `assumption` states its assumption.
+    """Method that computes a lower bound on epsilon from scores; `assumption` states what it assumes.
 
     CLOPPER_PEARSON uses intervals of both error rates at one threshold. ORDER_STATISTIC uses the number of scores above
-    an order statistic of the reference scores. GDP does the same under a Gaussian trade-off function. GAUSSIAN_SHIFT
-    uses the difference of the means of normal scores over their estimated standard deviation. BAYES uses the joint beta
-    posterior of both error rates.
+    an order statistic of the other group's scores. GDP does the same under a Gaussian trade-off function.
+    GAUSSIAN_SHIFT uses the difference of the means of normal scores over their estimated standard deviation. BAYES uses
+    the posterior of both error rates, two beta distributions.
     """
 
     CLOPPER_PEARSON = "clopper-pearson"
@@ -41,17 +41,17 @@ class BoundMethod(StrEnum):
 
     @property
     def assumption(self) -> str:
-        """Return the assumption of the bound, in words."""
+        """Assumption of the method on the scores, in words."""
         return _ASSUMPTIONS[self]
 
     @property
     def has_confidence(self) -> bool:
-        """Return whether the bound has frequentist coverage; `bayes` has none, and is wrong more often than it says."""
+        """True if the bound has frequentist coverage. Only `bayes` has none."""
         return self is not BoundMethod.BAYES
 
     @property
     def needs(self) -> ScoreDistribution:
-        """Return the least knowledge about the distribution of the scores that the bound requires."""
+        """Least knowledge about the distribution of the scores that the method requires."""
         match self:
             case BoundMethod.GDP:
                 return ScoreDistribution.GAUSSIAN_TRADEOFF
@@ -63,7 +63,7 @@ class BoundMethod(StrEnum):
                 assert_never(self)
 
     def is_valid_under(self, distribution: ScoreDistribution) -> bool:
-        """Return whether the bound's assumption holds for scores with this known distribution."""
+        """Return True if the assumption of the method holds for scores whose distribution is known to this degree."""
         return list(ScoreDistribution).index(distribution) >= list(ScoreDistribution).index(self.needs)
 
 

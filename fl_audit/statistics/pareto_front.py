@@ -1,8 +1,8 @@
-"""The trade-off of risk and utility: the strategies on the convex Pareto frontier.
+"""Find the ways of training on the convex Pareto frontier of risk and utility.
 
-A strategy is a way to train. It is a point in the plane of risk (smaller is better) and utility (larger is better). A
-random choice between two strategies with fixed probabilities (a mixture) reaches every point on the line between them,
-so the frontier is convex (Negoescu et al. 2023, section 4.2, after Roijers and Whiteson 2017).
+A way of training, or strategy, is a point in the plane of risk (smaller is better) and utility (larger is better). A
+random choice between two strategies with fixed probabilities (a mixture) reaches every point on the line between them.
+So the frontier is convex (Negoescu et al. 2023, section 4.2, after Roijers and Whiteson 2017).
 """
 
 import numpy as np
@@ -13,19 +13,17 @@ from fl_audit.errors import require
 
 
 def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
-    """Return the indices of the strategies on the convex Pareto frontier, ascending in risk and in utility.
+    """Return the indices of the points on the convex Pareto frontier of risk and utility, ascending in both.
 
-    A strategy is on the frontier if no mixture of others is at least as good in risk and utility, and better in one of
-    them. Strategies on the line between two others of the frontier are included. Of identical strategies only the first
-    is returned.
+    A point is on the frontier if no mixture of other points is at least as good in both and better in one. Points on
+    the line between two others of the frontier are included. Of identical points only the first is returned.
 
     Parameters
     ----------
     risk
-        Risk of each point, finite, shape (n,), n at least 1. The unit does not matter, since a linear map changes
-        nothing.
+        Risk of each point in any unit, smaller is better, finite, shape (n,), n at least 1.
     utility
-        Utility of each point, finite, shape (n,). The unit does not matter either.
+        Utility of each point in any unit, larger is better, finite, shape (n,).
 
     Raises
     ------
@@ -51,6 +49,6 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
 
 
 def _is_below(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
-    """Return whether the point `middle` lies below the line from `left` to `right`."""
+    """Return True if the point with the index `middle` is below the line from point `left` to point `right`."""
     gain, step = y[[middle, right]] - y[left], x[[middle, right]] - x[left]
     return bool(gain[0] * step[1] < gain[1] * step[0])

@@ -1,6 +1,7 @@
-"""The ROC curve of scores: the area under it, and the TPR at given FPRs, each with a confidence interval.
+"""Compute the area under the ROC curve of scores, and true-positive rates at given false-positive rates.
 
-The intervals assume only that scores are independent, and identically distributed within each group.
+Each has a confidence interval. The intervals assume only that scores are independent, and identically distributed
+within each group.
 """
 
 import math
@@ -16,10 +17,10 @@ from fl_audit.statistics.intervals import Estimate
 
 
 def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> Estimate:
-    """Return the area under the ROC curve: the probability that a member outscores a nonmember; ties count half.
+    """Return the area under the ROC curve: the probability that a member scores higher than a nonmember.
 
-    The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every distribution
-    of the scores and every number of them, and is wider than intervals from a normal approximation.
+    Ties count half. The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples. It holds for
+    every distribution and number of scores, and is wider than intervals from a normal approximation.
 
     Parameters
     ----------
@@ -60,29 +61,30 @@ class TradeoffBand:
 
 
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
-    """Return the true-positive rates at given false-positive rates, with a confidence band for each point by itself.
+    """Return the true-positive rates at given false-positive rates, with a confidence interval at each of them.
 
-    The threshold at a false-positive rate is estimated from scores, too: a band that ignores this error covers 77 to
-    81 % instead of 95 %. So the band accounts for both errors. Of n reference scores, V, the share of their
-    distribution above the k-th largest, follows Beta(k, n + 1 - k) whatever that distribution is. For the lower end,
-    take the largest k at which V exceeds the given rate with a probability of at most a quarter of 1 - confidence. Then
-    the true threshold lies at or under the k-th largest score, so that at least as many scores of the other group
-    exceed the threshold as exceed this score. Given the reference scores, the number of the latter is binomial, and its
-    Clopper-Pearson bound takes another quarter of 1 - confidence. The upper end is found likewise, with the smallest k
-    at which V falls below the rate as rarely.
+    The threshold at a false-positive rate is estimated from scores, too. A band that ignores this error covers 77 to 81
+    % instead of 95 %, so this band accounts for both errors.
+
+    For the lower end, let V be the share of the reference distribution above the k-th largest of n reference scores. V
+    follows Beta(k, n + 1 - k), whatever the distribution is. The largest k is taken at which V exceeds the given rate
+    with a probability of at most (1 - confidence) / 4. Then the true threshold is at or under the k-th largest score,
+    and at least as many scores of the other group exceed the threshold as exceed this score. Given the reference
+    scores, this number is binomial, and its Clopper-Pearson bound takes another (1 - confidence) / 4. The upper end is
+    computed likewise, with the smallest k at which V falls below the rate with that probability.
 
     Parameters
     ----------
     found_in
-        Scores of the group that the attack looks for, independent and identically distributed, no NaN, shape (n1,), at
-        least one.
+        Scores of the group that the attack looks for, such as members, independent and identically distributed, no NaN,
+        shape (n1,), at least one.
     others
-        Scores of the reference group, independent and identically distributed, no NaN, shape (n0,), at least one.
+        Scores of the reference group, such as nonmembers, independent and identically distributed, no NaN, shape (n0,),
+        at least one.
     alarms
-        False-positive rates, which are shares of the reference distribution above the threshold, from 0 to 1, shape
-        (points,).
+        False-positive rates, shares of the reference distribution above the threshold, from 0 to 1, shape (points,).
     confidence
-        Least probability with which the band covers, at each point by itself, above 0 and below 1.
+        Smallest probability with which the band covers at a single point, above 0 and below 1.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
 
 def _require_scores(one: Floats, zero: Floats) -> int:
-    """Return the smaller number of scores, or raise `InputError` for an empty group."""
+    """Return the number of scores in the smaller group; raise `InputError` if a group is empty."""
     fewest = min(one.size, zero.size)
     require(fewest > 0, "a group of scores is empty: accepted is at least one score in each")
     return fewest

@@ -1,29 +1,28 @@
-"""Random but reproducible splits of scores: one part chooses a rule (a threshold), the other part measures it.
+"""Split scores at random but reproducibly: one part chooses a rule (a threshold), the other part measures it.
 
 A rule that is chosen and measured on the same scores gives no valid lower bound. So a random fifth of either group is
-set apart for the choice. The split must not depend on the order of the files: if the files are sorted, a split by
-position makes both parts near copies of each other, and the measuring scores then confirm whatever the choosing scores
-suggested. Therefore:
+set apart for the choice. The split must not depend on the order of the files. If the files are sorted, a split by
+position makes both parts almost equal, and the measuring scores then confirm whatever the choosing scores suggested. So
+the split is made in two steps:
 
-1. Only the ranks in the pooled scores of both groups are kept, and the groups are sorted, so that the order of the
+1. The scores of each group are sorted and replaced by their ranks in both groups together, so that the order of the
    files has no influence.
-2. A hash of these ranks is the key of a random generator, and the generator draws the split. If scores are independent,
-   and identically distributed within each group, all splits of the same ranks are equally likely, so a split that does
-   not depend on the ranks gives two independent parts. Equal scores are drawn one by one, like others: a rule that kept
-   copies together would make the parts depend on each other.
+2. A hash of these ranks is the key of a random generator, which draws the split. If scores are independent, and
+   identically distributed within each group, all splits of the same ranks are equally likely. So a split that does not
+   depend on the ranks gives two independent parts. Equal scores are drawn one by one. A rule that kept them together
+   would make the parts depend on each other.
 
-The key is computed from the ranks, so the split is independent of them only as far as the hash behaves like a random
-function: the guarantee of a bound holds on average over all ranks that can occur. In return the bound is a function of
-the scores alone. It is the same for every order of the files, every increasing transformation of the scores, exchanged
-groups and negated scores, and nobody can repeat the draw until the result is convenient.
+The split is independent of the ranks only as far as the hash behaves like a random function: the guarantee of a bound
+holds on average over all ranks that can occur. In return the bound is a function of the scores alone. It is the same
+for every order of the files, every increasing transformation of the scores, exchanged groups and negated scores. Nobody
+can repeat the draw until the result is convenient.
 
 **Few tables of ranks.** A table of ranks holds the number of scores of each group at each rank. Scores with few
 different values, and small numbers of scores, have few possible tables: two coins tossed 20 times each have 441. Then
-the average is over few splits and no reliable guarantee: up to 13 % of certificates were false where 5 % may be. So
-where fewer than about 2^16 tables can occur, 25 splits are drawn with as many keys, and the bound is the median of
-their bounds, so that no single split decides. Half of all splits err at once with at most twice the probability of one
-(Markov); summed over all tables of coins, 10 to 40 in a group, the median errs with at most 2.1 % where the average
-over all splits errs with 5.0 %.
+the average is over few splits, and the guarantee is not reliable: up to 13 % of certificates were false where 5 % may
+be. So if fewer than about 2^16 tables can occur, 25 splits are drawn, and the bound is the median of their bounds. Half
+of all splits err at once with at most twice the probability of one (Markov). Summed over all tables of coins, 10 to 40
+in a group, the median errs with at most 2.1 %, while the average over all splits errs with 5.0 %.
 """
 
 import hashlib
@@ -42,7 +41,7 @@ _BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 
 
 class ScorePart(NamedTuple):
-    """Scores of one part, by group, each ascending, shapes (n1,) and (n0,); ranks from 0 replace values."""
+    """Scores of one part of a split, or their ranks from 0, ascending in each group, shapes (n1,) and (n0,)."""
 
     first: Floats
     second: Floats
@@ -50,16 +49,16 @@ class ScorePart(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreSplit:
-    """The scores of both groups, split into a part that chooses a rule and a part that measures it."""
+    """Scores of both groups, divided into a part that chooses a threshold and a part that measures it."""
 
-    choosing: ScorePart  # the part that chooses a rule
-    measuring: ScorePart  # the part that measures it
+    choosing: ScorePart  # the part that chooses a threshold
+    measuring: ScorePart  # the part of which the scores above the threshold are counted
     values: int  # number of different scores
 
     def ways(self) -> tuple["ScoreSplit", ...]:
         """Return the split in all four directions: either group as `first`, with scores as they are or negated.
 
-        In each direction `first` is the group that is expected to score higher, and `second` is the reference. Every
+        In each direction, `first` is the group that is expected to score higher, and `second` is the reference. Every
         event `score > threshold` bounds epsilon from below by log((P(first) - delta) / P(second)).
         """
         one, two = (ScorePart(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
@@ -71,15 +70,16 @@ class ScoreSplit:
 
 
 def number_that_chooses(size: int) -> int:
-    """Return the number of the `size` scores that choose the threshold: a fifth, at least 1 if there are 2 or more."""
+    """Return how many of `size` scores choose the threshold: a fifth, rounded, but at least 1."""
     return max(1, round(_SHARE_THAT_CHOOSES * size))
 
 
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
-    """Return the number of splits over which the median of a bound is taken: 1, or 25 if few tables of ranks can occur.
+    """Return the number of random splits over which the median of a bound is taken: 1 or 25.
 
-    There are t + 1 ways to divide t equal scores between the groups. The product of t + 1 over all values, divided by
-    the number of possible sizes of a group, is about the number of tables with the given sizes.
+    It is 25 if the scores have few possible tables of ranks, so a single split would be unreliable. There are t + 1
+    ways to divide t equal scores between the groups. The product of t + 1 over all values, divided by the number of
+    possible sizes of a group, is about the number of tables.
 
     Parameters
     ----------
@@ -100,11 +100,10 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 
 
 def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
-    """Return a split of two groups of scores, of at least 2 each.
+    """Split the scores of two groups, of at least 2 each: one part chooses a threshold, the other one measures it.
 
-    The scores determine which group is `first`, and whether ranks ascend or descend with the scores, so that exchanged
-    groups and reversed signs give the same split. The caller must therefore try both groups and both signs
-    (`ScoreSplit.ways`).
+    The scores determine which group is `first`, and whether ranks ascend or descend with the scores. So exchanged
+    groups and negated scores give the same split, and the caller must try all four directions (`ScoreSplit.ways`).
 
     Parameters
     ----------
@@ -113,10 +112,9 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     nonmembers
         Scores of nonmembers, shape (n0,), no NaN; infinite scores are kept.
     break_ties
-        Whether equal scores get ranks of their own, in an order drawn at random across both groups. The split itself
-        does not depend on it.
+        Whether equal scores get different ranks, in a random order across both groups. The split does not depend on it.
     number
-        Index of the split among several ones, from 0.
+        Number of the split, from 0; different numbers give different random splits.
     """
     counts = _canonical(members, nonmembers)
     digest = hashlib.blake2b(counts.tobytes(), digest_size=16, salt=number.to_bytes(2, "little")).digest()
@@ -136,7 +134,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
-    """Return a mask of the `number` smallest values; among equal values the first ones are taken."""
+    """Return True at the `number` smallest values; among equal values the first ones are taken."""
     found = lots <= np.partition(lots, number - 1)[number - 1]
     if np.count_nonzero(found) > number:
         found = np.zeros(lots.size, dtype=np.bool_)

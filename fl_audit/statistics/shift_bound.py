@@ -1,12 +1,12 @@
-"""Studentised shift: an exact lower confidence bound on the distance between two groups of normal scores.
+"""Compute a lower confidence bound on mu, the distance between two groups of normal scores in standard deviations.
 
-The bound is valid because the insider's log-odds are normal with equal spread if every round has a fixed mu_i. The
-spread is estimated from the scores, not taken from the claimed noise, so noise that is secretly too small shows. Scores
-of other mechanisms (randomised response, raw Laplace) break the assumption and must not be certified this way.
+The bound is exact for the insider's log-odds: they are normal with equal standard deviation if every round has a fixed
+mu_i. This standard deviation is estimated from the scores, not taken from the claimed noise, so noise that is secretly
+too small shows. Scores of other mechanisms (randomised response, raw Laplace) break the assumption and must not be
+certified this way.
 
-The noncentral t distribution here is accurate for every degree of freedom and noncentrality that occurs in an audit.
-That of scipy returns NaN for noncentralities above about 1e5, which are reached where a federation adds hardly any
-noise.
+The noncentral t distribution here is accurate for every degree of freedom and noncentrality of an audit. That of scipy
+returns NaN for noncentralities above about 1e5, which occur if a federation adds hardly any noise.
 """
 
 import math
@@ -26,14 +26,14 @@ _REACH = 10.0  # number of standard deviations beyond which a normal variable is
 
 
 class ShiftEstimate(NamedTuple):
-    """The distance of the members' scores above the others', in units of their common spread."""
+    """Distance of the members' mean score above that of the nonmembers, in common standard deviations."""
 
     shift: float  # estimate of mu: difference of the means over the pooled standard deviation; 0 where undefined
     low: float  # lower bound of mu, at least 0
 
 
 def _checked(scores: Floats, who: str) -> Floats:
-    """Return the scores as float64 of one axis, or raise `InputError`."""
+    """Return the scores as float64 of one axis; raise `InputError` if there are more axes or one is not finite."""
     array = np.asarray(scores, dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     wrong = np.flatnonzero(~np.isfinite(array))
@@ -43,7 +43,10 @@ def _checked(scores: Floats, who: str) -> Floats:
 
 
 def _studentised(member: Floats, nonmember: Floats) -> float:
-    """Return the difference of the means over the pooled standard deviation."""
+    """Return the difference of the means of two groups over their pooled standard deviation.
+
+    Two groups that are constant at one value give 0, at different values `InputError`.
+    """
     scale = max(float(np.max(np.abs(member))), float(np.max(np.abs(nonmember)))) or 1.0
     one, zero = member / scale, nonmember / scale
     difference = float(np.mean(one) - np.mean(zero))
@@ -56,18 +59,18 @@ def _studentised(member: Floats, nonmember: Floats) -> float:
 
 
 def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return the difference of two means in pooled standard deviations, with an exact lower bound of its true value mu.
+    """Return the difference of the mean scores in pooled standard deviations, with a lower bound on its true value mu.
 
     For normal scores of equal variance, the difference times r = sqrt(n1 n0 / (n1 + n0)) has a noncentral t
-    distribution with n1 + n0 - 2 degrees of freedom and noncentrality mu r. The lower bound is the mu for which a value
-    at least as large as the observed one has probability 1 - confidence.
+    distribution with n1 + n0 - 2 degrees of freedom and noncentrality mu r. The exact lower bound is the mu for which a
+    value at least as large as the observed one has probability 1 - confidence.
 
     Parameters
     ----------
     member_scores
-        Scores of the trials with bit 1, shape (n1,), finite. Fewer than 2 give the bound 0.
+        Scores of the trials with secret bit 1, shape (n1,), finite. Fewer than 2 give the bound 0.
     nonmember_scores
-        Scores of the trials with bit 0, shape (n0,), finite. Fewer than 2 give the bound 0.
+        Scores of the trials with secret bit 0, shape (n0,), finite. Fewer than 2 give the bound 0.
     confidence
         Confidence of the lower bound, at least 0.5 and below 1.
 
@@ -92,17 +95,16 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return the regression slope of normal scores on included parts of a member, and its lower confidence bound.
+    """Return the regression slope of normal scores on the included part of a member, with a lower confidence bound.
 
-    The slope is in units of the residual standard deviation. This generalises `gaussian_shift` to members of which a
-    known part is included in each trial: least squares with a constant, whose studentised slope is noncentral t with
-    n - 2 degrees of freedom. For parts of 0 and 1 the result is that of `gaussian_shift`. Raises `InputError` if shapes
-    differ, a number is not finite, or the confidence is out of its range.
+    The slope is in residual standard deviations. A least-squares fit with a constant is made, whose studentised slope
+    is noncentral t with n - 2 degrees of freedom. For parts of 0 and 1 the result is that of `gaussian_shift`. Raises
+    `InputError` if shapes differ, if a number is not finite, or if the confidence is out of its range.
 
     Parameters
     ----------
     parts
-        Part of the member that is contained in each trial, at least 0, finite, shape (n,).
+        Part of the member that is included in each trial, at least 0, finite, shape (n,).
     scores
         Score of each trial, finite, shape (n,).
     confidence
@@ -124,7 +126,10 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
 
 def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
-    """Return a studentised shift with its lower bound, given the noncentrality `root` that belongs to a shift of 1."""
+    """Return a studentised shift with its lower bound.
+
+    `root` is the noncentrality that belongs to a shift of 1, and `probability` the confidence of the bound.
+    """
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
@@ -139,19 +144,19 @@ def _root_of_sizes(n1: int, n0: int) -> float:
 
 
 def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
-    """Return the smallest true mu whose lower bound exceeds a claimed mu with a given probability.
+    """Return the smallest true mu whose lower confidence bound exceeds a claimed mu with a given probability.
 
-    It is the limit of detection of a verdict: a smaller breach may well pass. Raises `InputError` if a number is out of
-    its range.
+    A smaller mu may not be detected. The result is infinite if a group has fewer than 2 scores. Raises `InputError` if
+    a number is out of its range.
 
     Parameters
     ----------
     n1
-        Number of members' scores. Fewer than 2 detect nothing, and the result is infinite.
+        Number of members' scores, from 0.
     n0
-        Number of nonmembers' scores. Fewer than 2 detect nothing, and the result is infinite.
+        Number of nonmembers' scores, from 0.
     claimed_mu
-        The mu that may not be exceeded, at least 0.
+        Claimed upper limit of mu, at least 0.
     level
         One minus the confidence of the lower bound, above 0 and at most 0.5.
     power
@@ -171,18 +176,18 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
 
 
 def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
-    """Return the smallest true slope whose lower bound exceeds a claimed mu with a given probability.
+    """Return the smallest true slope of `gaussian_slope` whose lower bound exceeds a claimed mu with some probability.
 
-    This is `detectable_shift` for the slope of `gaussian_slope`.
+    The probability is `power`.
 
     Parameters
     ----------
     root
         Noncentrality that belongs to a slope of 1, above 0.
     degrees
-        Degrees of freedom, at least 1.
+        Degrees of freedom of the fit, at least 1.
     claimed_mu
-        The mu that may not be exceeded, at least 0.
+        Claimed upper limit of the slope, at least 0.
     level
         One minus the confidence of the lower bound, above 0 and at most 0.5.
     power
@@ -193,7 +198,7 @@ def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float,
 
 
 def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
-    """Return P(T <= t) for T = (Z + noncentrality) / S, Z standard normal and S^2 an independent chi^2 / degrees."""
+    """Return P(T <= t) for T = (Z + noncentrality) / S, with Z ~ N(0, 1) and an independent S^2 ~ chi^2 / degrees."""
     # One of Z and S is integrated in closed form, the other by quadrature with 200 points. The quadrature is over
     # whichever of the two has the smoother integrand, so that the error stays below 1e-11.
     nodes, weights = legendre(200)
@@ -220,14 +225,14 @@ def _spread_range(degrees: float) -> tuple[float, float]:
 
 
 def noncentrality_at(probability: float, t: float, degrees: float) -> float:
-    """Return the noncentrality at which the noncentral t distribution has P(T <= t) = probability.
+    """Return the noncentrality at which a noncentral t variable T has P(T <= t) = probability.
 
-    The result is 0 if P(T <= t) is smaller even at noncentrality 0.
+    It is 0 if P(T <= t) is smaller than the probability even at noncentrality 0.
 
     Parameters
     ----------
     probability
-        Probability P(T <= t), above 0 and below 1.
+        Probability that T is at most `t`, above 0 and below 1.
     t
         Point t at which the distribution function is taken, at least 0 and finite.
     degrees
@@ -238,12 +243,12 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
-    """Return a quantile of the noncentral t distribution; 0 instead of a negative quantile.
+    """Return the t at which a noncentral t variable T has P(T <= t) = probability; 0 if that t is negative.
 
     Parameters
     ----------
     probability
-        Probability P(T <= t), above 0 and below 1.
+        Probability that T is at most the returned number, above 0 and below 1.
     degrees
         Degrees of freedom, at least 2.
     noncentrality

@@ -1,4 +1,4 @@
-"""Significance levels of verdicts and readings: their largest false-positive rates, fixed before any data."""
+"""Define the largest false-positive rates of verdicts and of comparisons with claims, fixed before any data."""
 
 FAMILY_LEVEL = 0.001
 """Largest probability with which a federation that keeps its guarantee is called violated."""

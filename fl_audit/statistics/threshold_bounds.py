@@ -1,31 +1,29 @@
-"""Lower bounds on epsilon from the numbers of scores of each group above a threshold.
+"""Compute lower bounds on epsilon from the numbers of scores of each group above a threshold.
 
 All bounds depend only on the order of the scores: a strictly increasing transformation changes nothing, and infinite
-scores are allowed. The maximum over thresholds of a lower bound is no valid lower bound. So threshold and direction are
-chosen on a fifth of the scores that is set apart (`score_split`), and the other scores give the bound, whatever the
-number of thresholds and directions. Corrections for many thresholds on all scores were tried in simulation and lose
-more: at 500 + 500 scores of a Gaussian with mu = 1 the fifth widens a bound by 12 %, ten thresholds in two directions
-by 80 %.
+scores are allowed. The maximum of a lower bound over thresholds is no valid lower bound. So threshold and direction are
+chosen on a fifth of the scores (`score_split`), and the other scores give the bound. Corrections for many thresholds on
+all scores were tried in simulation and lose more. At 500 + 500 scores of a Gaussian with mu = 1, the fifth widens a
+bound by 12 %, and ten thresholds in two directions by 80 %.
 
 **The order-statistic bound**: a threshold at a rank of the reference scores has a false-positive rate of known
 distribution. The bound holds if scores are independent, and identically distributed within each group. The proof:
 
-* The direction and the rank k are chosen on scores that are not measured. Ties are broken at random, so that all
-  measured scores differ. This is post-processing and leaves (epsilon, delta)-DP as it is.
+* The direction and the rank k are chosen on scores that are not measured. Ties are broken at random, so all measured
+  scores differ. This is post-processing and leaves (epsilon, delta)-DP as it is.
 * The threshold is the k-th largest of n measured reference scores. The share V of the reference distribution above it
   then follows Beta(k, n + 1 - k), whatever that distribution is: it is the k-th smallest of n uniform numbers.
-* Given the threshold, the hits among the n1 scores of the other group are binomial. Under (epsilon, delta)-DP in both
-  directions their rate is at most g(V) = min(e^epsilon V + delta, 1 - e^-epsilon (1 - delta - V)) (Kairouz, Oh &
-  Viswanath 2015, theorem 2.1, for the event and for its complement).
-* So the probability of so many hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), the mean over that beta
-  distribution. It falls with the hits, hence p at the true epsilon is a p-value: it is at most a level with at most
-  that probability. It rises with epsilon, and the bound is the epsilon at which p reaches the level. So the bound
-  exceeds the true epsilon only if p at the true epsilon is below the level, which has at most the probability of the
-  level.
+* Hits are scores of the other group above the threshold. Given the threshold, the number of hits among its n1 scores is
+  binomial. Under (epsilon, delta)-DP in both directions the rate of hits is at most g(V) = min(e^epsilon V + delta, 1 -
+  e^-epsilon (1 - delta - V)) (Kairouz, Oh & Viswanath 2015, theorem 2.1, for the event and for its complement).
+* So the probability of at least the observed hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), the mean
+  over that beta distribution. It falls with the hits, so p at the true epsilon is a p-value: it is at most a level with
+  at most that probability. It rises with epsilon, and the bound is the epsilon at which p reaches the level. So the
+  bound exceeds the true epsilon only if p at the true epsilon is below the level.
 
-With two Clopper-Pearson intervals, half of the level is spent on the false-positive rate. Here nothing is: the
-distribution of this rate is known, and V enters by its mean rather than by its worst case. Where scores have few
-different values Clopper-Pearson is better, because its threshold can lie between two of them.
+With two Clopper-Pearson intervals, half of the level is spent on the false-positive rate. The order-statistic bound
+spends nothing on it, because the distribution of this rate is known, and V enters by its mean and not by its worst
+case. If scores have few different values, Clopper-Pearson is better, because its threshold can lie between two of them.
 """
 
 import math
@@ -56,14 +54,14 @@ _CAUTION = 2.5
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of measuring scores above the threshold of the chosen rule."""
+    """Numbers of scores above a threshold in both groups, among the scores that did not choose the threshold."""
 
-    hits: int  # scores of the first group above the threshold
-    first: int  # all scores of the first group
+    hits: int  # number of scores of the first group above the threshold
+    first: int  # number of all scores of the first group
     # Scores of the reference group above the threshold: k - 1 for `ORDER_STATISTIC` and `GDP`, whose threshold is its
     # k-th largest score.
     alarms: int
-    second: int  # all scores of the reference group
+    second: int  # number of all scores of the reference group
 
 
 _Rules = tuple[Floats, Floats, Integers]
@@ -71,15 +69,15 @@ _Rules = tuple[Floats, Floats, Integers]
 
 
 def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: float) -> Counts:
-    """Choose a rule on the choosing scores, over all four directions, and return its counts on the measuring scores.
+    """Choose a threshold and a direction on one part of the scores, and count the scores above it in the other part.
 
     Parameters
     ----------
     method
-        A method that uses thresholds.
+        Method that uses thresholds: any except `GAUSSIAN_SHIFT`.
     split
-        Split of the scores into those that choose the rule and those that measure it, with broken ties for
-        `ORDER_STATISTIC`.
+        Scores divided into the part that chooses and the part that is counted. `ORDER_STATISTIC` needs equal scores
+        with different ranks.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1.
     level
@@ -97,14 +95,14 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
 
 def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) -> float:
-    """Return the lower bound on epsilon, at least 0, from the counts of a rule that was chosen on other scores.
+    """Return the lower bound on epsilon, at least 0, from counts of scores above a threshold chosen on other scores.
 
     Parameters
     ----------
     method
-        A method that uses thresholds.
+        Method that uses thresholds: any except `GAUSSIAN_SHIFT`.
     counts
-        Counts of the measuring scores above the threshold of the rule.
+        Counts of the scores above the threshold.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for `GDP`.
     level
@@ -114,7 +112,7 @@ def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) ->
 
 
 def _above(scores: Floats, threshold: Floats | float) -> Integers:
-    """Return the number of ascending scores strictly above each threshold, in its shape."""
+    """Return the number of the ascending scores strictly above each threshold, in the shape of `threshold`."""
     return np.asarray(scores.size - np.searchsorted(scores, threshold, side="right"), dtype=np.int64)
 
 
@@ -127,9 +125,9 @@ def _ranks(size: int) -> Integers:
 
 
 def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
-    """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson at half the level; -infinity if undefined.
+    """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson bounds at half the level; -infinity if undefined.
 
-    `hits` and `alarms` are the positives among `first` and `second` scores; these numbers need not be integers.
+    `hits` of `first` scores and `alarms` of `second` scores are above the threshold; the numbers need not be integers.
     """
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), first - hits + 1, level / 2), 0.0)
     high = np.where(alarms < second, betaincinv(alarms + 1, np.maximum(second - alarms, 1e-9), 1 - level / 2), 1.0)
@@ -138,7 +136,7 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate rules with their expected Clopper-Pearson bounds; thresholds are values of choosing scores."""
+    """Return candidate thresholds at values of choosing scores, with the Clopper-Pearson bounds expected from them."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
     # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
@@ -166,7 +164,7 @@ def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _bayes(counts: Counts, delta: float, level: float) -> float:
-    """Return the posterior quantile of epsilon at `level`, at least 0."""
+    """Return the `level`-quantile of the posterior distribution of epsilon, at least 0."""
     # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
     # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
     # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
@@ -179,8 +177,8 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
 def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
     """Return the epsilon for which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
 
-    TPR ~ Beta(*`tpr`) and FPR ~ `fpr` are independent. Both directions of (epsilon, delta)-DP
-    limit the TPR at an FPR by a line, and the lower line counts.
+    TPR ~ Beta(*`tpr`) and FPR ~ `fpr` are independent. Each direction of (epsilon, delta)-DP limits the TPR at an FPR
+    by a line, and the lower line counts.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:
@@ -196,14 +194,20 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level:
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return the expected FPR, threshold and alarms for thresholds at some ranks of the measuring reference scores."""
+    """Return expected FPRs, thresholds and alarms for thresholds at some ranks of the measuring reference scores.
+
+    Alarms are the numbers of reference scores above the thresholds.
+    """
     size = way.measuring.second.size
     tried = _ranks(size)
     return tried / (size + 1), way.measuring.second[size - tried], tried - 1
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return candidate rules, one for each rank k, with their expected shift under a Gaussian trade-off function."""
+    """Return candidate thresholds, one for each rank k, and the mu that the choosing scores suggest for each of them.
+
+    The mu is that of a Gaussian trade-off function, minus a margin for its error.
+    """
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
@@ -216,25 +220,26 @@ def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
 
 
 def _probit_variance(share: Floats, size: int) -> Floats:
-    """Return the approximate variance of Phi^-1(share) for a share of `size` scores (delta method)."""
+    """Return the approximate variance of Phi^-1(share), for a share estimated from `size` scores (delta method)."""
     density = np.exp(-(ndtri(share) ** 2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(share * (1 - share) / (size * density**2))
 
 
 def gdp_mu(counts: Counts, level: float) -> float:
-    """Return the lower confidence bound of mu from the first group's scores above the reference's k-th largest.
+    """Return a lower confidence bound on mu from the number of first-group scores above a given reference score.
 
-    Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR at the
-    k-th largest of n scores is Beta(k, n - k + 1) whatever their distribution (ties only lower it), and given the
-    threshold the hits are binomial. So the probability of so many hits is at most the mean of
-    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution: an exact p-value, without sharing the
-    level between both error rates, and the bound is the mu at which it equals the level. The shift of two
-    Clopper-Pearson bounds at half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
+    The reference score is the k-th largest of n, and the first-group scores above it are hits. Under mu-GDP every event
+    has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR V at the k-th largest reference
+    score is Beta(k, n - k + 1), whatever the distribution of the scores (ties only lower it). Given the threshold, the
+    number of hits among the n1 scores of the first group is binomial. So the probability of at least the observed hits
+    is at most the mean of P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution. This is an exact
+    p-value, and the bound is the mu at which it equals the level. The difference of two Clopper-Pearson bounds at half
+    the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, but smaller.
 
     Parameters
     ----------
     counts
-        Counts of the measuring scores for a rank that was fixed beforehand.
+        Counts of the scores above the threshold, for a rank k = alarms + 1 that was fixed beforehand.
     level
         One minus the confidence, above 0 and below 1.
     """
@@ -248,13 +253,13 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
 
 def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
-    """Return the parameters of the beta distribution whose CDF gives P(hits or more), and the FPR's distribution."""
+    """Return the parameters of the beta distribution whose CDF gives P(hits or more), and the distribution of FPR."""
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate rules, one for each rank, with the order-statistic bounds expected from the choosing scores."""
+    """Return candidate thresholds, one for each rank, and the order-statistic bounds expected for them."""
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)
@@ -264,7 +269,7 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
-    """Return the TPR of the first group at these FPRs, estimated from the choosing scores."""
+    """Return the TPR of the first group at the given FPRs, estimated from the choosing scores."""
     # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
     # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
     # as good as the largest score, nor excluded where the first group lies far above the reference.
@@ -278,7 +283,10 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return approximate lower bounds on epsilon at expected TPRs and FPRs: both counts are taken as Poisson."""
+    """Return approximate lower bounds on epsilon at expected TPRs and FPRs; both counts are taken as Poisson.
+
+    `sizes` are the numbers of scores in both groups.
+    """
     # For Poisson counts h and k, h given h + k is binomial, so a quantile of a beta distribution bounds the ratio of
     # their means. Counts at rates that are not small vary less than Poisson counts; h / (1 - tpr) in place of h allows
     # for that.
@@ -292,7 +300,7 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
 
 @lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
 def _order_statistic(counts: Counts, delta: float, level: float) -> float:
-    """Return the order-statistic bound for the counts at a rank, at least 0; the module's docstring proves it."""
+    """Return the order-statistic bound, at least 0, for the counts at a rank; the module's docstring proves it."""
     return 0.0 if counts.hits == 0 else _where_allowed(*_distributions_of_rank(counts), delta, level)
 
 

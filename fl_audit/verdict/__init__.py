@@ -1,1 +1,1 @@
-"""The verdict on a guarantee: the measurement of the noise, and the declared family of tests."""
+"""Judge whether a run agrees with its privacy claim, by noise measurements and tests whose result is a verdict."""

@@ -1,4 +1,4 @@
-"""The banner at the top of a report: the verdict, a sentence beside it, and its colours."""
+"""Make the banner at the top of a report, which shows the verdict, one sentence and the colours of the verdict."""
 
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import capital
@@ -11,17 +11,17 @@ LOOKS = {
     Verdict.NOT_AUDITED: VerdictLook.NONE,
     Verdict.NO_GUARANTEE: VerdictLook.NONE,
 }
-"""Look of the banner, which decides its colours, for each verdict."""
+"""Look of the banner for each verdict. The look decides the colours."""
 
 
 def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return the banner of a verdict: its name as the title, a sentence, and the look that decides its colours.
+    """Return the report banner of a verdict, with the verdict's name as its title and the verdict's colours.
 
     Parameters
     ----------
     verdict
-        The verdict.
+        Verdict on the audited run, such as `Verdict.VIOLATED`.
     line
-        Sentence beside the verdict, as plain text.
+        Sentence shown beside the title, as plain text.
     """
     return Banner(capital(str(verdict)), line, LOOKS[verdict])

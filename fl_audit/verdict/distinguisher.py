@@ -1,17 +1,18 @@
-"""One learned distinguisher between D and D', for differences that no other test was written for.
+"""Test by a learned classifier whether the noise differs between D and D' in a way for which no other test exists.
 
-A small model learns from the features of some trials whether D was used, and its scores of trials that it has not seen
-are ranked. It is trained three times, on two, three and four fifths of the trials, and each time tested on the next
-fifth. If the distribution of the features does not depend on the secret, the order of the scores in a fifth is random
-whatever was learned before, so the sum of the three Mann-Whitney statistics has an exact null distribution. The test is
-a permutation test for which no model has to be trained again.
+A trial is one repetition of the attack: a training with D or with D'. A linear classifier learns from features of some
+trials whether D was used, and then ranks unseen trials by score. It is trained three times, on two, three and four
+fifths of the trials, and each time tested on the next fifth. If the features do not depend on the secret, the ranks in
+each fifth are random, whatever was learned. So the sum of the three Mann-Whitney statistics has an exact null
+distribution, as in a permutation test.
 
-Measured (`tests/verdict/distinguisher_rates.py`): of 2,000 honest runs of 40 trials x 3 rounds, in which everything
-differed between D and D' that may differ in an honest run, .0360 had a p-value under .05, .0085 under .01 and none
-under the significance level of the test. Breaches that were not used in the design of the features were found in 20 of
-20 runs of 100 trials x 30 rounds each: noise centred over every tensor, sizes that follow the last round's, and far
-coordinates that share their signs. One such breach was found in 0 of 20 runs: every third sign is the product of the
-two before it, so that only three coordinates together carry information.
+The script `tests/verdict/distinguisher_rates.py` measured false alarms and power. In 2,000 honest runs of 40 trials and
+3 rounds, everything differed between D and D' that may differ in an honest run. The p-value was under .05 in 3.6 % of
+these runs, under .01 in .85 % of them, and never under the significance level of the test. Power was measured with
+breaches for which the features had not been designed, in 20 runs of 100 trials and 30 rounds each. The test found three
+of the breaches in all 20 runs: noise centred over every tensor, sizes of the noise that follow the previous round's,
+and distant coordinates that share their signs. It found one breach in none of the 20 runs: every third sign is the
+product of the two before it, so only three coordinates together carry information.
 """
 
 import math
@@ -44,15 +45,17 @@ _FAR = 3.0
 
 @of_family(TestName.DISTINGUISHER)
 def distinguisher(measured: NoiseMeasurements) -> TestResult:
-    """Test whether a learned model tells trials with D from trials with D' by their noise: Mann-Whitney, upper tail.
+    """Test whether a learned classifier tells trials with D from trials with D' by features of their noise.
 
-    One model is trained on the sampled coordinates and one on the noise along f(D) - f(D') and the gradients (see
-    `trial_features`); the p-value is by Bonferroni over the two, and exact for each. In the result, `measured` is the
-    share of pairs, a trial with D and one with D', in which the one with D has the higher score, `limit` the smallest
-    true share that would be found, or NaN if so few trials cannot show any, and `place` the feature of largest weight.
+    Two linear models are used. One takes features of the noise at a sample of the model's coordinates, the other one
+    features of the noise along f(D) - f(D') and along the gradients (see `trial_features`). Each gives an exact
+    one-sided Mann-Whitney p-value. The smaller p-value is corrected by Bonferroni.
 
-    The distribution of the ranks is that of Mann and Whitney (1947), its spread under a breach that of Hanley and
-    McNeil (1982).
+    In the result, `measured` is the share of pairs of a trial with D and a trial with D' in which the trial with D has
+    the higher score. `limit` is the smallest true share that the test finds with probability 0.9, or NaN if there are
+    too few trials to find any. `place` names the feature with the largest weight.
+
+    The null distribution is from Mann and Whitney (1947), the variance under a breach from Hanley and McNeil (1982).
     """
     known, along = measured.sampled_trials, direction_features(measured)
     sides = [(sample_features(measured), measured.members[known])] if known.any() else []
@@ -67,7 +70,7 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Return the result of the test for one model: it is trained on earlier folds and ranks the trials of the next."""
+    """Train a model on earlier folds of trials, rank the trials of the next fold by it, and return the test result."""
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
@@ -84,7 +87,10 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
 
 
 def _folds(members: Flags) -> Integers:
-    """Return the fold of each trial: shuffled by a public seed, with the same share of D and of D' in every fold."""
+    """Return the number of the fold of each trial, from 0 to 3, (trials,).
+
+    The trials are shuffled with a public seed. Every fold has about the same share of trials with D.
+    """
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
         shuffled = rng.permutation(np.flatnonzero(side))
@@ -95,11 +101,11 @@ def _folds(members: Flags) -> Integers:
 
 
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
-    """Train a sparse linear SVM; return the function that scores trials, and the weight of every feature.
+    """Train a sparse linear SVM that tells trials with D from trials with D' by a table (trials, features).
 
-    The inputs are the features and their absolute values, so that a change of either sign under one secret shows. The
-    L1 penalty is as large as the slope of most columns is by chance if nothing tells the trials apart: twice
-    sqrt(n ln(columns)).
+    Returns the function that gives the scores of the rows of such a table, and the nonnegative weight of every feature.
+    The inputs are the standardised features and their absolute values, so the SVM also learns changes of size. The L1
+    penalty is 2 sqrt(n ln(columns)) for n trials. If nothing tells the trials apart, most columns get the weight 0.
     """
     # scikit-learn takes a second to import, and most runs do not need it.
     from sklearn import exceptions, svm
@@ -125,7 +131,10 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
 
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
-    """Return the Mann-Whitney statistic, the number of pairs in which D scores higher; ties are broken at random."""
+    """Return the number of pairs of a trial with D and one with D' in which the trial with D has the higher score.
+
+    This is the Mann-Whitney statistic. Ties are broken at random with the seed.
+    """
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
     ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
@@ -134,10 +143,11 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return the upper tail of the sum of Mann-Whitney statistics over folds of the given sizes, as a function.
+    """Return the function that gives the null probability that a sum of Mann-Whitney statistics is at least x.
 
-    For many pairs it is that of a normal distribution, which has heavier tails, because the fourth cumulant of the
-    exact distribution is negative.
+    x is the function's argument. The sum runs over folds, each given as (trials with D, trials with D'). If a fold has
+    more than `_MOST_EXACT` pairs, the normal distribution is used. It has heavier tails than the exact one, so the
+    probability is not too small.
     """
     if max(one * other for one, other in sizes) <= _MOST_EXACT:
         shares = reduce(np.convolve, [_distribution(one, other) for one, other in sizes])
@@ -149,10 +159,9 @@ def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
 
 
 def _distribution(one: int, other: int) -> Floats:
-    """Return the null distribution of the Mann-Whitney statistic: the probabilities of 0, 1, ..., one * other.
+    """Return the null probabilities that the Mann-Whitney statistic is 0, 1, ..., one * other.
 
-    Trials are taken in ascending order of score. A trial with D forms a correctly ordered pair with every earlier trial
-    with D'.
+    `one` is the number of trials with D, and `other` the number of trials with D'.
     """
     ways: Floats = np.zeros((one + 1, one * other + 1))
     ways[0, 0] = 1.0
@@ -165,7 +174,11 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the true share of correctly ordered pairs at which the test has the power `DETECTION_POWER`."""
+    """Return the smallest true share of correctly ordered pairs that the test finds with probability `DETECTION_POWER`.
+
+    In such a pair, the trial with D has a higher score than the trial with D'. `sizes` has the numbers of both kinds of
+    trials in each fold. The test rejects if the share is at least `critical`.
+    """
     pairs = sum(one * other for one, other in sizes)
 
     def short(share: float) -> float:

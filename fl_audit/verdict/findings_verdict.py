@@ -1,4 +1,4 @@
-"""The findings on the guarantee: the verdict with the judgement behind it, and the measured noise."""
+"""Define two results of the analysis of a run: the verdict on its guarantee, and the measured noise."""
 
 import math
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, Verdict
 
 @dataclass(frozen=True)
 class VerdictFinding:
-    """The verdict on a run, with the judgement that it rests on."""
+    """The verdict on an audited run together with the test results on which it rests."""
 
-    verdict: Verdict  # the verdict
-    judgement: Judgement | None  # the judgement behind the verdict; None where there was nothing to judge
+    verdict: Verdict  # verdict on the guarantee of the run
+    judgement: Judgement | None  # test results behind the verdict; None where nothing was tested
     # Duration of the trials that would be conclusive about noise and signal, at the speed of this run; None where its
     # speed was not recorded or no number of trials would do.
     seconds_needed: float | None = None
@@ -34,15 +34,16 @@ class VerdictFinding:
 
     @property
     def judged(self) -> Judgement:
-        """The judgement, asserted to exist."""
+        """The test results behind the verdict; raises `AssertionError` if nothing was judged."""
         assert self.judgement is not None, "nothing was judged here"
         return self.judgement
 
     @property
     def judges_scores(self) -> bool:
-        """Whether only scores of unknown distribution were judged, apart from opened values.
+        """True if the verdict rests only on attack scores, whose distribution is unknown.
 
-        Then it is not known how large a breach would have been found.
+        Tests of values that the challenger, who draws the secrets, opened after the run are not counted. If this is
+        True, the smallest detectable breach is unknown.
         """
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED
@@ -50,33 +51,39 @@ class VerdictFinding:
 
     @property
     def words(self) -> JudgementWords:
-        """The phrases with which this kind of audit describes its judgement."""
+        """Phrases with which a report of this kind of audit describes the tests and their result."""
         return JudgementWords() if self.judgement is None else self.judgement.words
 
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
-        """Return the verdict given the names of other findings that contradict the guarantee.
+        """Return this verdict after taking into account other findings that contradict the guarantee.
 
-        If there are any, a consistent verdict becomes inconclusive; a violated one stays.
+        If `broken`, the names of these findings, is not empty, a consistent verdict becomes inconclusive and the names
+        are stored in `contradicted_by`. Every other verdict stays what it is.
         """
         if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
             return self
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the keys `verdict` and `signal` of `summary.json`; `signal` is None if it was not tested."""
+        """Return the entries `verdict` and `signal` of `summary.json` as a dictionary.
+
+        `signal` says how often the target counts in the released sums. It is None if this was not measured.
+        """
         signal = None if self.judgement is None else self.judgement.signal
         return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
-    """Return the verdict on a run, and the judgement on which it rests.
+    """Judge a finished run and return its verdict together with the test results behind it.
+
+    The verdict is NO_GUARANTEE if the run has no guarantee, and NOT_AUDITED if `judge` returns None.
 
     Parameters
     ----------
     run
-        A finished run.
+        Finished run with its timing and, if it has one, its guarantee.
     judge
-        Function that judges a run that has a guarantee, and returns None where there is nothing to judge.
+        Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
     """
     if (guarantee := run.facts.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
@@ -92,13 +99,13 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement |
 
 @dataclass(frozen=True)
 class NoiseFinding:
-    """The noise that the insider measured, relative to the claimed noise."""
+    """The measured noise of a run as a ratio to the claimed noise, with the tests of the guarantee."""
 
-    estimate: NoiseEstimate  # measured over claimed noise
-    judgement: Judgement  # the tests of the guarantee
+    estimate: NoiseEstimate  # ratios of the measured to the claimed noise
+    judgement: Judgement  # results of the tests of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return the key `noise` of `summary.json`; values that were not measured are None."""
+        """Return the entry `noise` of `summary.json` as a dictionary; numbers that were not measured are None."""
         names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
         tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
         told = {name: getattr(self.estimate, name) for name in names}
@@ -106,9 +113,10 @@ class NoiseFinding:
 
     @property
     def main(self) -> tuple[float, float, float] | None:
-        """The ratio of measured to claimed noise with its interval, (ratio, low, high); None if it was not measured.
+        """Ratio of the measured to the claimed noise with its confidence interval, as (ratio, low, high).
 
-        It is the ratio over all directions, or that along the unit's direction where only this was measured.
+        The ratio is taken over the directions orthogonal to f(D) - f(D'). If only the direction of f(D) - f(D') was
+        measured, the ratio is taken there. It is None if neither was measured.
         """
         found = self.estimate
         if math.isfinite(found.ratio):
@@ -119,7 +127,10 @@ class NoiseFinding:
 
 
 def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
-    """Return the noise that the insider measured, or None where nothing was judged."""
+    """Return the measured noise of a run, or None if the run was not judged.
+
+    The noise is taken from the verdict among `findings`, the results of earlier analyses.
+    """
     verdict = findings.find(VerdictFinding)
     if verdict is None or verdict.judgement is None:
         return None

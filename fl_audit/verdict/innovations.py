@@ -1,8 +1,9 @@
-"""Innovations of the log-odds: the standardised noise of each round along the direction in which D and D' differ.
+"""Compute the innovations of a run: the standardised noise of each round in the direction of f(D) - f(D').
 
-L_i is the log-odds of D against D' after round i, Delta_i = ||f_i(D) - f_i(D')||, and mu_i = Delta_i / sigma_i. Given
-the past, the release of round i is normal even if Delta_i depends on earlier rounds. So the innovation
-(L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - under D and + under D', is N(0, 1) and independent of the past.
+L_i is the log-odds of D against D' after round i, Delta_i = ||f_i(D) - f_i(D')||, and mu_i = Delta_i / sigma_i, where
+sigma_i is the standard deviation of the noise. The innovation of round i is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with
+minus under D and plus under D'. Given the past, the release of round i is normal even if Delta_i depends on earlier
+rounds. So the innovation is N(0, 1) and independent of the past.
 """
 
 import numpy as np
@@ -16,20 +17,20 @@ SMALLEST_SIGNAL = 1e-9
 
 
 def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:
-    """Return the innovations (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, (trials, rounds).
+    """Return the innovation of every trial and round: its standardised noise along f(D) - f(D'), (trials, rounds).
 
-    An innovation is NaN where mu_i is under `SMALLEST_SIGNAL`, because such a round carries no information.
+    The innovation is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with minus where `bits` is 1 and plus where it is 0. It is NaN
+    where mu_i is under `SMALLEST_SIGNAL`, because rounding errors would decide its value.
 
     Parameters
     ----------
     increments
-        L_i - L_{i-1}, the increment of each round to the log-odds of D against D', shape (trials, rounds), finite. It
-        must be the number that the insider computed for the round: differences of cumulated log-odds lose small
-        increments to rounding.
+        L_i - L_{i-1}, the increment of the log-odds of D against D' in each round, finite, shape (trials, rounds). Pass
+        the increments themselves: differences of cumulated log-odds lose small increments to rounding.
     signal
-        mu_i = Delta_i / sigma_i, shape (trials, rounds), finite and at least 0.
+        mu_i = ||f_i(D) - f_i(D')|| / sigma_i, finite and at least 0, shape (trials, rounds).
     bits
-        1 or True where D was used, shape (trials,).
+        1 or True in trials that used D, 0 or False in trials that used D', shape (trials,).
 
     Raises
     ------

@@ -1,7 +1,8 @@
-"""The family of tests on which a verdict rests: names and shares of the significance level, fixed before any data.
+"""Define the family of tests behind a verdict: their names, their shares of the significance level, their results.
 
-Every test is exact or conservative under the claimed distribution, up to approximations that its module states. By
-Bonferroni the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
+The shares are fixed before any data are seen. Every test is exact or conservative under the claimed distribution, up to
+approximations that its docstring states. By Bonferroni, an honest federation fails one or more of the tests with
+probability at most `FAMILY_LEVEL`.
 """
 
 import math
@@ -21,15 +22,18 @@ DETECTION_POWER = 0.9
 
 
 class TestName(StrEnum):
-    """The name of a test, with its weight: the shares of `FAMILY_LEVEL` are in proportion to the weights.
+    """Name of a statistical test of the guarantee, with a weight that decides its share of the significance level.
 
-    A new test therefore needs only one line here, and takes a little of the level from each of the others. Most tests
-    ask whether the noise is the claimed one; SENSITIVITY asks whether D and D' differ by no more than was claimed. The
-    SIGNAL_ and DRIFT_ tests ask whether the released sum is the claimed one: the target contributes once, and nothing
-    else differs. The SECRET_ tests and DISTINGUISHER ask whether anything but the sums tells D from D'. The tests from
-    TARGET_TURNS to SECRET_LAST_BITS concern values that the challenger opened. The last three have no weight: SCORES,
-    for scores of unknown distribution, and CANDIDATES, in the reconstruction audit, get the part of the level that the
-    tests of `BESIDE_SCORES` leave, and CANARIES, the only test of the canary audit, gets all of it.
+    The shares of `FAMILY_LEVEL` are proportional to the weights, so a new test takes a little from all others. Most
+    tests ask whether the noise is as claimed. SENSITIVITY asks whether D and D' differ by no more than was claimed. The
+    SIGNAL and DRIFT tests ask whether the released sum is as claimed: the target, the unit in which D and D' differ,
+    contributes once, and nothing else differs. The SECRET tests and DISTINGUISHER ask whether the noise depends on
+    whether D or D' was used. The tests from TARGET_TURNS to SECRET_LAST_BITS concern secret values that are revealed
+    after a run, such as who took part.
+
+    The last three tests have the weight 0. SCORES tests attack scores of unknown distribution, and CANDIDATES tests the
+    guesses of a reconstruction attack. Each gets the part of `FAMILY_LEVEL` that the tests of `BESIDE_SCORES` leave.
+    CANARIES, the only test of the canary audit, gets all of `FAMILY_LEVEL`.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -96,7 +100,7 @@ class TestName(StrEnum):
 
     @property
     def share(self) -> float:
-        """The test's share of `FAMILY_LEVEL`, from 0 to 1."""
+        """Share of this test in `FAMILY_LEVEL`, the significance level of all tests together, from 0 to 1."""
         if self is TestName.CANARIES:
             return 1.0
         if self in (TestName.SCORES, TestName.CANDIDATES):
@@ -105,12 +109,12 @@ class TestName(StrEnum):
 
     @property
     def level(self) -> float:
-        """The significance level of the test: its share times `FAMILY_LEVEL`."""
+        """Significance level of this test: its `share` times `FAMILY_LEVEL`, the level of all tests together."""
         return FAMILY_LEVEL * self.share
 
     @property
     def is_about_secret(self) -> bool:
-        """Whether the test asks if the noise depends on the secret, rather than if it is the claimed noise."""
+        """True for tests of whether the noise depends on the secret, False for tests of whether it is as claimed."""
         return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
 
 
@@ -134,7 +138,9 @@ BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
 
 
 def of_looks(looks: int, p_value: float) -> float:
-    """Return the Bonferroni p-value of the smallest of several p-values; NaN stays NaN, which `TestResult` rejects.
+    """Return the Bonferroni-corrected p-value of the smallest of several p-values: their number times it, at most 1.
+
+    NaN gives NaN.
 
     Parameters
     ----------
@@ -154,12 +160,12 @@ OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestNam
 
 @dataclass(frozen=True)
 class TestResult:
-    """The finding of one test in numbers; `fl_audit.verdict.verdict_messages` puts them into words.
+    """The result of one statistical test in numbers, such as its p-value and the smallest breach that it would find.
 
     Raises
     ------
     InputError
-        If the p-value is NaN or not from 0 to 1: no run may pass because a test could not be computed.
+        If the p-value is NaN or not from 0 to 1. So no run passes because a test could not be computed.
     """
 
     __test__: ClassVar[bool] = False
@@ -167,7 +173,7 @@ class TestResult:
     name: TestName  # name of the test
     statistic: float  # value of the test statistic, which the test's docstring defines
     p_value: float  # probability, if the claim holds, of a result at least as extreme as this one
-    measured: float  # the measured value
+    measured: float  # the measured value, which the test's docstring defines
     claimed: float  # the claimed value, in the same unit
     # Limit of detection: the smallest breach that would have been found with probability `DETECTION_POWER`, in the unit
     # of `measured` or of the test's own message; NaN where it is unknown.
@@ -181,17 +187,17 @@ class TestResult:
 
     @property
     def level(self) -> float:
-        """The significance level of the test."""
+        """Significance level of the test, from its name."""
         return self.name.level
 
     @property
     def violated(self) -> bool:
-        """Whether the test refutes the claim at its significance level."""
+        """True if the p-value is under the significance level, so the test refutes the claim."""
         return self.p_value < self.level
 
 
 class NotTestedReason(StrEnum):
-    """The reason why a test was not made in a run."""
+    """Reason why a test could not be made on a run, such as too few rounds."""
 
     NOT_MEASURED = "not-measured"
     NO_DIFFERENCE = "no-difference"
@@ -216,7 +222,7 @@ class NotTestedReason(StrEnum):
 
 
 class TestNotApplicableError(Exception):
-    """Raised by a test that cannot be made in a run."""
+    """Raised by a test that cannot be made on a run; `reason` says why."""
 
     def __init__(self, reason: NotTestedReason) -> None:
         super().__init__(reason)
@@ -224,14 +230,14 @@ class TestNotApplicableError(Exception):
 
 
 def only_if(holds: bool, reason: NotTestedReason) -> None:
-    """Raise `TestNotApplicableError` with the reason unless the condition of a test holds.
+    """Raise `TestNotApplicableError` with the given reason if the condition of a test does not hold.
 
     Parameters
     ----------
     holds
-        Whether the condition of the test holds.
+        True if the test can be made; nothing is raised then.
     reason
-        Reason for which the test is not offered if the condition does not hold.
+        Reason why the test cannot be made, stored in the exception.
 
     Raises
     ------
@@ -243,10 +249,11 @@ def only_if(holds: bool, reason: NotTestedReason) -> None:
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
-    """Return the failed tests in the order of the report: by the ratio of p-value to level, the smallest first.
+    """Return failed tests in the order in which a report names them, the clearest failure first.
 
-    One exception: if a test found that the noise depends on the secret, the clearest such test comes first, unless a
-    test found too little noise. Such a dependence is a fault however small it is.
+    They are ordered by p-value over significance level, the smallest ratio first. There is one exception. If a test
+    found that the noise depends on the secret, and no test found too little noise, the clearest test of this dependence
+    comes first.
     """
     ordered = sorted(broken, key=lambda test: test.p_value / test.level)
     about_secret = [test for test in ordered if test.name.is_about_secret]

@@ -1,8 +1,8 @@
-"""Tests for copied noise: most similar pairs, correlations, shifts and equal values, anywhere in the run.
+"""Test for copied noise: similar noise vectors, correlated coordinates, autocorrelation, and repeated values.
 
-A place is a coordinate of the model in a round of a trial. Whoever knows where noise was copied from, with or without a
-change of scale, can subtract it, so it hides nothing. The cosine c of two independent normal J-vectors has c^2 ~
-Beta(1/2, (J-1)/2), whatever their scales, and the cosines of different pairs are pairwise independent.
+An adversary who knows from where noise was copied, even with a change of scale, can subtract it. So copied noise hides
+nothing. The cosine c of two independent normal vectors of dimension J has c^2 ~ Beta(1/2, (J-1)/2), whatever their
+scales. The cosines of different pairs are pairwise independent.
 """
 
 import math
@@ -34,26 +34,29 @@ _LARGEST_CLOSE = 1e-2
 
 @dataclass(frozen=True)
 class MostSimilarPair:
-    """The pair of noise vectors with the largest absolute cosine."""
+    """The two noise vectors whose cosine has the largest absolute value among all compared pairs."""
 
-    cosine: float  # absolute value of the cosine between them
-    first: int  # index of the one vector
-    second: int  # index of the other vector
+    cosine: float  # absolute value of the cosine of the two vectors
+    first: int  # index of the first vector
+    second: int  # index of the second vector
     pairs: int  # number of compared pairs
 
 
 def _cosine_tail(cosine: float, dimensions: int) -> float:
-    """Return the probability that two independent normal vectors have an absolute cosine of at least this size."""
+    """Return the probability that two independent normal vectors have an absolute cosine of at least `cosine`."""
     return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
 
 
 def _cosine_at(probability: float, dimensions: int) -> float:
-    """Return the cosine that is exceeded with a given probability: the inverse of `_cosine_tail`."""
+    """Return the absolute cosine that two independent normal vectors exceed with the given probability."""
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 
 
 def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPair:
-    """Return the pair of vectors (n, J) with the largest absolute cosine; pairs are within groups of `group`."""
+    """Return the pair of rows of `vectors`, shape (n, J), whose cosine has the largest absolute value.
+
+    Only rows in the same group of `group` consecutive rows are compared.
+    """
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     single = units.astype(np.float32)  # for finding the pair; its cosine is computed again in float64
@@ -73,7 +76,11 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
 
 
 def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (start, stop) of rows and of columns for the blocks of every group's upper triangle of cosines."""
+    """Yield blocks of pairs of rows, each as (start, stop) of the first rows and (start, stop) of the second rows.
+
+    The `count` rows are divided into groups of `group` consecutive rows. The blocks cover every pair within a group
+    once.
+    """
     for low in range(0, count, group):
         high = min(count, low + group)
         for start in range(low, high, _BLOCK):
@@ -82,9 +89,10 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _evened(vectors: Floats) -> Floats:
-    """Return vectors (n, J) whitened, or unchanged where chance explains the differences between their variances.
+    """Return the vectors, shape (n, J), whitened if the noise differs in size between directions by more than chance.
 
-    Where noise is larger on a few coordinates, all vectors are similar although none was copied; whitening undoes this.
+    Noise that is larger along some directions makes all vectors similar although none was copied. Whitening undoes
+    this. If chance explains the differences, or if n <= J, the vectors are returned unchanged.
     """
     count, dimensions = vectors.shape
     spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
@@ -96,12 +104,12 @@ def _evened(vectors: Floats) -> Floats:
 
 @of_family(TestName.REPEATED_NOISE)
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest absolute cosine between the noise of two rounds, in the same or in different trials.
+    """Test for repeated noise by the largest absolute cosine between the noise of any two rounds, in any trials.
 
-    The noise of a round is given by its projections on the public directions. With m pairs the p-value is
-    1 - (1 - p)^m, where p is the exact tail probability of one pair. This treats the cosines of all pairs as
-    independent, although they are only pairwise independent. The Bonferroni bound m p needs no such approximation, and
-    at the significance level of the test the two agree to a ten-thousandth.
+    The noise of a round is represented by its projections on public random directions. Let m be the number of pairs of
+    rounds, and p the exact probability that one pair has at least the largest cosine. The p-value is 1 - (1 - p)^m. It
+    treats the cosines of all pairs as independent, although they are only pairwise independent. At the significance
+    level of the test it differs from the Bonferroni bound m p by a ten-thousandth only.
     """
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
@@ -124,7 +132,10 @@ def _likest(
     place: str,
     more: dict[str, int],
 ) -> TestResult:
-    """Return the result of a test whose statistic is the largest absolute cosine of all pairs."""
+    """Return the result of a test whose statistic is the largest absolute cosine over all pairs of vectors.
+
+    The p-value is computed from `found` and `dimensions`. The other arguments are stored in the result.
+    """
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
     tail = _cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
@@ -133,10 +144,10 @@ def _likest(
 
 @of_family(TestName.COPIED_PLACES)
 def copied_places(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest absolute correlation between two sampled coordinates over all rounds of all trials.
+    """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
-    The noise of a coordinate is one vector over rounds and trials. The cosines of these vectors have the distribution
-    of `_cosine_tail` and are pairwise independent, as in `repeated_noise`.
+    The noise of a coordinate is a vector over all rounds of all trials. The correlation of two coordinates is the
+    cosine of their vectors. The p-value is computed from the largest one as in `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -148,7 +159,10 @@ def copied_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
-    """Return `even_sample` with one row per coordinate, (coordinates, trials * rounds)."""
+    """Return the sampled noise with one row per coordinate, (coordinates, trials * rounds).
+
+    Raises `TestNotApplicableError` if there are fewer than two coordinates or `_FEWEST_DRAWS` columns.
+    """
     vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, NotTestedReason.TOO_FEW)
     return vectors
@@ -156,13 +170,13 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 
 @of_family(TestName.JOINT_PLACES)
 def joint_places(measured: NoiseMeasurements) -> TestResult:
-    """Test the sum of squared correlations over all pairs of sampled coordinates, two-sided.
+    """Test for many weak copies by the sum of squared correlations over all pairs of sampled coordinates, two-sided.
 
-    Many weak copies make it too large; noise from low-discrepancy sequences, which fill space evenly, makes it too
-    small. With n rounds over all trials, each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two
-    are uncorrelated. The sum is approximated by a shifted gamma distribution with the exact mean, variance and third
-    cumulant: where coordinates outnumber rounds, the squares of three coordinates depend on each other, and the upper
-    tail is far heavier than a normal one.
+    Many weak copies make the sum too large. Noise from low-discrepancy sequences, which fill space evenly, makes it too
+    small. With n rounds over all trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)),
+    and any two are uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and
+    third cumulant of the sum. If there are more coordinates than rounds, the upper tail is far heavier than a normal
+    one.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -183,11 +197,11 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
-    """Return shape, scale and location of the gamma approximation to n times the sum of squared cosines of n-vectors.
+    """Return shape, scale and location of a gamma approximation to the null distribution used by `joint_places`.
 
-    A single square c^2 ~ Beta(1/2, (n - 1)/2) has the variance v = 2 (n - 1) / (n + 2) and the third cumulant 4 v (n -
-    2) / (n + 4), both in units of 1/n. Every three vectors add 6 times 4 (n - 1) / (n + 2)^2
-    to the third cumulant of the sum.
+    It approximates n times the sum of squared cosines over all pairs of `places` normal vectors of dimension n =
+    `draws`. In units of 1/n, one squared cosine has the variance v = 2 (n - 1) / (n + 2) and the third cumulant 4 v (n
+    - 2) / (n + 4). Every three vectors add 24 (n - 1) / (n + 2)^2 to the third cumulant of the sum.
     """
     pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
@@ -199,11 +213,12 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
 
 @of_family(TestName.SHIFTED_COPIES)
 def shifted_copies(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest autocorrelation of the noise, over shifts by trials, rounds and neighbouring coordinates.
+    """Test for shifted copies of noise by the largest autocorrelation over shifts by trials, rounds and coordinates.
 
-    The sum of n products at one shift has variance n. Its tail is bounded by that of a sum of n / 3 independent
-    products with three times the variance, whose fourth cumulant equals that of overlapping products. The p-value, by
-    Bonferroni over all shifts with at least 5,000 products, is therefore never too small.
+    The statistic of one shift is a sum of n products of noise values, which has variance n. Its tail is bounded by that
+    of n / 3 independent products of three times the variance, because their sum has the same fourth cumulant as n
+    overlapping products. The p-value is corrected by Bonferroni over all shifts with at least 5,000 products.
+    Coordinates are shifted within the longest run of neighbours in the sample.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
@@ -226,10 +241,11 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
 
 
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of the products of noise (trials, rounds, places) at every shift, and the number of products.
+    """Return the sum of the products of noise values at every shift, and the number of these products.
 
-    Both have the shape (trial shifts, round shifts, coordinate shifts), and a shift and its mirror image count once.
-    Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`; rounds and coordinates
+    `values` has the shape (trials, rounds, coordinates). Both results have the shape (trial shifts, round shifts,
+    coordinate shifts). Of a shift and its mirror image only one counts: the number for the other one is set to 0.
+    Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`. Rounds and coordinates
     are shifted by all distances.
     """
     at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
@@ -255,10 +271,11 @@ def _order(count: int) -> Integers:
 
 
 def _product_log_tail(size: float, count: float) -> float:
-    """Return the log of the upper tail probability of a sum of `count` overlapping products of N(0, 1) variables.
+    """Return the log of the upper tail probability of a sum of `count` products x_i x_{i+s} of N(0, 1) variables.
 
-    `size` is the value of the sum in standard deviations. The saddlepoint formula of Lugannani and Rice is used for n /
-    3 independent products of variance 3.
+    Neighbouring products may share a variable. `size` is the sum divided by its standard deviation. The sum is replaced
+    by one of count / 3 independent products of variance 3, and its tail is computed by the saddlepoint formula of
+    Lugannani and Rice.
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:
@@ -274,13 +291,14 @@ def _product_log_tail(size: float, count: float) -> float:
 
 @of_family(TestName.EQUAL_VALUES)
 def equal_values(measured: NoiseMeasurements) -> TestResult:
-    """Test the number of pairs of sampled noise values that agree, up to sign, to a few millionths of the noise.
+    """Test for copied values anywhere in a run by the number of pairs of sampled noise values that are nearly equal.
 
-    The test finds copies anywhere in the run and in any order. The number of pairs among N values closer than t
-    has mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
-    this mean and variance: that of a scaled Poisson distribution, which is exact where few pairs are expected, and
-    that of a gamma distribution, whose skewness is twice as large. Rounding puts values on grids, on which more of them
-    agree than by chance; a uniform dither as wide as a grid step removes this effect.
+    Two values are nearly equal if their absolute values differ by at most t, a few millionths of the claimed noise. The
+    number of such pairs among N values has the mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The
+    p-value is the larger of two upper tails with this mean and variance. One is that of a scaled Poisson distribution,
+    which is exact if few pairs are expected. The other is that of a gamma distribution, which has twice the skewness.
+    Rounding makes more values equal than chance does. So uniform random numbers as wide as a rounding step are added to
+    the values.
     """
     values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)

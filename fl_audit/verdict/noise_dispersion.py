@@ -1,8 +1,9 @@
-"""Tests of the variation of the noise's size over rounds, and of missing noise in tensors or along gradients.
+"""Test whether the size of the noise varies between rounds as it should, and whether noise is missing in some places.
 
-The size of the noise in a round is its sum of squares. This sum is chi-square, so its normal score is N(0, 1),
-independent over trials and rounds. If the noise of all rounds is scaled to one length, the scores hardly differ;
-shuffled noise keeps its size wherever it is moved. Whoever knows such a mechanism can infer the secret from the sizes.
+The size of the noise in a round is its sum of squares, which is chi-square distributed. Its normal score is the
+standard normal quantile of its chi-square probability. The scores are independent N(0, 1) over trials and rounds. They
+hardly differ if the noise of every round is scaled to one length, and shuffled noise keeps its score. An adversary who
+knows such a fault can infer the secret from the sizes.
 """
 
 import math
@@ -23,14 +24,16 @@ _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
 
 def normal_scores(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal quantiles of the chi-square lower-tail probabilities of sums; NaN without a degree of freedom.
+    """Return the normal scores of sums of squares: Phi^-1 of the chi-square probability of a sum at most as large.
+
+    The scores have the shape of `squares`. They are NaN where `freedom` is 0.
 
     Parameters
     ----------
     squares
-        Sums of squares over the claimed variance.
+        Sums of squares of the noise, divided by the claimed variance, any shape.
     freedom
-        Degrees of freedom of the sums, of the shape of `squares`.
+        Number of degrees of freedom of every sum, from 0, in the shape of `squares`.
     """
     known = freedom > 0
     counts = np.where(known, freedom, 1)
@@ -41,22 +44,26 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
-    """Return whether the total size differs from the claim by more than chance; then scores under the claim mislead."""
+    """Return True if the total amount of noise differs from the claim (chi-square tail probability under `EVIDENT`)."""
     total, degrees = float(squares.sum()), int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return nearly normal scores of sizes relative to their mean, by cube roots (Wilson and Hilferty 1931)."""
+    """Return approximately normal scores of sums of squares, relative to their common mean per degree of freedom.
+
+    The cube roots of the sums are used (Wilson and Hilferty 1931).
+    """
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)
     return np.asarray((np.cbrt(squares / freedom / mean) - 1 + spread) / np.sqrt(spread), dtype=np.float64)
 
 
 def _ranked(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of the ranks of sizes, (trials, rounds); NaN in trials that lack the size of a round.
+    """Return the normal scores of the ranks of the sizes of the noise, (trials, rounds).
 
-    The means of every trial and of every round are subtracted from the log sizes before they are ranked.
+    The size is the sum of squares per degree of freedom. Before the ranking, the means of every trial and of every
+    round are subtracted from the log sizes. All scores of a trial are NaN if the size is missing in any of its rounds.
     """
     whole = (freedom > 0).all(axis=1)
     found = np.full(squares.shape, np.nan)
@@ -69,7 +76,11 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return the sums of squares of every round and their degrees of freedom, by tensor and, keyed "", in all."""
+    """Return, by part of the model, the sum of squares of the noise in every round and its degrees of freedom.
+
+    Both have the shape (trials, rounds). The key "" stands for all parameters, and a key such as "tensor 'weight'" for
+    one tensor.
+    """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2
     found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
@@ -82,11 +93,12 @@ def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
 
 @of_family(TestName.EVEN_SIZES)
 def even_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test the variance of the normal scores of the sizes of rounds: chi-square, two-sided.
+    """Test whether the size of the noise varies as it should between rounds, by the variance of its normal scores.
 
-    The test is made for all parameters together and for each tensor, with Bonferroni. Where there is more or less noise
-    than chance explains, sizes are compared with their own mean, and only the lower tail is tested: a mixture of larger
-    scales is no breach.
+    The size of the noise in a round is its sum of squares. Its normal score is the normal quantile of its chi-square
+    probability. The variance of the scores is tested two-sided by chi-square, for all parameters and for each tensor,
+    with Bonferroni over them. If the total noise differs significantly from the claim, the sizes are compared with
+    their own mean, and only a too small variance counts. A too large one may come from honest noise of several scales.
     """
     found = []
     for place, (squares, freedom) in _sizes(measured).items():
@@ -108,12 +120,12 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.CARRIED_SIZES)
 def carried_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test the autocorrelation of the size of the noise at lags of one to four rounds: Student's t, two-sided.
+    """Test whether the size of the noise in a round depends on its size one to four rounds before, by Student's t.
 
-    Given the scores of earlier rounds the products with later ones are normal, as in `serial_correlation`. Only this
-    test finds noise that contains a part of the previous round's noise, shuffled over all coordinates. Bonferroni is
-    over the lags, for all parameters together and for each tensor. Where there is more or less noise than chance
-    explains, ranks of sizes are compared (see `_ranked`), and only the upper tail is tested.
+    The size is the sum of squares. The test finds a part of the previous round's noise that was shuffled over all
+    coordinates, which no other test finds. It is two-sided, for all parameters and for each tensor, with Bonferroni
+    over these and over the four distances. If the total noise differs significantly from the claim, the ranks of the
+    sizes are tested (see `_ranked`), and only a positive dependence counts.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     found = []
@@ -140,11 +152,11 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
 
 
 def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
-    """Return the sums of squares over the claimed variance, and degrees of freedom, both (trials, rounds, tensors).
+    """Return the sum of squares of every tensor's noise over the claimed variance, and its degrees of freedom.
 
-    In the insider's sum for a tensor, the direction in which D and D' differ still contains some noise of the other
-    tensors. This may hide that a tensor with few coordinates has no noise at all. So a tensor whose coordinates are all
-    sampled is judged by the sample instead.
+    Both have the shape (trials, rounds, tensors). The measured sum of a tensor also contains a little noise of other
+    tensors, which could hide that a small tensor has no noise. So for a tensor whose coordinates are all sampled, the
+    sum is computed from the sample.
     """
     squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
     freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials
@@ -159,9 +171,9 @@ def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
 
 @of_family(TestName.NOISE_PART)
 def noise_part(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise of any single tensor in any single round of any trial is too small.
+    """Test whether the noise of any single tensor in any single round of a trial is too small.
 
-    Each has a chi-square test, and the smallest of their lower-tail p-values is corrected by Bonferroni.
+    Each tensor in each round gets a lower-tail chi-square p-value. The smallest of them is corrected by Bonferroni.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, (squares, freedom) = measured.noise, _of_parts(measured)
@@ -179,7 +191,10 @@ def noise_part(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_ALONG_GRADIENTS)
 def noise_along_gradients(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise along the sum of the contributions that D and D' share: chi-square, lower tail."""
+    """Test whether there is too little noise in the direction of the sum of the contributions that D and D' share.
+
+    The test is a lower-tail chi-square test of the squared noise in this direction over all rounds of all trials.
+    """
     only_if(has_direction(measured), why_no_direction(measured))
     values = measured.noise.gradient / measured.sigma
     values = values[~np.isnan(values)]

@@ -1,6 +1,6 @@
-"""Estimates of the real noise relative to the claimed noise, and of the epsilon that follows from it.
+"""Estimate the ratio of the real to the claimed noise, and the epsilon that follows from it.
 
-The module also computes, before a run, the limits of detection that its report will state.
+The module also computes limits of detection, the smallest breaches that a finished or planned run would reveal.
 """
 
 import math
@@ -33,12 +33,19 @@ BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed 
 
 
 def assumption_of(claim: Claim) -> str:
-    """Return the assumptions of the lower bound on epsilon under a claim, in plain English."""
+    """Return the assumptions, in plain English, under which the measured noise gives a lower bound on epsilon.
+
+    If the claim states that units are sampled, the assumption that they are sampled as claimed is added.
+    """
     return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
 
 
 def mechanism_in_words(claim: Claim) -> str:
-    """Return in words the distribution of the releases from which epsilon is computed."""
+    """Name the distribution from which the claim's epsilon is computed, as a phrase in plain English.
+
+    It is the exact Gaussian one if the claimed releases are equivalent to one Gaussian release. Otherwise it is that of
+    the privacy loss of sampled releases.
+    """
     is_gaussian = claim.profile.gaussian_mu is not None
     return (
         "exact distribution of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
@@ -47,15 +54,15 @@ def mechanism_in_words(claim: Claim) -> str:
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The ratio of the measured to the claimed standard deviation of the noise, with exact chi-square intervals."""
+    """Ratios of the measured to the claimed standard deviation of the noise, with exact chi-square intervals."""
 
-    ratio: float  # in the directions orthogonal to f(D) - f(D'); NaN where that was not measured
-    low: float  # lower end of its interval
-    high: float  # upper end
-    confidence: float  # of each two-sided interval
-    along_record: float  # in the direction of f(D) - f(D'); NaN where D and D' never differed
-    along_low: float  # lower end of its interval
-    along_high: float  # upper end
+    ratio: float  # ratio in the directions orthogonal to f(D) - f(D'); NaN where not measured
+    low: float  # lower end of the interval of `ratio`
+    high: float  # upper end of the interval of `ratio`
+    confidence: float  # confidence of each two-sided interval
+    along_record: float  # ratio in the direction of f(D) - f(D'); NaN where D and D' never differed
+    along_low: float  # lower end of the interval of `along_record`
+    along_high: float  # upper end of the interval of `along_record`
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
     # The ratio, if the noise is significantly above the claim, so that accuracy is lost needlessly; otherwise None.
     excess: float | None
@@ -66,12 +73,14 @@ class NoiseEstimate:
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
-    """Return the exact two-sided interval of the ratio of the real to the claimed standard deviation.
+    """Return the ends (low, high) of the exact two-sided interval of the ratio of the real to the claimed noise.
+
+    The noise is expressed as a standard deviation.
 
     Parameters
     ----------
     found
-        Sum of squares over the claimed variance, with its degrees of freedom.
+        Sum of squares of the noise, divided by the claimed variance, with its degrees of freedom.
     confidence
         Confidence of the interval, above 0 and below 1.
 
@@ -97,18 +106,18 @@ def estimate_noise(
     along: SquareSum | None = None,
     tensors: Mapping[str, SquareSum] | None = None,
 ) -> NoiseEstimate:
-    """Return the estimate of the real noise relative to the claimed noise.
+    """Return the ratios of the real to the claimed noise, with their intervals, from sums of squares of the noise.
 
     Parameters
     ----------
     confidence
-        Confidence of the intervals, above 0 and below 1.
+        Confidence of each two-sided interval, above 0 and below 1.
     total
-        Noise in the directions orthogonal to f(D) - f(D'); None where it was not measured.
+        Sum of squares, over the claimed variance, in the directions orthogonal to f(D) - f(D'); None if not measured.
     along
-        Noise in the direction of f(D) - f(D'); None where it was not measured.
+        Sum of squares, over the claimed variance, in the direction of f(D) - f(D'); None if not measured.
     tensors
-        Noise on each tensor, by name; None where it was not measured.
+        Sum of squares, over the claimed variance, of each parameter tensor by name; None if not measured.
 
     Raises
     ------
@@ -128,14 +137,14 @@ def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, f
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:
-    """Return the epsilon of the claimed releases, at the claim's delta, if all claimed noise were scaled by a ratio.
+    """Return the epsilon of the claimed releases at the claim's delta if their noise were multiplied by a ratio.
 
-    With adaptive clipping this includes the noise of the quantile bits.
+    With adaptive clipping, the noise on the quantile bits is multiplied too.
 
     Parameters
     ----------
     claim
-        The claim.
+        Claim on the releases: adjacency, noise, delta and accountant.
     ratio
         Ratio of the real to the claimed standard deviation of the noise, positive.
     """
@@ -143,9 +152,9 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 
 
 def kept_epsilon(guarantee: Guarantee) -> float:
-    """Return the epsilon that the claimed noise itself implies at the claimed delta.
+    """Return the epsilon that follows from the guarantee's claimed noise and delta.
 
-    If the privacy loss distribution cannot resolve so small a delta, the claimed epsilon is returned.
+    If the accountant cannot resolve so small a delta, the epsilon stated by the guarantee is returned.
     """
     try:
         return guarantee.claim.profile.epsilon(guarantee.delta)
@@ -154,20 +163,20 @@ def kept_epsilon(guarantee: Guarantee) -> float:
 
 
 def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
-    """Return a lower confidence bound on epsilon at the claimed sensitivity, from the innovations of a run.
+    """Return a lower confidence bound on epsilon at the claimed sensitivity from the measured noise along f(D) - f(D').
 
-    Let f be the ratio of the real to the claimed noise, and f_high its exact one-sided upper confidence bound. Then
-    the bound is the epsilon of the claimed releases with f_high times the noise, which for Gaussian rounds is
-    gdp_epsilon(delta, mu / f_high). `assumption_of` states the assumptions.
+    Let f be the ratio of the real to the claimed noise, and f_high its exact one-sided upper confidence bound. The
+    result is the epsilon of the claimed releases with f_high times their noise. For Gaussian rounds it is
+    gdp_epsilon(delta, mu / f_high). The function `assumption_of` states the assumptions.
 
     Parameters
     ----------
     measured
-        The measurements of the run; without innovations the bound is 0.
+        Measurements of the run. If they contain no noise along f(D) - f(D'), the bound is 0.
     confidence
         Confidence of the bound, above 0 and below 1.
     claim
-        The claim on the releases, with Gaussian noise.
+        Claim on the releases, which have Gaussian noise.
     """
     if (found := record_squares(measured)) is None:
         return 0.0
@@ -183,7 +192,10 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
 
 @dataclass(frozen=True)
 class EpsilonDetectionLimit:
-    """The limit of detection, as an epsilon, of the test of the noise along f(D) - f(D'), at power 0.9."""
+    """The smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
+
+    The number of trials in which it would find 1.5 times the claimed epsilon is included.
+    """
 
     limit_of_detection: float  # the limit at the guarantee's delta; infinite where D and D' never differed
     conclusive: bool  # whether a breach of 1.5 times the claimed epsilon would have been found
@@ -193,18 +205,18 @@ class EpsilonDetectionLimit:
 
 
 def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonDetectionLimit:
-    """Return the limit of detection, as an epsilon, of the test of the noise in the direction of f(D) - f(D').
+    """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     Parameters
     ----------
     count
-        Number of innovations, which are standardised increments of the log-likelihood ratio, from 0.
+        Number of rounds, over all trials, in which D and D' differ, from 0. If it is 0, the limit is infinite.
     trials
-        Number of trials, from 1; the run may still be planned.
+        Number of trials of the finished or planned run, from 1.
     level
-        Level of the test, above 0 and below 1.
+        Significance level of the test, above 0 and below 1.
     guarantee
-        The guarantee with its claimed releases.
+        Guarantee, with the claim on its releases.
     """
     if count == 0:
         return EpsilonDetectionLimit(math.inf, False, None)
@@ -216,12 +228,13 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
 
 @dataclass(frozen=True)
 class PlannedDetectionLimits(EpsilonDetectionLimit):
-    """The smallest breaches that the tests of the amount of noise in a planned run find with probability 0.9."""
+    """The smallest breaches that the tests of the amount of noise would find in a planned run with probability 0.9."""
 
     # Smallest share of the claimed noise that would be found if it were missing in the direction of f(D) - f(D'); None
     # where scores of unknown distribution are judged.
     noise_short: float | None
-    # The same for noise that is missing in all parameters; None where that is not measured.
+    # Smallest share of the claimed noise that would be found if it were missing in all parameters; None where this is
+    # not measured.
     noise_short_in_all: float | None
 
 
@@ -230,18 +243,18 @@ NOTHING_PLANNED = PlannedDetectionLimits(math.inf, False, None, None, None)
 
 
 def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedDetectionLimits:
-    """Return the limits of detection of a run whose insider has the exact likelihood ratio.
+    """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio.
 
     Parameters
     ----------
     guarantee
-        The guarantee.
+        Guarantee that the planned run tests.
     trials
         Number of trials, from 1.
     rounds
-        Mean number of rounds in a trial in which D and D' differ.
+        Mean number of rounds of a trial in which D and D' differ, above 0.
     parameters
-        Number of parameters of the model; None where the noise in all of them is not measured.
+        Number of parameters of the model; None if the noise is measured only along f(D) - f(D').
     """
     count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
     if parameters is not None and parameters > 1:
@@ -253,7 +266,10 @@ def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters:
 
 
 def breach_ratio(guarantee: Guarantee) -> float:
-    """Return the ratio of real to claimed noise at which epsilon is 1.5 times the claimed one; 1/1.5 if that is 0."""
+    """Return the ratio of real to claimed noise at which epsilon is 1.5 times the guarantee's epsilon.
+
+    If the guarantee's epsilon is 0, the ratio is 1/1.5.
+    """
     claim, sought = guarantee.claim, BREACH * guarantee.epsilon
     mu = claim.profile.gaussian_mu
     if sought == 0:

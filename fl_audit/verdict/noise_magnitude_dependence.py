@@ -1,8 +1,8 @@
-"""Tests whether magnitudes of the sampled noise are copied, and whether its coordinates differ between D and D'.
+"""Test whether magnitudes of the noise are copied, and whether single coordinates differ between D and D'.
 
-Noise that reuses magnitudes with fresh random signs is uncorrelated with its source, and hides only signs. The normal
-score of the magnitude of N(0, 1) is N(0, 1) itself, so the tests for copies of the noise apply to copies of magnitudes
-too.
+Noise that reuses magnitudes with fresh random signs is uncorrelated with its source, but it hides only signs. The
+normal score of a magnitude is the normal quantile of its probability. For N(0, 1) noise the scores are N(0, 1)
+themselves. So the tests for copied noise are applied to these scores.
 """
 
 import math
@@ -24,12 +24,12 @@ _MOST_ROUNDS = 4096
 
 
 def magnitude_scores(values: Floats) -> Floats:
-    """Return the normal scores of the magnitudes of normal noise: they are N(0, 1) if the noise is.
+    """Return Phi^-1(2 Phi(|v|) - 1) for each value v; the results are N(0, 1) if the values are.
 
     Parameters
     ----------
     values
-        Noise over the claimed noise, any shape.
+        Noise divided by the claimed standard deviation, any shape. The result has the same shape.
     """
     # Of magnitude m, 1 - 2 ndtr(-m) is uniform: its smaller tail is 2 ndtr(-m) from the median on.
     tail = math.log(2) + log_ndtr(-np.abs(values))
@@ -39,11 +39,11 @@ def magnitude_scores(values: Floats) -> Floats:
 
 @of_family(TestName.COPIED_SIZES)
 def copied_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest correlation of magnitudes between two coordinates, two rounds, and all consecutive rounds.
+    """Test for copied magnitudes by the largest correlations of magnitudes between coordinates and between rounds.
 
-    A coordinate is a vector over rounds and trials, a round is a vector over sampled coordinates, and the cosines of
-    both have the distribution of `copied_places`. The third correlation is that of every round with the next one, over
-    all trials and coordinates together. Bonferroni over the three.
+    Three correlations are tested, with Bonferroni over them. The first is the largest between two coordinates, each a
+    vector over rounds and trials. The second is the largest between two rounds, each a vector over coordinates. The
+    third is that of every round with the next one, over all trials and coordinates together.
     """
     scores = magnitude_scores(measured.even_sample)
     _, rounds, places = scores.shape
@@ -85,11 +85,11 @@ def _look(cosine: float, pairs: int, dimensions: int, place: str) -> tuple[float
 
 @of_family(TestName.SECRET_COORDINATES)
 def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
-    """Test the mean and size of the noise at every sampled coordinate with D against those with D'.
+    """Test whether the mean or the size of the noise at sampled coordinates differs between trials with D and with D'.
 
-    At each coordinate Student's t compares the trials with D to those with D'. The normal scores of t are independent
-    over coordinates, so the sum of their squares is chi-square; it finds many small differences. The largest t is
-    tested by itself, too. Bonferroni over the four tests: the sum and the largest t, of means and of sizes.
+    Student's t compares the two kinds of trials at each coordinate. The sum of squared normal scores of t over all
+    coordinates finds many small differences. The largest t finds a single large one. Both are computed for means and
+    for sizes, with Bonferroni over the four.
     """
     members = measured.members[measured.sampled_trials]
     only_if(bool(members.any() and not members.all()), NotTestedReason.ONE_SIDE)
@@ -114,7 +114,7 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
-    """Return the two-sided p-value and Student's t of each column, for rows with D against rows with D'."""
+    """Return the two-sided p-value and Student's t of each column, comparing rows with D to rows with D'."""
     one, other = values[members], values[~members]
     rest = len(values) - 2
     within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)

@@ -1,27 +1,27 @@
-"""The noise measurement: statistics of the noise that the insider computes without knowing the secret bit.
+"""Measure statistics of the noise that an insider, an adversary among the clients, computes without the secret bit.
 
-The insider knows f(D) and f(D'), the two sums from which a release r can come. So in all directions but that of their
-difference it can compute the noise of the release. With e = r - (f(D) + f(D'))/2 and u the unit vector of
-f(D) - f(D'), the residual w = e - <e, u> u has the distribution N(0, sigma^2 (I - uu')) under either hypothesis. The
-measurement returns sums, a few projections and a small sample, never whole vectors.
+The insider knows f(D) and f(D'), one of which is the sum in the release r. So it can compute the noise of the release
+in all directions except that of their difference. Let e = r - (f(D) + f(D'))/2, and let u be the unit vector of f(D) -
+f(D'). Then the residual w = e - <e, u> u has the distribution N(0, sigma^2 (I - uu')) whether D or D' was used. The
+measurement returns sums, a few projections and a small sample, but never whole vectors.
 
-Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigma^2 I), given all earlier releases:
+Distributions of the measured values if a release is the sum of D or of D' plus fresh N(0, sigma^2 I), given all earlier
+releases (a side is a hypothesis, D or D', and the true side is the one that holds):
 
 * `total` / sigma^2 is chi-square with `total_freedom` degrees;
-* `squares` / sigma^2 of one tensor is chi-square with its `freedom` degrees. A tensor's part of w has one direction of
-  smaller variance, 1 - ||u_g||^2, along u_g; it is brought to variance 1, or left out where u lies almost wholly in the
-  tensor. Sums of different tensors are slightly dependent;
+* `squares` / sigma^2 of a tensor is chi-square with its `freedom` degrees. The part of w in tensor g has the smaller
+  variance sigma^2 (1 - ||u_g||^2) along u_g, the part of u in g. This direction is scaled to variance sigma^2, or left
+  out if u lies almost wholly in g. Sums of different tensors are slightly dependent;
 * `projections` / sigma are independent N(0, 1), over directions, rounds and trials;
 * `gradient` / sigma is N(0, 1), independent over rounds and trials;
 * the noise in `signal` of the true side is N(0, 1) along either direction, independent over rounds and trials;
 * `low_bits` of the true side has mean 0 and variance `low_bits_count` / 2;
-* `sample` of the true side is independent N(0, 1), over coordinates, rounds and trials, and `strides` of it chi-square
-  with as many degrees of freedom as the class has coordinates.
+* `sample` of the true side is independent N(0, 1), over coordinates, rounds and trials. Every entry of `strides` of the
+  true side is chi-square with as many degrees of freedom as its class has coordinates.
 
-The sampled coordinates are fixed, public and not random. Noise that is copied from one coordinate to another is found
-only if both coordinates are sampled. They therefore hold runs of neighbours, multiples of a run's length (with a run
-they make every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the
-rows of the largest matrix.
+The sampled coordinates are fixed and public. A copy of noise from one coordinate to another is found only if both are
+sampled. So the sample contains neighbouring coordinates, multiples of the length of the first run of neighbours, both
+ends of the model and of every tensor, and the beginnings of the rows of the largest matrix.
 """
 
 import math
@@ -52,26 +52,26 @@ _SIGNIFICANT = 2.0**11
 
 @dataclass(frozen=True)
 class NoiseMeasurer:
-    """Measures the noise of releases, given the layout of the model and the public directions for projections."""
+    """Measure the noise in releases, from the positions of the model's tensors and public directions to project on."""
 
     layout: ParameterLayout  # positions of the parameter tensors
     # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
     # parameters.
     directions: Tensor
-    # Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
+    # Whether the differing contribution may be absent under both hypotheses, so that this is a third hypothesis.
     with_neither: bool = False
 
     def measure(self, seen: HypothesisComparison, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
-        """Return the noise statistics of one round of a batch of trials.
+        """Return the noise statistics of one round, for every trial of a batch.
 
         Parameters
         ----------
         seen
-            The releases with their means under both hypotheses, float64 (trials, parameters).
+            Releases and the sums f(D) and f(D') of every trial, float64 (trials, parameters).
         sigma
-            Standard deviation of the noise that the mechanism states, float64 (trials,).
+            Claimed standard deviation of the noise, float64 (trials,).
         distance
-            Norm ||f(D) - f(D')||, float64 (trials,). Where it is 0 there is no direction u.
+            Norm ||f(D) - f(D')||, float64 (trials,). It is 0 where D and D' do not differ.
         """
         residual, difference = seen.residual, seen.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
@@ -110,7 +110,12 @@ class NoiseMeasurer:
         return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: HypothesisComparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `NoiseStatistics.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
+        """Return `NoiseStatistics.signal`, shape (trials, sides, kinds).
+
+        A side is a hypothesis: the release contains the contribution under D, the one under D', or neither. The kinds
+        are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this
+        contribution. `along` is <e, u>, and `distance` is ||f(D) - f(D')||.
+        """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(seen.residual, seen.present)
         squares = [_dot(part, part) for part in (seen.present, seen.absent)]
@@ -128,16 +133,19 @@ class NoiseMeasurer:
         return sides / sigma.view(-1, 1, 1)
 
     def _noises(self, seen: HypothesisComparison, columns: slice | Tensor) -> list[Tensor]:
-        """Return for each side the release minus the side's sum at the given coordinates, (trials, coordinates)."""
+        """Return for each hypothesis the release minus the sum under it at some coordinates, (trials, coordinates).
+
+        The hypotheses are D, D' and, if `with_neither`, that the release contains neither differing contribution.
+        """
         rest = seen.release[:, columns] - seen.shared[:, columns]
         found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
         return [*found, rest] if self.with_neither else found
 
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the standardised sums of squares of each tensor, and their degrees of freedom, (trials, tensors).
+        """Return the standardised sum of squares of each tensor and its degrees of freedom, both (trials, tensors).
 
-        The arguments are <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (trials, tensors), and <e, u>,
-        (trials,).
+        The parts of e and u in tensor g are e_g and u_g (see this module). For each tensor, `power` is <e_g, e_g>,
+        `towards` is <e_g, u_g> and `share` is <u_g, u_g>, all (trials, tensors). `along` is <e, u>, (trials,).
         """
         sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
         own = torch.where(share > 0, towards.square() / share, 0.0)
@@ -148,7 +156,10 @@ class NoiseMeasurer:
         return squares, sizes - ((share > 0) & ~counts).long()
 
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-        """Return the whitened projections V'w, (trials, J); V'w has the covariance sigma^2 (I - bb') with b = V'u."""
+        """Return the whitened projections of the residual w on the public directions V, (trials, J).
+
+        The projections V'w have the covariance sigma^2 (I - bb') with b = V'u. Whitening makes it sigma^2 I.
+        """
         raw = self._spread(residual).float() @ self.directions
         towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
         seen = raw.double() - along.unsqueeze(1) * towards
@@ -158,7 +169,7 @@ class NoiseMeasurer:
         return seen + factor.unsqueeze(1) * towards
 
     def _spread(self, vectors: Tensor) -> Tensor:
-        """Return the vectors restricted to the coordinates on which the public directions are defined."""
+        """Return the columns of the vectors at the evenly spread coordinates that the public directions cover."""
         size, few = vectors.shape[1], len(self.directions)
         if few == size:
             return vectors
@@ -166,7 +177,10 @@ class NoiseMeasurer:
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-    """Return w along the part of the shared sum that is orthogonal to u, (trials,); NaN where there is no such part."""
+    """Return the noise along the part of the shared sum that is orthogonal to f(D) - f(D'), (trials,).
+
+    It is NaN if this part is 0.
+    """
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)
     left = size - towards.square()
@@ -176,13 +190,13 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 
 
 def _grain(seen: HypothesisComparison, numbers: Tensor) -> Tensor:
-    """Return the float32 step size at the largest values of the release or the shared sum at some coordinates."""
+    """Return the float32 rounding step of the largest value of release or shared sum at some coordinates, (trials,)."""
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
 
 def _strided(noise: Tensor) -> Tensor:
-    """Return the sums of squares over every class of coordinates, the index modulo STRIDES, (trials, STRIDES)."""
+    """Return the sums of squares over the coordinates with equal index modulo STRIDES, (trials, STRIDES)."""
     trials, size = noise.shape
     padded = noise.new_zeros(trials, -(-size // STRIDES) * STRIDES)
     torch.mul(noise, noise, out=padded[:, :size])
@@ -190,10 +204,12 @@ def _strided(noise: Tensor) -> Tensor:
 
 
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sums of cos(2 pi phase) of the bits below half precision, and their counts, both (trials, sides, kinds).
+    """Return the sum of cos(2 pi phase) over coordinates and the number of these coordinates.
 
-    A coordinate counts where float32 rounding of sums and release does not change these bits, and where the noise is
-    wide enough for them to be uniform; the limits are powers of two, so that no grid step is cut.
+    Both have the shape (trials, sides, kinds). The phase consists of the bits below half precision. The kinds are the
+    noise, the noise over its standard deviation `width`, and the release. A coordinate counts if float32 rounding does
+    not change these bits, and if the noise is wide enough to make them uniform. The limits are powers of two, so they
+    cut no step of a grid.
     """
     sums, counts = [], []
     for noise in noises:
@@ -207,7 +223,7 @@ def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Ten
 
 
 def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of cos(2 pi m 2^11) over the mantissas m of the counted values, and their number."""
+    """Return the sum of cos(2 pi m 2^11) over the mantissas m of the counted values in every row, and their number."""
     steps = torch.frexp(values)[0] * _SIGNIFICANT
     waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
     return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)
@@ -218,14 +234,14 @@ def _exponent(values: Tensor) -> Tensor:
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
-    """Return the inner products of corresponding rows, (trials,)."""
+    """Return the inner product of each row of one matrix with the same row of the other, (trials,)."""
     # The product that `torch.einsum` makes too, without its parsing of each call.
     return torch.bmm(one.unsqueeze(1), other.unsqueeze(2)).flatten()
 
 
 @lru_cache(maxsize=8)
 def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
-    """Return the index of every sampled coordinate, in ascending order, and the name of its tensor.
+    """Return the model coordinates whose noise is sampled, in ascending order, as (flat index, tensor name).
 
     Examples
     --------
@@ -243,7 +259,10 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
 
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:
-    """Return groups of coordinates to sample, the most important group first; some may lie outside the model."""
+    """Return groups of coordinates to sample, the most important group first.
+
+    Some coordinates may lie outside the model, and some may repeat.
+    """
     size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
     room = max(1, SAMPLE // 4 // len(parts))
     ends = [_ends(part.start, part.stop, room) for part in parts]
@@ -264,7 +283,10 @@ def _wanted(layout: ParameterLayout) -> list[Integers]:
 
 
 def _ends(start: int, stop: int, room: int) -> Integers:
-    """Return all coordinates of a small tensor, or the first and last coordinates of a larger one."""
+    """Return all coordinates from `start` to `stop` if they are few, otherwise the first and last of them.
+
+    Few means at most `room` and at most `_FEW`.
+    """
     if stop - start <= min(room, _FEW):
         return np.arange(start, stop)
     half = max(1, min(room, _FEW // 2) // 2)

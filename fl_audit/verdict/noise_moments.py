@@ -1,11 +1,10 @@
-"""Tests whether the noise has mean 0, and is independent over trials and over rounds, by means and sums.
+"""Test whether the noise has mean 0 and is independent between trials and between rounds, by means and sums.
 
-A mean that is not 0 shows that the released sum is not the claimed one: contributions that were not clipped, a sum
-divided by the wrong number, or a record that counts more than once always shift the release in the same direction.
-Independent noise also adds up at a known rate: shared noise adds up faster, and noise that cancels adds up slower.
-
-The scale of the noise is estimated from the measurements themselves, so that noise above the guarantee is not mistaken
-for a shift or for shared noise; the tests are still exact under the claimed distribution.
+A mean that is not 0 shows that the released sum is not the claimed one. The release always shifts in one direction if
+contributions are not clipped, if the sum is divided by the wrong number, or if a record counts more than once.
+Independent noise adds up at a known rate. Shared noise adds up faster, and noise that cancels adds up more slowly. The
+tests estimate the scale of the noise from the measurements, so more noise than claimed does not fail them. They are
+still exact under the claimed distribution.
 """
 
 import math
@@ -31,17 +30,18 @@ def _student_p(values: Floats) -> tuple[float, float]:
 
 
 def _detectable_mean(count: int, level: float) -> float:
-    """Return the mean, in standard deviations, that a two-sided t-test finds with `DETECTION_POWER`."""
+    """Return the mean, in standard deviations, that a two-sided t-test of `count` values finds with probability 0.9."""
     critical = -float(stdtrit(count - 1, level / 2))
     return noncentrality_at(1 - DETECTION_POWER, critical, count - 1) / math.sqrt(count)
 
 
 @of_family(TestName.DRIFT_ALONG_RECORD)
 def drift_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the means of the innovations in trials with D and in trials with D': analysis of variance, F.
+    """Test whether the noise along f(D) - f(D') has mean 0, in trials with D and in trials with D', by an F-test.
 
-    With n innovations of sum S in each of G groups, the sum of S^2/n over the groups, divided by G, and the variance
-    within the groups have the ratio F(G, N - G). A shift under D alone shows as well as one under both.
+    The values are the innovations, the standardised noise of each round. With n innovations of sum S in each of G
+    groups and N in all, the mean of S^2/n over the groups is divided by the variance within the groups. The ratio is
+    F(G, N - G). The test finds a shift under D alone as well as one under both.
     """
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]
@@ -64,7 +64,7 @@ def _used(values: Floats) -> Floats:
 
 
 def _detectable_shift(count: int, groups: int, level: float) -> float:
-    """Return the mean, in standard deviations, that the F-test on `count` innovations finds with `DETECTION_POWER`.
+    """Return the mean, in standard deviations, that the F-test of `count` noise values finds with probability 0.9.
 
     With this mean the statistic is noncentral F with noncentrality count * mean^2.
     """
@@ -82,7 +82,7 @@ def _detectable_shift(count: int, groups: int, level: float) -> float:
 
 @of_family(TestName.DRIFT_ALONG_GRADIENTS)
 def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
-    """Test the mean of the noise along the sum of the contributions that D and D' share: Student's t, two-sided."""
+    """Test whether the noise in the direction of the sum that D and D' share has mean 0: Student's t, two-sided."""
     only_if(has_direction(measured), why_no_direction(measured))
     values = _used(measured.noise.gradient / measured.sigma)
     only_if(values.size > 0, NotTestedReason.NO_SHARED_SUM)
@@ -94,10 +94,11 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SHARED_OVER_TRIALS)
 def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
-    """Test whether trials share noise: the variance of sums over W trials against the remaining variance.
+    """Test whether trials share noise, by the variance of noise sums over trials relative to the remaining variance.
 
-    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). The test is two-sided, because noise that cancels
-    between trials, as antithetic draws do, lies in the lower tail.
+    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J k, J k (W - 1)). The test is
+    two-sided: shared noise makes the ratio too large, and noise that cancels between trials, as antithetic draws do,
+    too small.
     """
     only_if(measured.trials >= 2, NotTestedReason.ONE_TRIAL)
     return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
@@ -105,10 +106,11 @@ def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SHARED_OVER_ROUNDS)
 def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
-    """Test whether rounds share noise: the variance of sums over k rounds against the remaining variance.
+    """Test whether rounds share noise, by the variance of noise sums over rounds relative to the remaining variance.
 
-    At J coordinates in W trials the ratio is F(J W, J W (k - 1)). The test is two-sided, because noise that cancels
-    over rounds, which protects each round but not the final model, lies in the lower tail.
+    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J W, J W (k - 1)). The test is
+    two-sided: shared noise makes the ratio too large. Noise that cancels over rounds makes it too small; it protects
+    each round but not the final model.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
@@ -130,9 +132,10 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
-    """Return the shared part of the variance that the two-sided F-test finds with `DETECTION_POWER`.
+    """Return the share of the noise variance that must be common to all terms for the F-test to find it.
 
-    With a shared part s, the variance between sums over m is (1 - s + m s) / (1 - s) times the remaining variance.
+    It is found with `DETECTION_POWER`. `added` is the number of terms m in each sum, and `freedom` the number of sums.
+    With a common share s, the variance between sums is (1 - s + m s) / (1 - s) times the remaining variance.
     """
     rest = freedom * (added - 1)
     factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))
@@ -141,11 +144,11 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
 
 @of_family(TestName.SERIAL_CORRELATION)
 def serial_correlation(measured: NoiseMeasurements) -> TestResult:
-    """Test whether consecutive rounds of a trial are correlated, at the sampled coordinates: Student's t, two-sided.
+    """Test whether the noise of consecutive rounds of a trial is correlated at the sampled coordinates: Student's t.
 
-    Given the noise p of a round, <p, q> / |p| with the noise q of the next round is normal with the same spread
-    whatever p is, so these values are independent and normal over rounds and trials. The test finds
-    moving-average noise with far more power than sums over rounds do.
+    Let p be the noise of a round and q that of the next round. Given p, the value <p, q> / |p| is normal with a spread
+    that does not depend on p. So these values are independent and normal over rounds and trials, and their mean is
+    tested two-sided. The test finds moving-average noise with far more power than sums over rounds do.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     sample = measured.even_sample

@@ -1,14 +1,13 @@
-"""Tests of the amount of noise, and of whether it differs between D and D', by sums of squares.
+"""Test by sums of squares whether there is enough noise, and whether its amount differs between D and D'.
 
-A sum of n squares of noise over the claimed variance is chi-square with n degrees of freedom if the claim holds, and
-f^2 times a chi-square variable if the noise has f times the claimed standard deviation. Too little noise shows in the
-lower tail; more noise than claimed violates nothing.
+If the claim holds, the sum of n squared noise values over the claimed variance is chi-square with n degrees of freedom.
+If the noise has f times the claimed standard deviation, the sum is f^2 times a chi-square variable. So too little noise
+shows in the lower tail. More noise than claimed violates nothing.
 
-Whatever the claim, the distribution of the noise may not depend on the secret. Sums of squares of honest noise are
-chi-square under D and under D', so the ratio of their means is F, whatever the scale. Noise above the guarantee may
-differ from trial to trial. Where trials of one side differ by more than chance explains, the sides are compared by
-Student's t instead, because variation that is independent of the secret tells nothing about it. This choice raises the
-false-positive rate of honest runs by a hundredth of the level at most.
+The noise must not depend on the secret. Honest noise gives chi-square sums under D and under D', so the ratio of their
+means has an F distribution at any scale. Noise above the claim may differ from trial to trial. If trials with the same
+secret differ by more than chance explains, the two kinds of trials are compared by Student's t instead. This choice
+raises the false-positive rate of honest runs by a hundredth of the level at most.
 """
 
 import math
@@ -28,7 +27,7 @@ _UNEVEN = 0.01  # probability with which trials of equally large noise are taken
 
 @dataclass(frozen=True)
 class SquareSum:
-    """A sum of squares of noise over the claimed variance, and its degrees of freedom.
+    """A sum of squares of noise, divided by the claimed variance, and its degrees of freedom.
 
     Raises
     ------
@@ -44,20 +43,23 @@ class SquareSum:
 
     @property
     def ratio(self) -> float:
-        """The measured over the claimed standard deviation."""
+        """Ratio of the measured to the claimed standard deviation of the noise."""
         return float(np.sqrt(self.value / self.freedom))
 
     @property
     def p_value(self) -> float:
-        """Probability of a sum at most this large if the claim holds."""
+        """Probability that the sum is at most this large if the noise is as claimed."""
         return float(chdtr(self.freedom, self.value))
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseAlongTarget:
-    """The noise along the target in every trial, where no other noise was measured."""
+    """The noise in the direction of the contribution of the target, the unit in which D and D' differ.
 
-    squares: Floats  # sum over rounds of the squared noise over the claimed variance, (trials,)
+    It is used for runs in which no other noise was measured.
+    """
+
+    squares: Floats  # sum over rounds of the squared noise, divided by the claimed variance, (trials,)
     freedom: Integers  # number of rounds in which the target has a contribution, or would have one, (trials,)
     members: Flags  # the trials that hold the target, (trials,)
     # Sum over those rounds of the noise over the claimed standard deviation, (trials,); None where not measured.
@@ -68,17 +70,18 @@ class NoiseAlongTarget:
     # For every target the noise summed over all trials that hold it, N(0, 1) if the claim holds, (targets,); None if
     # there is only one target.
     of_targets: Floats | None = None
-    # Largest contribution of a target to a round that the claim allows, over the noise; None as in `NoiseMeasurements`.
+    # Largest norm of a target's contribution to a round that the claim allows, divided by the noise; None where the
+    # claim sets no such limit.
     claimed_length: float | None = None
 
     @property
     def total(self) -> SquareSum:
-        """The sum of squares over all trials."""
+        """Sum of squares of the noise along the target's contribution over all trials, with its degrees of freedom."""
         return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Return the quantile of a chi-square distribution at a probability.
+    """Return the chi-square quantile: the value below which a chi-square variable lies with the given probability.
 
     Parameters
     ----------
@@ -92,12 +95,14 @@ def chi_square_quantile(probability: float, freedom: int) -> float:
 
 
 def detectable_ratio(freedom: int, level: float) -> float:
-    """Return the largest ratio of real over claimed noise that a lower-tail test finds with `DETECTION_POWER`.
+    """Return the largest ratio of real to claimed noise that a lower-tail chi-square test finds with `DETECTION_POWER`.
+
+    The ratio is that of standard deviations. A smaller ratio is found with a higher probability.
 
     Parameters
     ----------
     freedom
-        Degrees of freedom, at least 1.
+        Degrees of freedom of the tested sum of squares, at least 1.
     level
         Level of the test, above 0 and below `DETECTION_POWER`.
 
@@ -110,7 +115,10 @@ def detectable_ratio(freedom: int, level: float) -> float:
 
 
 def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
-    """Return the noise orthogonal to f(D) - f(D'); None where it was not measured or no such direction exists."""
+    """Return the sum of squares of the noise orthogonal to f(D) - f(D'), over the claimed variance, in the whole run.
+
+    None is returned if this noise was not measured, or if the model has no such direction.
+    """
     if measured.residuals is None:
         return None
     freedom = int(measured.residuals.total_freedom.sum())
@@ -118,13 +126,19 @@ def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
 
 
 def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
-    """Return the noise along f(D) - f(D'): the sum of squared innovations; None where there are none."""
+    """Return the sum of squares of the noise along f(D) - f(D'), over the claimed variance, in the whole run.
+
+    It is the sum of the squared innovations, one for each round. None is returned if D and D' never differed.
+    """
     values = measured.used_innovations
     return SquareSum(float(values @ values), int(values.size)) if values.size else None
 
 
 def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
-    """Return the noise on each parameter tensor, by name, that has a direction orthogonal to f(D) - f(D')."""
+    """Return the sum of squares of the noise on each parameter tensor, over the claimed variance, by tensor name.
+
+    The noise along f(D) - f(D') is left out. A tensor without any other direction has no entry.
+    """
     if measured.residuals is None:
         return {}
     squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
@@ -134,48 +148,54 @@ def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
 
 
 def _summed(value: np.float64, freedom: int) -> SquareSum:
-    """Return a sum of squares, set to 0 where rounding makes it slightly negative because there is no noise."""
+    """Return a sum of squares, with a value that rounding made slightly negative replaced by 0."""
     return SquareSum(float(np.maximum(0.0, value)), freedom)
 
 
 def has_direction(measured: NoiseMeasurements) -> bool:
-    """Return whether noise orthogonal to f(D) - f(D') was measured."""
+    """Return True if noise in directions orthogonal to f(D) - f(D') was measured."""
     return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
 
 
 def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
-    """Return why no noise orthogonal to f(D) - f(D') is known: no such direction, or no measurement."""
+    """Return the reason why no noise orthogonal to f(D) - f(D') is known.
+
+    The reason is that a model with one parameter has no such direction, or otherwise that the noise was not measured.
+    """
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
 
 @of_family(TestName.NOISE_TOTAL)
 def noise_total(measured: NoiseMeasurements) -> TestResult:
-    """Test the amount of noise orthogonal to f(D) - f(D'): chi-square, lower tail."""
+    """Test whether there is too little noise in the directions orthogonal to f(D) - f(D'): chi-square, lower tail."""
     return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
 
 
 @of_family(TestName.NOISE_ALONG_RECORD)
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the amount of noise along f(D) - f(D') by the sum of squared innovations: chi-square, lower tail."""
+    """Test whether there is too little noise in the direction of f(D) - f(D'): chi-square, lower tail.
+
+    The statistic is the sum of the squared innovations, the standardised noise of each round in this direction.
+    """
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
 
 @of_family(TestName.NOISE_TENSOR)
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
-    """Test the amount of noise on every parameter tensor: smallest chi-square lower-tail p-value, by Bonferroni.
+    """Test whether there is too little noise on any parameter tensor: chi-square, lower tail, with Bonferroni.
 
-    The sums of different tensors depend slightly on each other; Bonferroni's p-value is never too small all the same.
+    The sums of different tensors depend slightly on each other. The Bonferroni p-value is not too small all the same.
     """
     return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
 
 
 @of_family(TestName.NOISE_PLACE)
 def noise_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the amount of noise at every sampled coordinate and in every class of coordinates: chi-square, lower tail.
+    """Test whether there is too little noise at any sampled coordinate or in any class of coordinates: chi-square.
 
-    A coordinate without noise shows in the sample or in its class, which holds every 31st coordinate. The sums depend
-    on each other, because classes contain sampled coordinates; Bonferroni's p-value is never too small all the same.
+    A class holds every 31st coordinate. The smallest lower-tail p-value is corrected by Bonferroni, which is valid
+    although a coordinate may be sampled and also belong to a class.
     """
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
@@ -190,9 +210,9 @@ def noise_place(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_ROUND)
 def noise_round(measured: NoiseMeasurements) -> TestResult:
-    """Test the amount of noise in every round of every trial, in every round over all trials, and in every trial.
+    """Test whether there is too little noise in any round of any trial, in any round over all trials, or in any trial.
 
-    The p-value is the smallest lower-tail p-value of all these chi-square sums, by Bonferroni.
+    The smallest lower-tail chi-square p-value of all these sums is corrected by Bonferroni.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     freedom = measured.noise.total_freedom
@@ -215,17 +235,19 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:
-    """Return the result of the lower-tail chi-square test of the sum with the smallest p-value, by Bonferroni.
+    """Test whether any sum of squares of the noise is too small, and return the result of the most significant sum.
+
+    Each sum gets a lower-tail chi-square p-value. The smallest of them is corrected by Bonferroni.
 
     Parameters
     ----------
     name
-        The name of the test.
+        Name of the test, which decides the significance level.
     found
-        Sums of squares over the claimed variance, keyed by their places in the model, or a single sum; None where there
-        is none.
+        One sum of squares over the claimed variance, or several by the parts of the model that they cover; None if
+        there is none.
     missing
-        Reason with which `TestNotApplicableError` is raised where there is no sum.
+        Reason that the raised `TestNotApplicableError` has if there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)
@@ -237,7 +259,10 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
 
 
 def _classes(measured: NoiseMeasurements) -> tuple[list[str], Integers]:
-    """Return the names of the classes of coordinates, and the number of coordinates in each."""
+    """Return the names of the classes of coordinates, and the number of coordinates in each class.
+
+    A class is a set of evenly spaced coordinates whose squared noise is summed.
+    """
     return stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
 
 
@@ -247,14 +272,20 @@ _Sides = tuple[_Side, _Side]
 
 @of_family(TestName.SECRET_TOTAL)
 def secret_total(measured: NoiseMeasurements) -> TestResult:
-    """Test the size of the noise orthogonal to f(D) - f(D') in trials with D against trials with D': F, two-sided."""
+    """Test whether the amount of noise orthogonal to f(D) - f(D') differs between trials with D and with D': F.
+
+    The test is two-sided.
+    """
     sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
     return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
 
 
 @of_family(TestName.SECRET_PLACE)
 def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the size of the noise on each tensor and class of coordinates, D against D': F, two-sided, by Bonferroni."""
+    """Test whether the noise on any tensor or class of coordinates differs in amount between trials with D and D': F.
+
+    A class is a set of evenly spaced coordinates. The test is two-sided, with Bonferroni over tensors and classes.
+    """
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
     only_if(bool(measured.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
@@ -270,7 +301,7 @@ def secret_place(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_ALONG_RECORD)
 def secret_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the size of the noise along f(D) - f(D') in trials with D against trials with D': F, two-sided."""
+    """Test whether the amount of noise along f(D) - f(D') differs between trials with D and with D': F, two-sided."""
     known = ~np.isnan(measured.innovations)
     only_if(bool(known.any()), NotTestedReason.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)
@@ -279,13 +310,19 @@ def secret_along_record(measured: NoiseMeasurements) -> TestResult:
 
 
 def secret_along(noise: NoiseAlongTarget) -> TestResult:
-    """Test the size of the noise along the target, D against D', where only this was measured: F, two-sided."""
+    """Test whether the amount of noise along the target unit's contribution differs between trials with D and D': F.
+
+    The test is two-sided. It is for runs in which only the noise in this direction was measured.
+    """
     sides = _split(noise.members, noise.squares, noise.freedom)
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
 
 
 def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of squares, and their degrees of freedom, of the trials with D and of those with D'."""
+    """Return the sums of squares of the trials with D and of the trials with D', each with their degrees of freedom.
+
+    A round with too much noise over all trials is scaled down to the claim, so that it does not dominate the sums.
+    """
     squares = np.maximum(0.0, squares)  # where noise is missing, rounding may leave a slightly negative number
     # A round with more noise than claimed in all trials would dominate the sum: it is scaled down to the claim in all.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
@@ -295,7 +332,7 @@ def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of trials with D and of those with D', without trials that have no degrees of freedom."""
+    """Return the sums of the trials with D and of the trials with D', without trials of 0 degrees of freedom."""
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 
@@ -320,7 +357,7 @@ def _total(side: _Side) -> tuple[float, int]:
 
 
 def _p_value(one: _Side, other: _Side) -> float:
-    """Return the two-sided p-value of the ratio of two sums of squares; 1 where neither holds any noise."""
+    """Return the two-sided p-value of the ratio of two sums of squares; it is 1 if neither contains any noise."""
     (value, freedom), (against, others) = _total(one), _total(other)
     if value <= 0 and against <= 0:
         return 1.0
@@ -333,9 +370,9 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t between the sides; None if chance explains the differences within each side.
+    """Return the p-value of Student's t between two groups of trials; None if trials of a group differ only by chance.
 
-    Cube roots of mean squares are nearly normal with a known spread (Wilson and Hilferty 1931).
+    Cube roots of mean squares are compared; they are nearly normal with a known spread (Wilson and Hilferty 1931).
     """
     if (rest := one[0].size + other[0].size - 2) < 1:
         return None

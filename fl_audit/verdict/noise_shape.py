@@ -1,12 +1,12 @@
-"""Tests whether the noise is normal and of full precision, and whether the sensitivity is within the claim.
+"""Test whether the noise is normal and of full precision, and whether D and D' differ by no more than was claimed.
 
-Noise whose density falls off faster than the normal one hides less, or nothing, even where its variance is the claimed
-one. Under the claim the sample is independent N(0, 1), so every test statistic of shape has an exact distribution.
+Noise whose density falls off faster than the normal one hides less, or nothing, even if its variance is as claimed. If
+the claim holds, the sampled noise is independent N(0, 1), so the statistics of shape have known distributions.
 
-Noise of few significant bits (half precision has 11) shows in its low bits: the phases of its values in units of the
-last of 11 bits are uniform for continuous noise, and all 0 for noise that was rounded. Noise on a grid of any step
-shows in its characteristic function, which is 0 for normal noise at high frequencies and near 1 at the frequency of the
-grid. Either way the release lies on one grid under D and on another under D', which tells them apart.
+Noise with few significant bits shows in its low bits. The phase of a value is its remainder in units of the last of 11
+bits, the bits of half precision. Phases are uniform for continuous noise, and all 0 for rounded noise. Noise on any
+grid shows in its characteristic function: this is 0 for normal noise at high frequencies, but near 1 at the frequency
+of the grid. Such noise reveals the secret, because the release lies on different grids under D and under D'.
 """
 
 import math
@@ -41,10 +41,10 @@ _LOWEST_FREQUENCY = 4.0
 
 @of_family(TestName.SHAPE)
 def shape(measured: NoiseMeasurements) -> TestResult:
-    """Test the normality of the sampled noise, as a whole and of each tensor: Kolmogorov-Smirnov.
+    """Test whether the sampled noise is normal, as a whole and on each tensor, by the Kolmogorov-Smirnov distance.
 
     The p-value is that of the limiting distribution, corrected for the number of values (Stephens 1970), with
-    Bonferroni over the whole sample and every tensor, so it is never too small.
+    Bonferroni over the whole sample and the tensors.
     """
     values, owners = measured.even_sample, np.array(measured.owners)
     groups = {"": values.reshape(-1)}
@@ -68,13 +68,19 @@ def _distance(values: Floats) -> tuple[float, float]:
 
 
 def _detectable_distance(count: int, level: float) -> float:
-    """Return a distance that is found with at least `DETECTION_POWER`: the critical value plus a normal quantile."""
+    """Return a Kolmogorov-Smirnov distance that the test finds with at least `DETECTION_POWER`.
+
+    It is the critical value plus a normal quantile over 2 sqrt(count).
+    """
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
 @of_family(TestName.TAILS)
 def tails(measured: NoiseMeasurements) -> TestResult:
-    """Test the share of the sampled noise beyond 3 standard deviations: binomial, two-sided, conservative."""
+    """Test whether the share of sampled noise beyond 3 standard deviations is that of normal noise: binomial.
+
+    The test is exact and two-sided.
+    """
     values = measured.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.TAILS.level / 2)) * math.sqrt(_TAIL_SHARE / count)
@@ -83,14 +89,17 @@ def tails(measured: NoiseMeasurements) -> TestResult:
 
 
 def _binomial_p(found: int, count: int, share: float) -> float:
-    """Return the two-sided p-value of a binomial count: twice the smaller tail."""
+    """Return the two-sided p-value of a binomial count: twice the smaller tail probability, at most 1."""
     upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
     return of_looks(2, float(np.minimum(bdtr(found, count, share), upper)))
 
 
 @of_family(TestName.SUPPORT)
 def support(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest absolute value of the sampled noise, which truncation makes too small: exact, two-sided."""
+    """Test whether the largest absolute value of the sampled noise is that of normal noise: exact, two-sided.
+
+    Truncated noise makes it too small.
+    """
     values = measured.even_sample
     largest, count = float(np.abs(values).max()), values.size
     claimed, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
@@ -111,10 +120,10 @@ def _largest_at(probability: float, count: int) -> float:
 
 @of_family(TestName.SHAPE_ALONG_RECORD)
 def shape_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the normality of the innovations: smallest p-value of the tests of distance, tails and largest value.
+    """Test whether the innovations, the noise along f(D) - f(D'), are normal: distance, tails and largest value.
 
-    Bonferroni over the three tests, so the p-value is never too small. The test is not made where there is more noise
-    than chance explains at level 0.001: a mixture of larger scales is no breach, and is not normal either.
+    The smallest p-value of the three tests is corrected by Bonferroni. The test is not made if there is significantly
+    more noise than claimed, at level 0.001. A mixture of larger scales is no breach, but it is not normal.
     """
     values = measured.used_innovations
     only_if(
@@ -136,9 +145,10 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
 def low_bits(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise was rounded to half precision, by the phases of its low bits: upper tail.
 
-    The statistic is the sum of the cosines of all phases over sqrt(count / 2), for each of `LOW_BITS_KINDS`, with
-    Bonferroni over these. It is standard normal in the limit of many coordinates. For few coordinates the p-value is
-    slightly too large rather than too small, because a cosine of a uniform phase is bounded.
+    The phase of a value is its remainder in units of the last of 11 significant bits. For each of `LOW_BITS_KINDS` the
+    statistic is the sum of the cosines of all phases over sqrt(count / 2). The largest is compared with N(0, 1), its
+    limit for many coordinates, with Bonferroni over the kinds. For few coordinates the p-value is slightly too large,
+    because a cosine is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
@@ -157,21 +167,21 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 @dataclass(frozen=True)
 class _CharacteristicFunctionInput:
-    """The noise whose characteristic function is tested, and the range of frequencies at which a grid would show."""
+    """Noise that is tested for a grid, a common step of all values, and the frequencies at which a grid would show."""
 
     unit: str  # name of the unit of the values; frequencies are in its inverse
-    values: Floats  # the noise
+    values: Floats  # values of the noise, in this unit
     lowest: float  # lowest tested frequency: below it the characteristic function of normal noise itself is not 0
     highest: float  # highest tested frequency: above it float32 rounding shows
 
 
 @of_family(TestName.GRID)
 def grid(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the sampled noise lies on a grid, by its characteristic function phi at all frequencies of grids.
+    """Test whether all sampled noise values are multiples of a step, by their characteristic function phi.
 
-    With N values, N |phi|^2 is exponential with mean 1 at each frequency. The test is made of the noise over its
-    claimed scale and, where that scale changes, also of the noise itself. Bonferroni is over all frequencies of both,
-    so the p-value is never too small. Grid steps that come from float32 rounding are left out.
+    For N values without such a step, N |phi|^2 is exponential with mean 1 at each frequency. The noise over its claimed
+    standard deviation is tested. If that deviation changes between rounds, the noise itself is tested too. Bonferroni
+    is over all frequencies of both. Frequencies at which float32 rounding makes steps are left out.
     """
     looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
     only_if(bool(looks), NotTestedReason.ROUNDING)
@@ -202,7 +212,10 @@ def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionInput
 
 
 def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies."""
+    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies.
+
+    phi is the characteristic function of the N values.
+    """
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
     first, last = np.searchsorted(frequencies, look.lowest), np.searchsorted(frequencies, look.highest, side="right")
@@ -214,10 +227,10 @@ def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, flo
 
 @of_family(TestName.SENSITIVITY)
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
-    """Test whether ||f(D) - f(D')|| is within the claimed sensitivity; this is not random, so the p-value is 0 or 1.
+    """Test whether ||f(D) - f(D')|| is at most the claimed sensitivity; the p-value is 1 if it is, otherwise 0.
 
-    In no round may it exceed sigma / z, with z the claimed noise multiplier. Where the claim limits a whole trial, the
-    square root of the sum of (||f(D) - f(D')|| / sigma)^2 over its rounds may not exceed `largest_mu` either.
+    In every round it may be at most sigma / z, with z the claimed noise multiplier. If the claim limits whole trials,
+    the square root of the sum of (||f(D) - f(D')|| / sigma)^2 over the rounds of a trial may be at most `largest_mu`.
     """
     signal = measured.sensitivity / measured.sigma
     trial, number = divmod(int(signal.argmax()), measured.rounds)

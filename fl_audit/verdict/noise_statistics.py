@@ -1,8 +1,8 @@
-"""The insider's measurements of the noise in a round or a run: sums, a few projections and a small fixed sample.
+"""Define the noise statistics of a round or a run: sums of squares, a few projections and a small fixed sample.
 
-Some of them depend on the hypothesis (the side), because the sum under D, or that under D', is subtracted from the
-release. The insider computes them for every side; once the secrets are opened, `NoiseStatistics.opened` keeps those of
-the true side.
+The insider, an adversary among the clients, measures them. Some depend on the side, which is the hypothesis D or D':
+the sum under D or under D' is subtracted from the release. The insider measures every side. After the secrets are
+opened, `NoiseStatistics.opened` keeps the true side only.
 """
 
 from dataclasses import dataclass, replace
@@ -36,40 +36,47 @@ _MOST_IN_CLASSES = 2**14
 
 
 def stride_step(parameters: int) -> int:
-    """Return n if every n-th coordinate of a model is in one of the classes; 1 unless the model is large.
+    """Return the n for which every n-th coordinate of a model belongs to a class of coordinates.
 
-    The class of the coordinate n i is i modulo `STRIDES`.
+    A class is a set of coordinates whose squared noise is summed. Coordinate n i belongs to the class i modulo
+    `STRIDES`. n is 1 for models with up to 2^14 parameters.
     """
     return -(-parameters // _MOST_IN_CLASSES)
 
 
 def stride_sizes(parameters: int) -> Integers:
-    """Return the number of coordinates of every class, (STRIDES,), of a model with the given number of parameters."""
+    """Return the number of coordinates in every class, (STRIDES,), for a model with the given number of parameters.
+
+    A class is a set of coordinates whose squared noise is summed.
+    """
     looked_at = -(-parameters // stride_step(parameters))
     return (looked_at - np.arange(STRIDES) + STRIDES - 1) // STRIDES
 
 
 def stride_names(parameters: int) -> list[str]:
-    """Return a description of the coordinates in every class, for reports."""
+    """Return for every class of coordinates, whose squared noise is summed, a phrase that names the coordinates."""
     step = stride_step(parameters)
     return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
 
 @dataclass(frozen=True)
 class NoiseStatisticsLayout:
-    """Names and shapes of the columns in which noise statistics (residuals) are stored."""
+    """Names and shapes of the columns in which the noise statistics of rounds are stored as a table."""
 
     tensors: tuple[str, ...]  # names of the model's parameter tensors
     directions: int  # number of public directions
     # Index of every sampled coordinate among all parameters, and the name of its tensor; ascending.
     places: tuple[tuple[int, str], ...]
-    # Number of hypotheses that have columns of their own: D, D', and neither contribution if it may be absent under
-    # both; 1 once the truth is known.
+    # Number of hypotheses that have columns of their own: D, D', and a third one if the differing contribution may be
+    # absent under both; 1 once the true hypothesis is known.
     sides: int
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the names of every field's entries, for one side, in column order; None if a field is one number."""
+        """Return for every field of `NoiseStatistics` the names of its entries for one hypothesis, in column order.
+
+        They are None if the field is a single number.
+        """
         return {
             "total": None,
             "total_freedom": None,
@@ -86,13 +93,13 @@ class NoiseStatisticsLayout:
         }
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every field of `NoiseStatistics`, without trials and rounds, in column order."""
+        """Return the shape of every field of `NoiseStatistics` by name, without trials and rounds, in column order."""
         lengths = {field: () if own is None else (len(own),) for field, own in self._entries().items()}
         return {field: (self.sides, *own) if field in _BY_SIDE else own for field, own in lengths.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns in the table of residuals."""
+        """Column names of the table in which noise statistics are stored, such as "total" or "squares:weight"."""
         found: list[str] = []
         for field, own in self._entries().items():
             sides = [f"{field}:{side}" for side in range(self.sides)] if field in _BY_SIDE else [field]
@@ -101,7 +108,7 @@ class NoiseStatisticsLayout:
 
     @staticmethod
     def of_names(names: tuple[str, ...]) -> "NoiseStatisticsLayout":
-        """Return the layout whose columns have these names; inverse of `names`."""
+        """Return the layout of a table with the given column names; this is the inverse of `names`."""
         entries: dict[str, list[str]] = {}
         for name in names:
             field, _, entry = name.partition(":")
@@ -119,12 +126,13 @@ class NoiseStatisticsLayout:
 
 @dataclass(frozen=True)
 class NoiseStatistics:
-    """The insider's measurements of one round (trials, ...) or of a run (trials, rounds, ...), also called residuals.
+    """The noise statistics of a round, with shapes (trials, ...), or of a run, with shapes (trials, rounds, ...).
 
-    The vectors w and u are those of `fl_audit.verdict.noise_measurement`. A side is a hypothesis, as in the layout.
+    They are also called residuals. The unit vector of f(D) - f(D') is u, and w is the noise orthogonal to u. A side is
+    a hypothesis on the release: it contains the contribution under D, the one under D', or neither of them.
     """
 
-    tensors: tuple[str, ...]  # as in `NoiseStatisticsLayout`, as are the two fields below
+    tensors: tuple[str, ...]  # as in `NoiseStatisticsLayout`, like `places` and `parameters`
     places: tuple[tuple[int, str], ...]
     parameters: int
     total: Floats  # ||w||^2, float64 (...,)
@@ -139,41 +147,45 @@ class NoiseStatistics:
     # over sigma, float64 (...,): finer structure of the noise is lost in rounding. Infinite where releases were
     # recovered from models.
     grain: Floats
-    # The release less the sum of each side, over sigma, along the unit vectors of `SIGNAL_KINDS`, NaN where there is no
-    # such direction; and the length of what the side contributes over sigma, 0 where that is nothing. Float64 (...,
-    # sides, kinds).
+    # The release minus the sum of each side, over sigma, along f(D) - f(D') and along the side's contribution, NaN
+    # where these are 0; and the length of the side's contribution over sigma. Float64 (..., sides, kinds), see
+    # `SIGNAL_KINDS`.
     signal: Floats
-    # Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not known.
+    # Sum over coordinates of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds); NaN where
+    # it is not known.
     low_bits: Floats
-    low_bits_count: Integers  # coordinates in that sum, int64 (..., sides, kinds)
-    # Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
+    low_bits_count: Integers  # number of coordinates in the sum of `low_bits`, int64 (..., sides, kinds)
+    # Sum of squares of the release minus the sum of each side, over sigma^2, in every class of coordinates; float64
     # (..., sides, STRIDES).
     strides: Floats
-    sample: Floats  # the release less each side's sum, over sigma, at sampled coordinates; float64 (..., sides, places)
+    sample: Floats  # release minus each side's sum, over sigma, at sampled coordinates; float64 (..., sides, places)
 
     @property
     def layout(self) -> NoiseStatisticsLayout:
-        """Names and shapes of the columns of these residuals."""
+        """Names and shapes of the columns in which these statistics are stored."""
         directions, sides = self.projections.shape[-1], self.low_bits.shape[-2]
         return NoiseStatisticsLayout(self.tensors, directions, self.places, sides, self.parameters)
 
     @property
     def sigma(self) -> Floats:
-        """The measured noise standard deviation (...,); NaN where nothing could be measured."""
+        """Measured standard deviation of the noise orthogonal to f(D) - f(D'), shape (...,); NaN if not measured."""
         nothing = np.full(self.total.shape, np.nan)
         return np.asarray(np.sqrt(np.divide(self.total, self.total_freedom, out=nothing, where=self.total_freedom > 0)))
 
     def opened(self, side: Integers) -> "NoiseStatistics":
-        """Return the residuals of the true `side` (...,) alone: 0 for D, 1 for D', 2 for neither contribution."""
+        """Return the statistics for one side only, the hypothesis that was true in each trial and round.
+
+        `side` (...,) is 0 for D, 1 for D', and 2 if the release contains neither differing contribution.
+        """
         at = side[..., None, None]
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
         return replace(self, **true)
 
     def of_recovered(self, blurred: Flags) -> "NoiseStatistics":
-        """Return the residuals for releases that were recovered from models: without low bits and blurred trials.
+        """Return the statistics that remain valid if the releases were recovered from models instead of received.
 
-        `blurred` (trials,) marks the trials whose noise is hidden by the rounding of models. Their sums of squares are
-        0 with no degrees of freedom, and their other values are NaN.
+        The low bits are removed. `blurred` (trials,) marks trials in which rounding of the models hides the noise:
+        their sums of squares and degrees of freedom become 0, and their other values NaN.
         """
         found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
         for name in (*_WITHOUT_SIDES, "signal", "strides", "sample"):
@@ -183,34 +195,34 @@ class NoiseStatistics:
         return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "NoiseStatistics":
-        """Return the residuals without the fields that assume that a release is uncertain along u alone."""
+        """Return the statistics without the fields that are valid only if f(D) and f(D') are the sole possible sums."""
         return self._without(_WITHOUT_SIDES)
 
     def without_low_bits(self) -> "NoiseStatistics":
-        """Return the residuals with the fields of low bits emptied."""
+        """Return the statistics without the fields of low bits: their counts become 0, their sums NaN."""
         return self._without(("low_bits", "low_bits_count"))
 
     def _without(self, names: tuple[str, ...]) -> "NoiseStatistics":
-        """Return the residuals with some fields emptied: 0 in sums of squares and counts, NaN in others."""
+        """Return the statistics with the given fields emptied: sums of squares and counts are 0, other values NaN."""
         nothing = {name: 0 if name in _SUMS else np.nan for name in names}
         return replace(self, **{name: np.full_like(getattr(self, name), value) for name, value in nothing.items()})
 
     def as_array(self) -> Floats:
-        """Return all residuals as one array (..., columns), in the order of the layout's names."""
+        """Return all statistics as one float64 array (..., columns), in the order of `layout.names`."""
         leading = self.total.shape
         parts = [np.reshape(getattr(self, name), (*leading, -1)) for name in self.layout.shapes()]
         return np.concatenate([part.astype(np.float64) for part in parts], axis=-1)
 
     @staticmethod
     def of_array(values: Floats, layout: NoiseStatisticsLayout) -> "NoiseStatistics":
-        """Return the residuals from an array; inverse of `as_array`.
+        """Return the statistics stored in an array; this is the inverse of `as_array`.
 
         Parameters
         ----------
         values
-            Values that `as_array` returned, float64 (..., columns).
+            Array as returned by `as_array`, float64 (..., columns).
         layout
-            Names and shapes of the parts of the columns.
+            Names and shapes of the fields that the columns contain.
         """
         shapes, arrays = layout.shapes(), dict[str, Any]()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
@@ -220,16 +232,16 @@ class NoiseStatistics:
         return NoiseStatistics(layout.tensors, layout.places, layout.parameters, **arrays)
 
     def columns(self) -> dict[str, Floats | Floats32]:
-        """Return all residuals as named columns, each of the leading shape (...,); `of_table` reads them."""
+        """Return all statistics as columns by name, each of shape (...,); `of_table` reads them back."""
         single = tuple(f"{field}:" for field in _SINGLE_PRECISION)
         named = zip(self.layout.names, np.moveaxis(self.as_array(), -1, 0), strict=True)
         return {name: values.astype(np.float32) if name.startswith(single) else values for name, values in named}
 
     @staticmethod
     def of_table(table: "pd.DataFrame") -> "NoiseStatistics":
-        """Return the residuals (trials, rounds, ...) from a table of a run, which has one row per trial and round.
+        """Return the statistics (trials, rounds, ...) stored in a table with one row for each trial and round.
 
-        `InputError` is raised if a column is missing.
+        Raises `InputError` if a column is missing.
         """
         layout = NoiseStatisticsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]
@@ -241,14 +253,14 @@ class NoiseStatistics:
 
 
 def join(parts: list[NoiseStatistics], axis: int) -> NoiseStatistics:
-    """Return residuals joined along trials (`axis` 0), or rounds of the same trials stacked (`axis` 1).
+    """Return statistics of several parts of a run as one, joined along trials or along rounds.
 
     Parameters
     ----------
     parts
-        At least one part, all of the same model.
+        Statistics of at least one part, all of the same model.
     axis
-        Axis along which the residuals are joined: 0 for trials, 1 for rounds.
+        0 to concatenate parts with different trials, 1 to stack single rounds of the same trials.
     """
     combine, first = np.concatenate if axis == 0 else np.stack, parts[0]
     arrays: dict[str, Any] = {

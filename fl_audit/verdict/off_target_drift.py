@@ -1,8 +1,8 @@
-"""Test of the mean difference between released and claimed sums, away from the target, with D and with D'.
+"""Test whether released and claimed sums differ on average in directions other than that of the target.
 
-Let r be a release and f(b) the claimed sum under the secret bit b. The mean of r - f(b) over trials and rounds is 0 in
-every coordinate, with D and with D'. An addition that depends on the secret, or a contribution that only one side has,
-shifts this mean.
+Let r be a release, and f(b) the claimed sum under the secret bit b. The mean of r - f(b) over trials and rounds is 0 in
+every coordinate, with D and with D'. It is not if something that depends on the secret is added, or if a contribution
+is present with D only or with D' only.
 """
 
 import math
@@ -22,20 +22,21 @@ _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, ea
 
 
 class _StandardisedMeans(NamedTuple):
-    """Means of the noise over the rounds of all trials with D, or with D', standardised to N(0, 1)."""
+    """Means of the noise over all rounds of the trials with D, or of those with D', standardised to N(0, 1)."""
 
     name: str
-    places: Floats  # at the sampled coordinates, (places,)
-    directions: Floats  # along the public directions and along the shared sum, (directions,)
+    places: Floats  # means at the sampled coordinates, (places,)
+    directions: Floats  # means along the public directions and along the shared sum, (directions,)
 
 
 @of_family(TestName.DRIFT_PLACE)
 def drift_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the mean noise away from the target is 0, in trials with D and in trials with D'.
+    """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 
-    There are four kinds of statistics: the chi-square over all sampled coordinates, that over the sampled coordinates
-    of every tensor, the largest mean of a coordinate, and the chi-square along public directions and the shared sum. A
-    quarter of the significance level goes to each kind, and within it the p-value is Bonferroni's.
+    The target is the unit in which D and D' differ. Four kinds of statistics are computed: the chi-square of the means
+    at all sampled coordinates, that of each tensor's sampled coordinates, the largest mean at one coordinate, and the
+    chi-square of the means along public directions and the shared sum. Each kind gets a quarter of the significance
+    level, with Bonferroni within it.
     """
     owners, sides = np.array(measured.owners), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
@@ -64,14 +65,15 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the Bonferroni p-value of a sum of squared means, the root of their mean square, and the place."""
+    """Return the Bonferroni p-value of a sum of squared means, the root of their mean square, and the given place."""
     return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the standardised mean, equal at all places, that their chi-square test finds with probability 0.9.
+    """Return the standardised mean, equal at all `places`, that their chi-square test finds with probability 0.9.
 
-    A noncentral chi-square with noncentrality L has the mean n + L and the variance 2 n + 4 L.
+    A noncentral chi-square variable with n degrees of freedom and noncentrality L has the mean n + L and the variance 2
+    n + 4 L.
     """
     short = chi_square_quantile(1 - level, places) - places
     spread = math.sqrt(2 * places + 4 * short)
@@ -83,14 +85,14 @@ def _rows(measured: NoiseMeasurements) -> list[tuple[str, Flags]]:
 
 
 def _counts(measured: NoiseMeasurements) -> list[tuple[str, int]]:
-    """Return the number of values that each tested coordinate has in the trials of each side."""
+    """Return, for D and for D', its name and the number of noise values at each sampled coordinate in its trials."""
     known = measured.sampled_trials
     sizes = [(name, int((rows & known).sum()) * measured.rounds) for name, rows in _rows(measured)]
     return [(name, size) for name, size in sizes if size]
 
 
 def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
-    """Return the standardised means of every side that has trials."""
+    """Return the standardised means of the trials with D and of those with D'; a group without trials is left out."""
     known, found = measured.sampled_trials, []
     sample, noise = measured.even_sample, measured.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
@@ -108,6 +110,9 @@ def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of noise, scaled down where above the claim, over the root of its count; NaN if all is unknown."""
+    """Return the sum of the known noise values over the root of their number; NaN if none is known.
+
+    Noise above the claim is scaled down to the claim first.
+    """
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -1,9 +1,9 @@
-"""Tests of the claimed participation of units, by exact distributions of counts in the opened samples.
+"""Test whether units took part in rounds as claimed, by exact distributions of counts in the opened samples.
 
-Under Poisson sampling every unit takes part in every round of every trial independently with probability q, whatever
-the secret. So every count is binomial, and every count given the totals is hypergeometric. Accountants rely on that:
-with mini-batches of a fixed size, or shuffled ones, whoever knows all other units also knows whether the target took
-part.
+The challenger, who draws the samples, opens them after the run. Under Poisson sampling every unit takes part in every
+round of every trial independently with probability q, whatever the secret. So every count is binomial, and every count
+given the totals is hypergeometric. Accountants rely on this. With mini-batches of a fixed size, or shuffled ones, an
+adversary who knows all other units also knows whether the target took part.
 """
 
 import math
@@ -33,23 +33,24 @@ def _samples(opened: RevealedValues) -> OpenedSamples:
 
 
 def epsilon_without_doubt(claim: Claim) -> float:
-    """Return the epsilon of the claimed releases, at the claim's delta, where participation is not secret.
+    """Return the epsilon of the claimed releases, at the claim's delta, if the adversary sees who takes part.
 
-    With samples of a fixed size, whoever knows all other units of a sample knows whether the target was in it. In each
-    round the target is then in a plain Gaussian release with the claimed probability, and this event is known.
+    This is the case with samples of a fixed size: an adversary who knows all other units of a sample knows whether the
+    target is in it. In each round the target is then in a plain Gaussian release with the claimed probability, and the
+    adversary knows whether it is.
     """
     return _epsilon(claim, seen=True)
 
 
 def epsilon_at_rate(claim: Claim, rate: float) -> float:
-    """Return the epsilon of the claimed releases, at the claim's delta, where the target is drawn at another rate.
+    """Return the epsilon of the claimed releases, at the claim's delta, if the target is sampled at another rate.
 
     Parameters
     ----------
     claim
-        The claim.
+        Claim on the releases.
     rate
-        Real sampling rate of the target, from 0.
+        Rate at which the target is really sampled, from 0 to 1. At 0, epsilon is 0.
     """
     return 0.0 if rate == 0 else _epsilon(claim, rate=rate)
 
@@ -66,9 +67,10 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
 
 
 def _consequence(opened: RevealedValues, found: TestResult, real: float | None) -> TestResult:
-    """Return a test result; if the test failed, with the epsilon of the actual sampling where it exceeds the claim.
+    """Return the test result; if the test failed, the epsilon that follows from the real sampling is added to it.
 
-    `real` is the rate at which the target is really drawn; None where participation is not secret.
+    It is added only if it exceeds the claimed epsilon. `real` is the rate at which the target is really sampled, or
+    None if the adversary sees who takes part.
     """
     claim = opened.claim
     if not found.violated or claim is None:
@@ -79,16 +81,17 @@ def _consequence(opened: RevealedValues, found: TestResult, real: float | None) 
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
-    """Return the smallest excess over a claimed rate that is found in `trials` draws with `DETECTION_POWER`."""
+    """Return the smallest excess over a claimed rate that a test of `trials` draws finds with `DETECTION_POWER`."""
     reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
     return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
 
 
 @of_opened(TestName.TARGET_TURNS)
 def target_turns(opened: RevealedValues) -> TestResult:
-    """Test whether the target's participation is binomial, and independent of the secret and of other units.
+    """Test whether the target takes part at the claimed rate, independently of the secret and of other units.
 
-    Bonferroni over the three tests: the count, the count by side, and the number of other units in the target's rounds.
+    The target is the unit in which D and D' differ. Bonferroni is over three exact tests: of the number of rounds with
+    the target, of this number with D against D', and of the number of other units in the target's rounds.
     """
     samples = _samples(opened)
     only_if(samples.target is not None, NotTestedReason.TARGETS_ALONE)
@@ -116,9 +119,9 @@ def target_turns(opened: RevealedValues) -> TestResult:
 
 @of_opened(TestName.UNIT_TURNS)
 def unit_turns(opened: RevealedValues) -> TestResult:
-    """Test whether every other unit's participation is binomial, and independent of the secret and of the target.
+    """Test whether every unit except the target takes part at the claimed rate, independently of secret and target.
 
-    The p-value is the smallest over all units and the three questions, by Bonferroni.
+    The smallest exact p-value over all units and the three questions is corrected by Bonferroni.
     """
     samples = _samples(opened)
     draws = int(samples.sizes.size)
@@ -147,7 +150,11 @@ def unit_turns(opened: RevealedValues) -> TestResult:
 
 
 def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
-    """Return the index of the 2 x 2 table with the smallest p-value for independence, and that p-value."""
+    """Return the index of the 2 x 2 table with the smallest p-value for independence, and that p-value.
+
+    Table i has inside[i] marked elements in its first row and totals[i] in both rows. `first` and `second` are the
+    sizes of the rows. Only the `_MOST_TABLES` tables that are farthest from independence are tested.
+    """
     whole = first + second
     share = totals / whole
     spread = np.sqrt(np.maximum(1e-12, share * (1 - share) * first * second / max(1, whole - 1)))
@@ -159,7 +166,10 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 @of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: RevealedValues) -> TestResult:
-    """Test whether sample sizes vary like binomial counts, by their summed squared deviations: exact, two-sided."""
+    """Test whether the sizes of samples vary like binomial counts, by the sum of their squared deviations: exact.
+
+    The test is two-sided.
+    """
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
     return _spread(opened, TestName.SAMPLE_SIZES, (RepeatedBinomials(samples.units, samples.rate, often),))
@@ -179,10 +189,11 @@ def _spread(
 
 @of_opened(TestName.EVEN_TURNS)
 def even_turns(opened: RevealedValues) -> TestResult:
-    """Test two counts: the rounds of a unit in a trial, and the units that are in two consecutive rounds.
+    """Test whether the rounds of a trial sample units independently, by two exact binomial counts with Bonferroni.
 
-    Both are binomial counts and are tested exactly. With shuffled mini-batches a unit is hardly ever in two consecutive
-    rounds; if a sample is drawn once for a whole trial, the same units are in all rounds. Bonferroni over the two.
+    The first is the number of rounds in which a unit takes part in a trial. It varies too much if one sample is used
+    for a whole trial. The second is the number of units in two consecutive rounds. It is too small with shuffled
+    mini-batches.
     """
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)
@@ -209,9 +220,10 @@ def even_turns(opened: RevealedValues) -> TestResult:
 
 @of_opened(TestName.SHARED_SAMPLES)
 def shared_samples(opened: RevealedValues) -> TestResult:
-    """Test whether trials share samples: by the number of trials with a unit in the same round, and by equal samples.
+    """Test whether trials sample units independently, by a binomial count and by the number of equal samples.
 
-    The first counts are binomial and are tested exactly, two-sided. Bonferroni over the two.
+    The count is the number of trials in which a unit takes part in one and the same round. Its variation is tested
+    exactly and two-sided. Bonferroni is over the two tests.
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)
@@ -228,9 +240,10 @@ def shared_samples(opened: RevealedValues) -> TestResult:
 
 
 def _repeats_p(samples: OpenedSamples, repeats: int) -> float:
-    """Return an upper bound on the probability of `repeats` or more disjoint pairs of equal samples: the union bound.
+    """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
-    Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.
+    It is a union bound. Disjoint pairs are independent. Among P pairs there are fewer than P^m / m! sets of m disjoint
+    pairs.
     """
     if repeats == 0:
         return 1.0

@@ -1,4 +1,4 @@
-"""Remedies for breaches, and sentences that several tests share: texts for `verdict_messages`."""
+"""Define sentences for `verdict_messages`: remedies for breaches, and phrases that several tests share."""
 
 SCALE = "Compare the noise's real standard deviation with noise multiplier times sensitivity, and see whether "
 NEIGHBOURS = f"{SCALE}the sensitivity is that of two training sets that differ as the guarantee says."

@@ -1,6 +1,7 @@
-"""Message templates for the tests of opened values, and for further tests of the noise.
+"""Define message templates for the tests of opened values, and for further tests of the noise.
 
-Each value is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
+The challenger opens these values after a run, such as who took part. Each template is a tuple with the fields of
+`fl_audit.verdict.verdict_messages.TestMessages`, in their order.
 """
 
 from fl_audit.verdict.multiple_testing import TestName

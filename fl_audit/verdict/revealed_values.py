@@ -1,8 +1,8 @@
-"""The values that the challenger opens after a run: samples, shares of the noise, quantile bits and steps.
+"""Define the values that the challenger opens after a run: samples, shares of the noise, quantile bits and steps.
 
-In an audit everything that was drawn in secret can be opened once all rounds are over. So for most faults that do not
-concern the noise of the sum there is an exact test. Only counts are kept, never a sample or a share itself, so the size
-of the tables does not grow with the number of trials times the number of units.
+The challenger draws these values in secret during the run. Once they are opened, there is an exact test for most faults
+that do not concern the noise of the sum. Only counts are kept, never a sample or a share itself. So the size of the
+tables does not grow with the number of trials times the number of units.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ RESIDUAL = -1
 
 @dataclass(frozen=True, eq=False)
 class OpenedSamples:
-    """The opened samples of a run: the units that took part in each round of each trial.
+    """Counts of the units that took part in the rounds of each trial, which were secret and are revealed after the run.
 
     Raises
     ------
@@ -36,7 +36,7 @@ class OpenedSamples:
     """
 
     rate: float  # the claimed probability with which a unit takes part in a round, above 0 and below 1
-    units: int  # units of which samples are drawn, without the target where there is one
+    units: int  # number of units from which samples are drawn, not counting the target
     sizes: Integers  # number of participants, (trials, rounds)
     overlaps: Integers  # number of participants in this round and the previous one, (trials, rounds); 0 in the first
     digests: Floats  # a hash of the sample, equal for equal samples, (trials, rounds)
@@ -45,7 +45,7 @@ class OpenedSamples:
     # without. Without a target everything is in the first column.
     of_units: Integers
     numbers: Integers  # the number of each unit, (units,)
-    turns: RepeatedBinomials  # histogram over units and trials: number of rounds with the unit
+    turns: RepeatedBinomials  # histogram, over units and trials, of the number of rounds with the unit
     # Histograms over units and rounds of the number of trials in which the unit took part, among the trials that were
     # trained together; one histogram for each number of such trials.
     crowds: tuple[RepeatedBinomials, ...]
@@ -58,7 +58,7 @@ class OpenedSamples:
 
 @dataclass(frozen=True, eq=False)
 class NoiseShareProducts:
-    """Inner products of opened shares of the noise, summed over the evaluated coordinates, rounds and trials."""
+    """Inner products of the clients' shares of the noise, summed over the evaluated coordinates, rounds and trials."""
 
     clients: Integers  # owners of the shares, (shares,); `RESIDUAL` is the noise without shares known to the insider
     products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
@@ -68,24 +68,28 @@ class NoiseShareProducts:
 
 @dataclass(frozen=True, eq=False)
 class LastBitCounts:
-    """The counts of last bits of released numbers that were 1, with D and with D'."""
+    """Counts of released numbers whose last bit is 1, with D and with D'."""
 
-    # Number of last bits that were 1, over all evaluated coordinates, (2 sides,).
+    # Number of last bits that were 1, over all evaluated coordinates, with D and with D', (2,).
     odd: Integers
-    # Number of evaluated last bits, (2 sides,).
+    # Number of evaluated last bits, with D and with D', (2,).
     of: Integers
-    odd_places: Integers  # number of times that it was 1 at every sampled coordinate, (places, 2 sides)
+    odd_places: Integers  # number of last bits that were 1 at every sampled coordinate, (places, 2 sides)
     of_places: Integers  # number of evaluated last bits of each sampled coordinate, (2 sides,)
     places: tuple[int, ...]  # indices of the sampled coordinates
 
 
 @dataclass(frozen=True, eq=False)
 class RevealedValues:
-    """The opened values of a run; a part is None where the mechanism does not have it, or it was not kept."""
+    """Secret values of a run that are revealed after it for the tests, such as who took part.
+
+    The challenger, who draws the secrets, reveals them. A field is None if the run has no such value, or if the value
+    was not kept.
+    """
 
     members: Flags  # whether a trial used D, (trials,)
-    claim: Claim | None = None  # the claim, from which the cost of a breach of participation is computed
-    is_kept: bool = False  # whether anything was opened
+    claim: Claim | None = None  # claim of the run; epsilon under the real participation is computed from it
+    is_kept: bool = False  # whether any value was revealed
     is_sampled: bool = False  # whether the mechanism samples units
     has_shares: bool = False  # whether clients add shares of the noise
     is_adaptive: bool = False  # whether quantile bits are released
@@ -120,22 +124,22 @@ def samples_of(
     has_target: bool,
     turns: Flags | None = None,
 ) -> OpenedSamples | None:
-    """Return the participation samples that the tables of a run hold; None where they hold none.
+    """Return the participation samples stored in the tables of a run, or None if they contain none.
 
     Parameters
     ----------
     opened
-        Table of opened values, sorted by trial and round.
+        Table of values revealed after the run, with the columns `OPENED_COLUMNS`, sorted by trial and round.
     tallies
-        Table of tallies, sorted by trial and round.
+        Table of counts with the columns `TALLY_COLUMNS`, sorted by trial and round.
     trials
-        Number of trials.
+        Number of trials in the tables.
     rate
-        Claimed sampling rate.
+        Claimed probability with which a unit takes part in a round, above 0 and below 1.
     has_target
-        Whether the audit has a single target.
+        True if the audit has a single target, whose participation is then returned too.
     turns
-        Whether each round is opened, shape (rounds,); None where all are.
+        True for each round whose samples are used, shape (rounds,); None if all rounds are used.
     """
     grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
     if turns is not None:
@@ -174,7 +178,7 @@ def _counted(trials: Integers, values: Integers, numbers: Integers, rate: float)
 
 
 def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
-    """Return the products of shares that the tallies hold; None where they hold none."""
+    """Return the inner products of the clients' shares of the noise, from the table of tallies; None if it has none."""
     rows = _summed(tallies, SHARE)
     if rows.empty:
         return None
@@ -187,10 +191,10 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
 
 
 def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
-    """Return the counts of last bits that the tallies hold; None where they hold none.
+    """Return how many released numbers have the last bit 1, from the table of tallies; None if it has no such counts.
 
-    Rows have the coordinate (-1 for the total, -2 for the number of bits in it, -3 for the number of bits of each
-    coordinate) and the side (0 is D, 1 is D').
+    The column "first" is the coordinate: -1 stands for the total, -2 for the number of bits in it, and -3 for the
+    number of bits of each coordinate. The column "second" is the side, 0 for D and 1 for D'.
     """
     rows = _summed(tallies, LAST_BIT)
     if rows.empty:

@@ -1,9 +1,9 @@
-"""The insider's measurements of a run relative to the claim: the one input of every test of the verdict.
+"""The insider's noise measurements of a run, relative to the claim, as the input of every test.
 
-More noise than claimed violates nothing, so it is scaled down for tests of shape and dependence. Noise that is above
-the claim in some trials, rounds, tensors or coordinates is a mixture of scales, which is not normal as a whole, and
-whose copies and correlations have another distribution. Scaling brings honest noise closer to the claim, if it changes
-it at all.
+The insider is an adversary among the clients. More noise than claimed violates nothing, so it is scaled down to the
+claim for tests of shape and dependence. Without scaling, noise that is above the claim in some trials, rounds, tensors
+or coordinates would fail them. It would be a mixture of scales, which is not normal, and its correlations would have
+another distribution. Scaling changes honest noise little.
 """
 
 import math
@@ -33,7 +33,7 @@ _PASSES = 30
 
 @dataclass(frozen=True, eq=False)
 class NoiseMeasurements:
-    """The insider's measurements of a run, with the secret bits that the challenger reveals afterwards.
+    """The noise measurements of a run, with the secret bits that the challenger revealed afterwards.
 
     Raises
     ------
@@ -46,17 +46,17 @@ class NoiseMeasurements:
     sensitivity: Floats  # ||f_i(D) - f_i(D')|| that the insider computed, float64 (trials, rounds), finite, at least 0
     sigma: Floats  # the standard deviation of the noise that the claim states, float64 (trials, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
-    # Measurements of the noise, (trials, rounds), opened: with the true side alone. None where there are none.
+    # Noise statistics, (trials, rounds), with the true side only; None where there are none.
     residuals: NoiseStatistics | None = None
-    # The noise along f(D) - f(D') as normal scores under the true hypothesis, float64 (trials, rounds), NaN without
-    # information; None where the noise is Gaussian, so that it follows from the increments.
+    # The noise along f(D) - f(D') as normal scores under the true hypothesis, float64 (trials, rounds), NaN where D and
+    # D' hardly differ. None where the noise is Gaussian, so the scores follow from the increments.
     scores: Floats | None = None
     # Largest value of sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial that the claim allows, positive
     # and finite; None where the claim limits only single rounds. It differs from what the limits of the rounds imply
     # where noise is correlated over rounds, or a unit takes part in only some of them.
     largest_mu: float | None = None
-    # Largest contribution of the target to a round that the claim allows, over the noise. None where it differs between
-    # rounds, as for noise that is scaled to f(D) - f(D'); the target's own contribution is used then.
+    # Largest norm of the target's contribution to a round that the claim allows, over the noise. None where it differs
+    # between rounds, as for noise that is scaled to f(D) - f(D'); the norm of the real contribution is used then.
     claimed_length: float | None = None
     opened: RevealedValues | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
@@ -93,37 +93,40 @@ class NoiseMeasurements:
 
     @property
     def trials(self) -> int:
-        """Number of trials."""
+        """Number of trials in the run."""
         return int(self.increments.shape[0])
 
     @property
     def rounds(self) -> int:
-        """Number of rounds of a trial."""
+        """Number of rounds in each trial."""
         return int(self.increments.shape[1])
 
     @cached_property
     def innovations(self) -> Floats:
-        """The noise along f(D) - f(D') over the claimed noise, (trials, rounds); NaN without information."""
+        """Noise along f(D) - f(D') over the claimed noise, (trials, rounds); NaN where D and D' hardly differ."""
         if self.scores is not None:
             return self.scores
         return innovations(self.increments, self.sensitivity / self.sigma, self.members)
 
     @cached_property
     def used_innovations(self) -> Floats:
-        """All innovations that are not NaN, in one axis."""
+        """The innovations, standardised noise along f(D) - f(D'), that are not NaN, as a flat array."""
         return self.innovations[~np.isnan(self.innovations)]
 
     @property
     def _opened(self) -> Floats | None:
-        """Noise along f(D) - f(D') and along the target's contribution, and the latter's length; None if unknown."""
+        """Noise along f(D) - f(D'), noise along the target unit's contribution, and the length of this contribution.
+
+        All are divided by the claimed noise, (trials, rounds, 3). None if they were not measured.
+        """
         seen = self.residuals
         return None if seen is None or np.isnan(seen.signal[..., :2]).all() else seen.signal[..., 0, :]
 
     @cached_property
     def own_length(self) -> Floats:
-        """The length of the target's contribution over the claimed noise, (trials, rounds); 0 where there is none.
+        """Length of the target unit's contribution over the claimed noise, (trials, rounds); 0 if there is none.
 
-        Where the length was not measured, half of ||f(D) - f(D')|| takes its place, as if each side held one half.
+        If the length was not measured, half of ||f(D) - f(D')|| is used instead.
         """
         if self._opened is None:
             found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
@@ -133,21 +136,25 @@ class NoiseMeasurements:
 
     @cached_property
     def own_noise(self) -> Floats:
-        """The noise along the target's contribution over the claimed noise, (trials, rounds); NaN if there is none."""
+        """Noise along the target unit's contribution over the claimed noise, (trials, rounds); NaN if it is 0."""
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
         return np.where(self.own_length > 0, along, np.nan)
 
     @property
     def target_noise(self) -> Floats:
-        """The noise along the target's contribution, or along f(D) - f(D') where there is no contribution."""
+        """Noise along the target unit's contribution over the claimed noise, (trials, rounds).
+
+        In rounds in which the target unit contributes nothing, it is the noise along f(D) - f(D').
+        """
         return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
 
     @cached_property
     def excess(self) -> Floats:
-        """Measured over claimed noise orthogonal to f(D) - f(D'), (trials, rounds); 1 unless significantly above 1.
+        """Ratio of measured to claimed noise orthogonal to f(D) - f(D'), (trials, rounds).
 
-        The ratio is tested for each round of each trial, each trial, each round of all trials, and the whole run.
+        The ratio is 1 unless it is significantly above 1. It is tested for each round of each trial, for each trial,
+        for each round over all trials, and for the whole run. The significant ratios are multiplied.
         """
         found: Floats = np.ones(self.increments.shape)
         if self.residuals is None or not self.residuals.total_freedom.any():
@@ -162,16 +169,17 @@ class NoiseMeasurements:
 
     @property
     def noise(self) -> NoiseStatistics:
-        """The measurements of the noise; raises `TestNotApplicableError` where there are none."""
+        """The noise statistics; raises `TestNotApplicableError` if none were measured."""
         if self.residuals is None:
             raise TestNotApplicableError(NotTestedReason.NOT_MEASURED)
         return self.residuals
 
     @cached_property
     def sampled_trials(self) -> Flags:
-        """The trials whose sample is tested, bool (trials,): evenly spaced ones where all would need too much memory.
+        """True for each trial whose sampled noise is tested, bool (trials,).
 
-        Trials in which rounding hides the noise are left out.
+        Trials in which rounding hides the noise are left out. If the sample of all others needs too much memory, evenly
+        spaced ones are taken.
         """
         if self.residuals is None or self.residuals.sample.shape[-1] == 0:
             return np.zeros(self.trials, dtype=np.bool_)
@@ -182,31 +190,33 @@ class NoiseMeasurements:
 
     @cached_property
     def sample(self) -> Floats:
-        """The noise over the claimed noise at sampled coordinates; raises `TestNotApplicableError` where none is known.
+        """Noise at the sampled coordinates over the claimed noise; independent N(0, 1) if the claim holds.
 
-        The shape is (trials of `sampled_trials`, rounds, S). Under the claim these are independent N(0, 1).
+        The shape is (trials of `sampled_trials`, rounds, coordinates). Raises `TestNotApplicableError` if no noise was
+        sampled.
         """
         only_if(bool(self.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
         return self.noise.sample[self.sampled_trials, :, 0]
 
     @property
     def owners(self) -> list[str]:
-        """Name of the tensor of every sampled coordinate."""
+        """Name of the parameter tensor to which each sampled coordinate belongs."""
         return [tensor for _, tensor in self.noise.places]
 
     @cached_property
     def even_sample(self) -> Floats:
-        """The sample with noise above the claim scaled down to it, for tests of shape and dependence.
+        """The sampled noise with values above the claim scaled down to it, for tests of shape and dependence.
 
-        Where the scales of tensors, of single rounds of trials, of the rounds of tensors, or of coordinates differ by
-        more than chance explains, each part is divided by its own scale, unless it is clearly below the claim. Then
-        every tensor that is above the claim is divided by its scale. Honest noise changes little.
+        Scales are estimated for tensors, for single rounds of trials, for tensors in single rounds, and for
+        coordinates. If scales of one kind differ by more than chance explains, the values are divided by them, except
+        where the noise is clearly below the claim. Then every tensor that is still above the claim is divided by its
+        scale. Honest noise changes little.
         """
         return _without_excess(self.sample, self.owners)
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:
-    """Return noise over the claimed noise, (trials, rounds, places), scaled down by tensor as in `even_sample`."""
+    """Return noise over the claimed noise, (trials, rounds, coordinates), scaled down as in `even_sample`."""
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
@@ -238,9 +248,10 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
 
 
 def _scale(means: Floats, freedom: Floats) -> Floats:
-    """Return means of squares as divisors: 1 if chance explains their differences, and for means below the claim.
+    """Return the mean squares by which to divide noise; they are 1 if chance explains their differences.
 
-    The cube roots of means of squares are nearly normal (Wilson and Hilferty 1931).
+    A mean that is clearly below the claim is replaced by 1. Cube roots of means of squares are nearly normal (Wilson
+    and Hilferty 1931).
     """
     counts = np.broadcast_to(freedom, means.shape)
     if counts.min() < _FEWEST or means.size < 2:
@@ -272,9 +283,10 @@ OPENED_TESTS: dict[TestName, OpenedTest] = {}
 
 
 def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
-    """Return a decorator that registers a function as the test of this name, which uses only opened values.
+    """Return a decorator that registers a function as the test with the given name.
 
-    The function may raise `TestNotApplicableError`.
+    The function tests secret values that are revealed after a run, such as who took part. It may raise
+    `TestNotApplicableError`.
     """
 
     def declared(test: OpenedTest) -> OpenedTest:
@@ -290,9 +302,9 @@ def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
 
 
 def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return a decorator that registers a function as the test of this name.
+    """Return a decorator that registers a function as the test with the given name.
 
-    The function may raise `TestNotApplicableError`.
+    The function tests the noise measurements of a run. It may raise `TestNotApplicableError`.
     """
 
     def declared(test: Test) -> Test:

@@ -1,4 +1,4 @@
-"""The scope of a verdict in words: its questions besides the amount of noise, and their limits of detection."""
+"""Describe in words what a verdict covers besides the amount of noise, with the limits of detection."""
 
 import math
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 
 
 def questions_text(found: Judgement, unit: UnitWords) -> str:
-    """Return sentences on the tests of participation, of other releases and of noise that depends on the secret.
+    """Return sentences on the tests of participation, other released values, and noise that depends on the secret.
 
-    They state the limit of detection of each test that was made, and why the others were not made.
+    For each test that was made they state the limit of detection. For the others they state why they were not made.
 
     Parameters
     ----------
     found
-        The judgement with its limits of detection.
+        Test results of the run with their limits of detection.
     unit
-        Words of the report for the protected unit.
+        Words with which the report names the protected unit, such as a record.
     """
     return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
 

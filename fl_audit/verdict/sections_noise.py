@@ -1,4 +1,4 @@
-"""The report's section on the measured noise relative to the claimed noise."""
+"""Define the report's section on the measured noise relative to the claimed noise."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def _accuracy(row: Row) -> str:
 
 
 def _meaning(row: Row) -> str:
-    """Return the meaning of the measured noise for the claim, as the end of a sentence."""
+    """Return the end of a sentence that says whether the measured noise agrees with the claim."""
     match row.reading:
         case ClaimStatus.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
@@ -67,7 +67,10 @@ def _meaning(row: Row) -> str:
 
 
 def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of: tuple[SquareSum, float]) -> Row:
-    """Return a row on the noise (ratio, low, high); `of` is the sum of squares and the level of its test."""
+    """Return a table row on the measured noise, given as (ratio, low, high).
+
+    `of` holds the sum of squares behind the ratio and the significance level of its test.
+    """
     (ratio, low, high), (squares, level) = noise, of
     return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
@@ -106,9 +109,10 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
 
 
 def excess_text(found: Judgement) -> str:
-    """Return a sentence on the cost of noise above the guarantee; empty unless the noise is clearly above it.
+    """Return a sentence on the cost of noise above the claim; empty if the noise is not significantly above it.
 
-    Where the noise depends on the secret, such a surplus is not harmless, and the sentence says so.
+    If the noise depends on the secret, or if the clients' shares of the noise are not known to be independent, the
+    sentence says that it may be harmful.
     """
     if found.noise.excess is None:
         return ""
@@ -141,7 +145,7 @@ def _caption(numbers: NoiseFinding, _: ReportContents) -> str:
 
 
 def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContents) -> None:
-    """Draw measured over claimed noise with intervals: in total, along the unit, and by tensor."""
+    """Draw the ratios of measured to claimed noise with intervals: in total, along the unit's direction, by tensor."""
     found = numbers.estimate
     shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
     parts = [(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in shown]
@@ -163,7 +167,7 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
-    """Draw a value with its interval in a row of its own, with the numbers at the right, clear of any line."""
+    """Draw a value and its interval in a row of the axes, and write the numbers to the right of the axes."""
     value, low, high = interval
     ends = [low, high]
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)

@@ -1,4 +1,4 @@
-"""The report's section on the verdict: whether the guarantee was broken, by which tests, and the coverage."""
+"""Define the report's section on the verdict: the tests of the guarantee, their results and what they cover."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,14 +25,14 @@ _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
 def verdict_of(contents: ReportContents) -> VerdictFinding:
-    """Return the verdict, which every run has."""
+    """Return the verdict among the findings of a report."""
     numbers = contents.find(VerdictFinding)
     assert numbers is not None, "every run has a verdict"
     return numbers
 
 
 def banner(contents: ReportContents) -> Banner:
-    """Return the report's banner: the verdict, and below it the reasons for it."""
+    """Return the report's banner, which shows the verdict and one line with the reasons for it."""
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
@@ -56,7 +56,7 @@ def banner(contents: ReportContents) -> Banner:
 
 
 def _broken(contents: ReportContents) -> str:
-    """Return sentences on the leading breach, up to two other kinds of breach, and the number of failed tests."""
+    """Return sentences on the clearest breach, up to two other kinds of breach, and the number of failed tests."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
@@ -69,7 +69,7 @@ def _broken(contents: ReportContents) -> str:
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on why the run is inconclusive: the breaches that it could or could not have found."""
+    """Return a sentence on why the run is inconclusive: the breaches that it could not have found."""
     found = numbers.judged
     if numbers.judges_scores:
         return (
@@ -90,12 +90,15 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _counted(number: float) -> str:
-    """Return the number of times that a target counts as text."""
+    """Return "2 times" or the like for a number, and "any number of times" if it is not finite."""
     return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return a sentence on the largest epsilon that this number of scores can show."""
+    """Return a sentence on the largest epsilon that this test of attack scores can show with its number of scores.
+
+    `of_scores` is the result of the test, and `claimed` the claimed epsilon.
+    """
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
@@ -103,14 +106,14 @@ def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
 
 
 def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on the number of trials, and the time, needed to find a breach of 1.5 times the guarantee.
+    """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee.
 
     Parameters
     ----------
     numbers
-        The finding of the verdict.
+        Verdict of the run with the test results behind it.
     words
-        Words of the report for the protected unit.
+        Words with which the report names the protected unit, such as a record.
     """
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
@@ -133,7 +136,7 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _limits(contents: ReportContents) -> str:
-    """Return a sentence on the smallest missing share of the noise that would have been found; empty if unknown."""
+    """Return a sentence on the smallest shares of missing noise that the run would have found; empty if unknown."""
     numbers, unit = verdict_of(contents), contents.words.one
     shares = (numbers.missing_anywhere, numbers.missing_at_unit)
     anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
@@ -189,15 +192,15 @@ def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
-    """Return in words the false-positive rate of the tests of one analysis."""
+    """Return a phrase such as "1 in 1,000 audits" for the false-positive rate of the tests."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Return sentences on the false-positive rate of repeated looks at a growing run; empty after a single look.
+    """Return sentences on the false-positive rate of a growing run that was judged repeatedly; empty if judged once.
 
-    The rate is bounded by Bonferroni if the numbers of trials are fixed in advance. If they depend on earlier looks,
-    two looks fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
+    If the numbers of trials are fixed in advance, the rate is bounded by Bonferroni. If they depend on earlier results,
+    two analyses fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
     """
     often = len(facts.looks)
     if found is None or often < 2:
@@ -213,7 +216,7 @@ def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
 
 
 def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
-    """Return the coverage of the verdict and its limits in plain English, as `summary.json` states them."""
+    """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
     found, guarantee = numbers.judgement, facts.guarantee
     if found is None or guarantee is None:
         why = "No insider took part, so nothing was held against the guarantee."
@@ -229,7 +232,7 @@ def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
 
 
 def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences on the breach of epsilon that would have been found, and on the number of trials needed."""
+    """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
             f"{_ceiling_text(found.tests[0], guarantee.epsilon)} How far they would separate under less noise is not "
@@ -260,10 +263,10 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
 
 
 def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences on the limit of detection for a target that counts more than once, with a space at the end.
+    """Return sentences on the limit of detection for a target unit that counts more than once, ending with a space.
 
-    The first sentences are about a target that does so in every training, the last about one that does so in a few
-    trainings.
+    The first sentences are about a target that counts more than once in every training, the last about one that does so
+    in a few trainings. The text is empty if `signal` is None.
     """
     if signal is None:
         return ""
@@ -285,7 +288,7 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
 
 
 def _finding_of(test: TestResult) -> str:
-    """Return the reading of a test result: "broken", or "no contradiction" if the test did not fail."""
+    """Return "broken" if the test failed, otherwise "no contradiction", as the report words them."""
     return str(ClaimStatus.BROKEN if test.violated else ClaimStatus.NO_CONTRADICTION)
 
 
@@ -314,7 +317,10 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list[Table]:
-    """Return a table of how often the target counts by measurement, and how often it has to count to be found."""
+    """Return a table of how often the target unit counts, as measured, and how often it must count to be found.
+
+    The list is empty if this was not measured.
+    """
     if signal is None or signal.trials_needed is None:
         return []
     rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
@@ -335,16 +341,16 @@ def verdict_section(
     covers: Callable[[RunFacts], str],
     not_compared: Callable[[FinishedRun], str],
 ) -> Section[VerdictFinding]:
-    """Return the section of the verdict, which audits of every kind have.
+    """Return the report section on the verdict, for one kind of audit.
 
     Parameters
     ----------
     judge
-        The function that judges a run with a guarantee.
+        Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
     covers
-        Function that returns the coverage of the verdict in words.
+        Function that returns a text on what the verdict covers.
     not_compared
-        Function that returns the reason why nothing was compared, as in `fl_audit.audits.audit.AuditJudging`.
+        Function that returns a text on why a run was not compared with its claim, or an empty text.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
-"""Tests of releases other than the sum: shares of the noise, quantile bits, steps and last bits.
+"""Test the releases beside the noised sum: shares of the noise, quantile bits, model steps and last bits.
 
-Shares of the noise and the noise of quantile bits are independent draws of N(0, 1); steps of the model and of the
-clipping norm are not random, so they are compared bit by bit with the public rule.
+Clients may add shares of the noise, and adaptive clipping releases noised quantile bits. If the claim holds, the shares
+and the noise of the bits are independent draws of N(0, 1). The steps of the model and of the clipping norm are not
+random, so they are compared bit by bit with the public rule.
 """
 
 import math
@@ -25,11 +26,11 @@ _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a proba
 
 @of_opened(TestName.SHARE_PAIRS)
 def share_pairs(opened: RevealedValues) -> TestResult:
-    """Test the largest correlation between two shares of the noise, or a share and the noise unknown to the insider.
+    """Test whether any two clients' shares of the noise are correlated, by the largest absolute correlation.
 
-    Independent normal vectors have the cosines of `noise_copies`. The noise unknown to the insider holds the shares of
-    all other clients and none of the known shares, so it is compared with the known ones alone. Bonferroni over the
-    pairs.
+    The insider, an adversary among the clients, knows some of the shares. The noise without these is compared too, but
+    only with them, because it contains the shares of all other clients. The p-value is that of cosines of independent
+    normal vectors, corrected by Bonferroni for the number of pairs.
     """
     only_if(opened.has_shares, NotTestedReason.NO_SHARES)
     only_if(opened.shares is not None and opened.shares.draws >= 2, NotTestedReason.UNOPENED_SHARES)
@@ -52,9 +53,10 @@ def share_pairs(opened: RevealedValues) -> TestResult:
 
 @of_opened(TestName.BIT_NOISE)
 def bit_noise(opened: RevealedValues) -> TestResult:
-    """Test the noise of quantile bits: its size, mean, reuse and shape, and its difference between D and D'.
+    """Test whether the noise of the quantile bits is independent N(0, 1): its size, mean, repeats and shape.
 
-    All five have an exact or a limiting distribution of independent N(0, 1); Bonferroni over them.
+    A fifth test compares its size with D and with D'. All five have exact or limiting distributions. The smallest
+    p-value is corrected by Bonferroni.
     """
     only_if(opened.is_adaptive, NotTestedReason.NO_BITS)
     only_if(opened.bits is not None, NotTestedReason.NOT_OPENED)
@@ -79,7 +81,10 @@ def bit_noise(opened: RevealedValues) -> TestResult:
 
 
 def _repeat_p(values: Floats) -> float:
-    """Return a union bound on the probability that two of so many N(0, 1) draws agree this closely, up to sign."""
+    """Return an upper bound on the probability that two of as many N(0, 1) draws are as close as the closest values.
+
+    Absolute values are compared. It is a union bound, and 1 if the closest two differ by more than `_CLOSE`.
+    """
     pairs = values.size * (values.size - 1) / 2
     # The difference of two has density 1 / (2 sqrt(pi)) at 0; sizes are compared, so the sign makes it twice that.
     gap = float(np.diff(np.sort(np.abs(values))).min())
@@ -96,9 +101,10 @@ def _side_p(one: Floats, other: Floats) -> float:
 
 @of_opened(TestName.EXACT_STEPS)
 def exact_steps(opened: RevealedValues) -> TestResult:
-    """Test whether models and clipping norms are bitwise what the public rules compute from the public messages.
+    """Test whether models and clipping norms are, bit by bit, what the public rules compute from public messages.
 
-    The result is not random: the p-value is 0 or 1. The place names the first trial and round that differ.
+    The result is not random: the p-value is 1 if all agree, otherwise 0. `place` names the first trial and round that
+    differ.
     """
     only_if(opened.wrong_steps is not None, NotTestedReason.NOT_OPENED)
     assert opened.wrong_steps is not None
@@ -124,10 +130,10 @@ def _first(values: Floats) -> tuple[int, int]:
 def secret_last_bits(opened: RevealedValues) -> TestResult:
     """Test whether the last bits of releases are 1 equally often with D and with D'.
 
-    For all coordinates together the shares of trials with D are compared with those of trials with D' by Student's t:
-    last bits of one release depend on each other where the noise is correlated, and need not be fair. For each sampled
-    coordinate the count with D is hypergeometric, given the total number of times its last bit is 1. Bonferroni over
-    all of these. The last bits of models follow from the public step, see `exact_steps`.
+    Over all coordinates, the share of ones in trials with D is compared with that in trials with D' by Student's t.
+    Last bits of one release may depend on each other and need not be fair. At each sampled coordinate, the number of
+    ones with D is hypergeometric, given the number with D and D' together. The smallest p-value is corrected by
+    Bonferroni.
     """
     only_if(opened.last_bits is not None and opened.odd is not None, NotTestedReason.NOT_OPENED)
     assert opened.last_bits is not None
@@ -148,7 +154,11 @@ def secret_last_bits(opened: RevealedValues) -> TestResult:
 
 
 def _gap_of_trials(odd: Floats, members: Flags) -> float:
-    """Return Student's two-sided p-value for the trials' mean `odd` with D against D'; 1 if all means are equal."""
+    """Return Student's two-sided p-value for the trials' means of `odd`, comparing trials with D to trials with D'.
+
+    `odd` (trials, rounds) is the standardised share of released numbers with the last bit 1. The p-value is 1 if all
+    means are equal, or if there are too few trials.
+    """
     means = odd.mean(axis=1)
     sides = means[members], means[~members]
     freedom = means.size - 2

@@ -1,15 +1,15 @@
-"""Tests of the signal: whether the target contributes once, by the drift of the noise along its contribution.
+"""Test whether the target contributes exactly once, by the mean of the noise along its contribution.
 
-If the challenger's secrets are opened and the claim holds, the residual r - f(b) over the claimed standard deviation is
-N(0, 1) along the target's contribution, in every round and trial, given all earlier rounds. The drift is the mean of
-this residual. A target that counts k times shifts it by (k - 1) times the length of the contribution over the noise. An
-addition of the target's client that depends on the secret shifts it as well.
+Once the secrets are opened, the sum f(b) of the true secret bit b is known. If the claim holds, the residual r - f(b)
+of a release r, over the claimed standard deviation, is N(0, 1) along the target's contribution, in every round and
+trial, given all earlier rounds. The drift is the mean of this residual. A target that counts k times shifts it by (k -
+1) times the length of its contribution over the noise. Anything else that its client adds and that depends on the
+secret shifts it too.
 
-**Exact distributions.** The length of the contribution in a round depends on the rounds before, and so on their noise.
-So rounds are not weighted by these lengths, which would make the weights depend on the noise. Within a round trials are
-weighted by their lengths, which are known before the round's noise is drawn; rounds, and the rounds of one trial, have
-equal weights. The scale of the noise is estimated from the part that is orthogonal to the drift, so that noise above
-the claim does not count as drift.
+**Exact distributions.** The length of the contribution depends on earlier rounds, and so on their noise. If rounds were
+weighted by length, the weights would depend on the noise. So rounds have equal weights. Within a round, trials are
+weighted by length, which is known before the round's noise is drawn. The scale of the noise is estimated from the part
+orthogonal to the drift, so more noise than claimed does not count as drift.
 """
 
 import math
@@ -35,7 +35,10 @@ _FEWEST = 3  # values from which a drift is tested
 
 
 def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
-    """Return the drift along the target's contribution over a whole run; None where there is no contribution."""
+    """Return the drift along the target unit's contribution over a whole run, or None if it contributes nothing.
+
+    The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
+    """
     noise, length = even_noise(measured.own_noise / measured.excess), measured.own_length
     values, units = _by_round(noise, length)
     if not (used := int(np.count_nonzero(units))):
@@ -52,7 +55,11 @@ def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
 
 
 def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
-    """Return the drift along the targets' contributions, from sums over rounds; None where no target contributes."""
+    """Return the drift along the target units' contributions, computed from sums over rounds.
+
+    The drift is the sum of the noise in this direction, which grows if a unit counts more than once. None is returned
+    if no target unit contributes or the sums were not measured.
+    """
     held = along.members & (along.freedom > 0)
     if along.sums is None or along.lengths is None or not held.any():
         return None
@@ -63,23 +70,32 @@ def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
-    """Return the limit of detection for a target that counts more than once, from the measurements of a run."""
+    """Return how many times the target unit must count in the released sums for the test `signal` to find it.
+
+    It is computed from the measurements of a run, and comes with the number of trials in which 1.5 times would be
+    found.
+    """
     length, known = measured.own_length, measured.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
     return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
-    """Return the limit of detection for targets that count more than once, from sums over the rounds."""
+    """Return how many times a target unit must count in the released sums for the test `signal` to find it.
+
+    It is computed from sums of noise over rounds, and comes with the number of trials in which 1.5 times would be
+    found.
+    """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
     return signal_limit(drift_along(along), each, along.members.size, TestName.SIGNAL.level)
 
 
 def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return for each round the standardised sum of noise over trials, weighted by length, and the norm of the lengths.
+    """Return the sum of the noise of each round over trials, weighted by length, and the norm of the lengths.
 
-    The first is N(0, 1) in every round in which some length is not 0. Both have the shape (rounds,).
+    Both have the shape (rounds,). The sums are divided by the norms, so each is N(0, 1) if a length in its round is not
+    0.
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)
@@ -89,15 +105,17 @@ def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
 
 
 def even_noise(noise: Floats) -> Floats:
-    """Return noise scaled down to the claim where a trial, a round or the whole is significantly above it.
+    """Return noise whose scale is reduced to the claimed one wherever it is significantly larger.
 
-    The scale is estimated from the noise about its mean. NaN stays NaN. Callers first divide by
-    `NoiseMeasurements.excess`, the excess of noise in other directions.
+    The scales of single trials, of single rounds and of all noise are reduced one after the other. A scale is estimated
+    from the deviations of the noise from its mean. NaN stays NaN. Divide the noise by `NoiseMeasurements.excess`
+    before.
 
     Parameters
     ----------
     noise
-        Noise over the claimed noise, (trials, rounds).
+        Noise along one direction divided by the claimed standard deviation, (trials, rounds). The result has this shape
+        too.
     """
     for axis in (1, 0, (0, 1)):
         counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1
@@ -112,16 +130,19 @@ def even_noise(noise: Floats) -> Floats:
 
 @of_family(TestName.SIGNAL)
 def signal(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the target counts more than once in the sums of the whole run: Student's t, upper tail.
+    """Test whether the target unit counts more than once in the released sums of a run: Student's t, upper tail.
 
-    In the result, `measured` is the estimate of the number of times that the target counts, from the drift of the noise
-    along the target's contribution. `limit` is the smallest number of times that the test would find.
+    In the result, `measured` is the estimated number of times that the unit counts. `limit` is the smallest number of
+    times that the test finds with probability 0.9.
     """
     return signal_of(drift_of_run(measured))
 
 
 def signal_of(drift: TargetDrift | None) -> TestResult:
-    """Return the result of the test `signal` for a given drift."""
+    """Return the result of the test `signal`, of whether the target unit counts more than once, for a given drift.
+
+    Raises `TestNotApplicableError` if the drift is None.
+    """
     if drift is None or drift.unit == 0:
         only_if(False, NotTestedReason.NO_DIFFERENCE)
     assert drift is not None
@@ -133,18 +154,18 @@ def signal_of(drift: TargetDrift | None) -> TestResult:
 
 
 class _DriftSums(NamedTuple):
-    """Sums that are N(0, 1) times the scale of the noise if the claim holds, and their names."""
+    """Sums of noise that are N(0, 1) times the noise scale if the claim holds, and their names."""
 
-    values: Floats  # (looks,)
-    names: list[str]  # name of every look, such as a round or a trial
+    values: Floats  # value of every sum, (looks,)
+    names: list[str]  # name of every sum, such as that of a round or a trial
 
 
 @of_family(TestName.SIGNAL_ROUND)
 def signal_round(measured: NoiseMeasurements) -> TestResult:
-    """Test the drift of every round over all trials: Student's t, smallest two-sided p-value, by Bonferroni.
+    """Test whether the noise of any single round is shifted over all trials: Student's t, two-sided, with Bonferroni.
 
-    Every round is tested along the target's contribution, and along f(D) - f(D') in trials with D and in trials with
-    D'. The scale is that of the noise about the rounds' own drifts.
+    Every round is tested three times: along the target's contribution, along f(D) - f(D') in the trials with D, and
+    along f(D) - f(D') in the trials with D'. The scale is that of the deviations from the means of the rounds.
     """
     only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = even_noise(measured.own_noise / measured.excess)
@@ -166,14 +187,14 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
-    """Return the sum of squares of noise about the mean of every round, and its degrees of freedom."""
+    """Return the sum of squared deviations of the noise from the mean of its round, and its degrees of freedom."""
     known = np.sum(~np.isnan(along), axis=0)
     means = np.nansum(along, axis=0) / np.maximum(known, 1)
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
 def _largest(name: TestName, looks: _DriftSums, variance: float, freedom: int, limit: float) -> TestResult:
-    """Return the result of the test of the largest of several drifts, given the variance of the noise."""
+    """Return the test result of the largest of several sums of noise, given the variance of the noise."""
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
     value = float(looks.values[at])
@@ -184,10 +205,10 @@ def _largest(name: TestName, looks: _DriftSums, variance: float, freedom: int, l
 
 @of_family(TestName.SIGNAL_TRIAL)
 def signal_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test the drift of every trial, and the variation of the drift between trials: Student's t and F, by Bonferroni.
+    """Test whether the noise of any single trial is shifted, and whether shifts vary between trials: t and F tests.
 
-    The first test finds a target that counts often in one trial, the second one that counts slightly more often in a
-    share of the trials.
+    The t-test finds a target that counts often in one trial. The F-test finds one that counts slightly more often in
+    some of the trials. Bonferroni is over both.
     """
     only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
     noise = even_noise(measured.target_noise / measured.excess)
@@ -198,7 +219,10 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
-    """Return the result of `signal_trial` from sums over the rounds of every trial, and of targets over all trials."""
+    """Return the result of the test `signal_trial` from sums of noise over the rounds of every trial.
+
+    Sums over all trials with one of several targets are tested too, if `along` has them.
+    """
     used = along.freedom > 0
     if along.sums is None or along.lengths is None or not used.any():
         only_if(False, NotTestedReason.NO_DIFFERENCE)
@@ -227,10 +251,10 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
 
 @of_family(TestName.NOISE_TRIAL)
 def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test the amount of noise along the target in every trial, in every round, and in the sums over the rounds.
+    """Test for too little noise along the target unit's contribution in any trial, round or sum over rounds.
 
-    Each sum of squares is chi-square and tested at its lower tail; the smallest p-value counts, by Bonferroni. The sums
-    over rounds find noise that has the claimed size in each round but cancels over the rounds.
+    The smallest lower-tail chi-square p-value is corrected by Bonferroni. The sums over rounds find noise that has the
+    claimed size in each round but cancels over the rounds.
     """
     noise = measured.target_noise
     known = ~np.isnan(noise)
@@ -241,9 +265,9 @@ def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
-    """Return the sum of squares over trials of the noise summed over rounds, and its degrees of freedom.
+    """Return the sum of squares of the trials' standardised noise sums over rounds, and its degrees of freedom.
 
-    Trials of one round are left out: their sums are the rounds themselves.
+    Trials with a single round are left out.
     """
     several = counts > 1
     square = float(np.sum(np.square(sums[several]) / counts[several]))
@@ -251,15 +275,19 @@ def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
 
 
 def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
-    """Return the result of `noise_along_record_trial` without single rounds, from sums over rounds of every trial."""
+    """Test for too little noise along the target unit's contribution in any trial or in its sums over rounds.
+
+    Unlike `noise_along_record_trial`, it needs only sums over the rounds of every trial.
+    """
     of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
     return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])
 
 
 def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
-    """Return the result of the lower-tail chi-square test of the smallest of several sums of squares, by Bonferroni.
+    """Return the result of the lower-tail chi-square test of the most significant sum of squares, with Bonferroni.
 
-    Each entry has sums, their degrees of freedom, the format of the name of a place, and the number of the first place.
+    Each entry of `sums` has sums of squares, their degrees of freedom, a format for the names of their places, and the
+    number of the first place.
     """
     looks, found = 0, []
     for squares, freedom, name, first in sums:

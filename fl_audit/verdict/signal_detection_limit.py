@@ -1,9 +1,10 @@
-"""The limit of detection of the signal: how much a target could contribute unnoticed, in units of the claim.
+"""Compute how often a target must count in the released sums for the tests to find it, the limit of detection.
 
-The claim lets a target contribute once, within the clipping norm. A target that counts k times shifts the noise along
-its contribution by k - 1 lengths of that contribution. The smallest shift that is found follows from the distribution
-of the test, before the run as well as after it. In units of the claim it is the same for every target, however small
-its contribution: a target whose contribution is shorter than the norm may count more often before it breaks the claim.
+The claim lets a target, the unit in which D and D' differ, contribute once, within the clipping norm. A target that
+counts k times shifts the noise along its contribution by k - 1 lengths of that contribution. The smallest shift that is
+found follows from the distribution of the test, before a run as well as after it. A second limit is stated for a target
+whose contribution has the clipping norm. It does not depend on the target's own norm. A target with a smaller norm may
+count more often before it breaks the claim.
 """
 
 import math
@@ -31,24 +32,24 @@ _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 @dataclass(frozen=True)
 class TargetDrift:
-    """The drift along a target: a sum of noise, N(0, 1) times the scale of the noise if the target counts once."""
+    """The drift along a target unit: a sum of noise that is N(0, 1) times the noise scale if the unit counts once."""
 
-    value: float  # the sum over the claimed noise
-    rest: float  # sum of squares of the noise orthogonal to it, over the claimed variance
+    value: float  # the sum of the noise, divided by the claimed standard deviation
+    rest: float  # sum of squares of the noise orthogonal to the drift, over the claimed variance
     freedom: int  # degrees of freedom of `rest`
-    unit: float  # by how much the sum grows for each time more that the target counts; positive
-    # By how much the sum grows for each clipping norm that the target contributes in addition to every round; None
-    # means the same as `unit`.
+    unit: float  # growth of the sum with every further time that the target counts; positive
+    # By how much the sum grows if the target's contribution to every round grows by one clipping norm; None means the
+    # value of `unit`.
     claimed: float | None = None
 
     @property
     def scale(self) -> float:
-        """The ratio of the measured to the claimed noise."""
+        """Ratio of the measured to the claimed standard deviation of the noise."""
         return math.sqrt(self.rest / self.freedom)
 
     @property
     def student(self) -> float:
-        """Student's t of the sum."""
+        """Student's t of the sum: its value over `scale`."""
         if self.rest > 0:
             return self.value / self.scale
         return math.copysign(math.inf, self.value) if self.value else 0.0
@@ -56,29 +57,29 @@ class TargetDrift:
 
 @dataclass(frozen=True)
 class SignalDetectionLimit:
-    """The limit of detection for a target that counts more than once in the released sums."""
+    """The number of times that a target unit must count in the released sums to be found, and the trials needed."""
 
-    # Number of times that a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is
-    # the claim, infinite where nothing is found.
+    # Number of times that a target that contributes the clipping norm must count to be found with `DETECTION_POWER`.
+    # The claim is 1. Infinite where nothing is found.
     limit: float = math.inf
-    # Number of times that the target of this run, whose contributions may be shorter than the clipping norm, has to
-    # count to be found.
+    # Number of times that the target of this run, whose contributions may be smaller than the clipping norm, must count
+    # to be found.
     times: float = math.inf
-    # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if no number is enough.
+    # Number of trials, with as many rounds, from which `limit` is at most 1.5; None if no number is enough.
     trials_needed: int | None = None
     # Number of trials that are needed for a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings,
     # and once in the others; None if no number is enough.
     rare_trials: int | None = None
-    # Number of times that the target counts by measurement; NaN before a run or without a measurement.
+    # Number of times that the target counts, as measured; NaN before a run or without a measurement.
     counted: float = math.nan
 
     @property
     def conclusive(self) -> bool:
-        """Whether a target as long as the clipping norm that counts 1.5 times would have been found."""
+        """True if a target unit that contributes the clipping norm and counts 1.5 times would have been found."""
         return self.limit <= BREACH
 
     def to_json(self) -> dict[str, Any]:
-        """Return the limit as JSON values; a value that is infinite or was not measured is None."""
+        """Return these limits as a dictionary for `summary.json`; a value is None if infinite or not measured."""
         return {
             "counted": finite(self.counted),
             "limit_of_detection": finite(self.limit),
@@ -95,9 +96,9 @@ def detectable_shift(freedom: int, level: float) -> float:
     Parameters
     ----------
     freedom
-        Degrees of freedom of the spread, at least 1.
+        Degrees of freedom of the estimated standard deviation, at least 1.
     level
-        Level of the upper tail, above 0 and below 0.5.
+        Significance level of the one-sided test, above 0 and below 0.5.
 
     Examples
     --------
@@ -109,17 +110,19 @@ def detectable_shift(freedom: int, level: float) -> float:
 
 
 def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
-    """Return the number of times that the target has to count for a test of its drift to find it, possibly infinite.
+    """Return the number of times that a target unit must count for the test of its drift to find it.
+
+    The number is infinite if `unit` is 0. If the noise is significantly above the claim, the number grows in
+    proportion.
 
     Parameters
     ----------
     drift
-        Measured drift along the target. Where its noise is significantly above the claim, the limit grows in
-        proportion.
+        Measured drift along the target, with the measured noise.
     level
-        Level of the test.
+        Significance level of the one-sided test, above 0 and below 0.5.
     unit
-        Increase of the drift for each further time that the target counts.
+        Growth of the drift, in claimed standard deviations, with every further time that the target counts.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
@@ -127,19 +130,19 @@ def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
 
 
 def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level: float) -> SignalDetectionLimit:
-    """Return the limit of detection for a target that counts more than once in the sum, after a run.
+    """Return the number of times that a target unit must count in the released sums for a finished run to find it.
 
     Parameters
     ----------
     drift
-        Drift along the target over the run; None where it was not measured.
+        Drift along the target over the run; None if it was not measured, and then no number is found.
     lengths
-        Shift of the standardised drift of each trial for each further time that the target counts, shape (trials,); 0
-        in trials without the target.
+        Shift of each trial's standardised drift with every further time that the target counts, shape (trials,). It is
+        0 in trials without the target.
     trials
-        Number of trials.
+        Number of trials of the run, from 1.
     level
-        Level of the test for drift.
+        Significance level of the test for drift.
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalDetectionLimit()
@@ -152,18 +155,20 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:
-    """Return the limit of detection before a run, for a target whose contributions are as long as the clipping norm.
+    """Return the number of times that a target unit must count in the released sums for a planned run to find it.
+
+    The unit's contributions are taken to have the clipping norm.
 
     Parameters
     ----------
     trials
-        Number of trials.
+        Number of trials, from 1.
     rounds
         Mean number of rounds of a trial in which the target takes part.
     length
         Clipping norm over the standard deviation of the noise, positive.
     share
-        Share of the trials in which the target contributes.
+        Share of the trials in which the target contributes, above 0 and at most 1.
     """
     count = max(3, round(trials * rounds * share))
     unit = length * math.sqrt(trials * rounds * share)
@@ -173,10 +178,11 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalDetectionLimit:
-    """Return the limits for a drift whose shift grows with the root of the number of trials.
+    """Return the limits of detection, given the number of times `limit` that is just detected.
 
-    For the number of trials needed, the degrees of freedom grow with the trials, too: with those of a small run, the
-    number would come out far too large.
+    They include the number of trials in which 1.5 times would be detected. The shift grows with the root of the number
+    of trials, and the degrees of freedom grow with the trials. `each` is the shift of one trial, and `share` the share
+    of the trials with the target.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()
@@ -191,22 +197,25 @@ def _limits(limit: float, trials: int, freedom: int, level: float, each: float, 
 
 
 def _rare(each: float, share: float) -> int | None:
-    """Return the number of trials from which `signal_trial` finds the rare breach; None if no number does."""
+    """Return the number of trials from which `signal_trial` finds a rare breach; None if no number is enough.
+
+    A rare breach is a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trials.
+    """
     shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
 
 
 def rare_power(trials: int, shift: float, share: float) -> float:
-    """Return the approximate power of `signal_trial` when only a share of the trials is shifted.
+    """Return the approximate power of the test `signal_trial` if only some of the trials are shifted.
 
     Parameters
     ----------
     trials
         Number of trials, at least 1.
     shift
-        Shift of a shifted trial in standard deviations.
+        Shift of the standardised noise in a shifted trial, in standard deviations.
     share
-        Probability with which a trial is shifted.
+        Probability with which a trial is shifted, from 0 to 1.
     """
     level = TestName.SIGNAL_TRIAL.level / 2
     found = share * float(ndtr(shift + ndtri(level / 2 / trials)))

@@ -1,6 +1,6 @@
-"""Message templates of the signal tests: how often the target counts, and whether the sums differ in other ways.
+"""Define message templates for the tests of how often the target counts, and of other shifts of the sums.
 
-Each value is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
+Each template is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
 """
 
 from fl_audit.verdict.multiple_testing import TestName

@@ -1,4 +1,4 @@
-"""The measurements for the tests of the verdict, read from the tables of a finished run."""
+"""Read the measurements that the tests of the verdict need from the tables of a finished run."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
 
 
 def measured_in(run: FinishedRun) -> NoiseMeasurements:
-    """Return the insider's measurements of a run for the tests of the verdict; the result is cached."""
+    """Return the noise measurements of a finished run, which the tests of the verdict take; they are read once."""
     return run.once(_measured)
 
 
@@ -42,10 +42,10 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
 
 
 def claimed_length(federation: Federation) -> float | None:
-    """Return the largest contribution of a target to a round under the claim, over the noise.
+    """Return the largest norm of a target unit's contribution to a round that the claim allows, over the noise.
 
-    The result is the clipping norm over the noise's standard deviation, or None where the noise is scaled to
-    f(D) - f(D'). Where clients train privately, it is the noise of all clients whose noise the adversary does not know.
+    This is the clipping norm over the noise's standard deviation. It is None if the noise is scaled to f(D) - f(D'). If
+    clients train privately, the noise is that of all clients whose noise the adversary does not know.
     """
     mechanism = federation.mechanism
     if mechanism.scaling is NoiseScaling.LOCAL:
@@ -57,12 +57,18 @@ def claimed_length(federation: Federation) -> float | None:
 
 
 def opened_of_pair(run: FinishedRun) -> RevealedValues:
-    """Return the values that the challenger opened after a run on a pair D, D', with the secret bits; cached."""
+    """Return the values that the challenger opened after a run on a pair D, D', such as who took part.
+
+    The secret bits are included. The result is computed once for each run.
+    """
     return run.once(_opened_of_pair)
 
 
 def opened_of_targets(run: FinishedRun) -> RevealedValues:
-    """Return the values that the challenger opened after a run on many targets; cached."""
+    """Return the values that the challenger opened after a run on many targets, such as who took part.
+
+    The secret bits are included. The result is computed once for each run.
+    """
     return run.once(_opened_of_targets)
 
 
@@ -104,7 +110,10 @@ def _opened(run: FinishedRun, of_pair: bool) -> RevealedValues:
 
 
 def _opened_rounds(federation: Federation) -> Flags | None:
-    """Return a mask of the rounds whose samples are opened: those of the first group if units take turns, else None."""
+    """Return True for every round whose samples of units are revealed after the run, (rounds,), or None for all rounds.
+
+    If groups of units take turns, only the samples of the first group's rounds are revealed.
+    """
     if (first := federation.turn(1)) is None:
         return None
     turns = (federation.turn(number) for number in range(1, federation.rounds + 1))
@@ -114,9 +123,9 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
     """Return the noise along f(D) - f(D') as standard normal scores, (trials, rounds).
 
-    Returns None if the scores follow from the increments of the LLR. If the target's participation is secret, the noise
-    is measured against the sum over the units whose participation was disclosed after the run; otherwise the scores are
-    those that the run stored.
+    None is returned if the scores follow from the increments of the log-likelihood ratio. If the target's participation
+    is secret, the scores come from the noise statistics of the true side, which take into account who took part.
+    Otherwise they are the scores that the run stored.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores
@@ -125,18 +134,19 @@ def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | Non
 
 
 def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlongTarget | None:
-    """Return the noise along the contribution of one target of every trial, summed over the rounds.
+    """Return the noise along the contribution of one target unit in every trial, summed over the rounds.
 
-    The result is None where it was not measured, as in runs of an older version.
+    None is returned if it was not measured, as in runs of an older version.
 
     Parameters
     ----------
     run
-        A run with a table of targets.
+        Finished run with a table of targets.
     chosen
-        Number of the target of each trial, from 0, shape (trials,).
+        Number of the chosen target in each trial, from 0, shape (trials,).
     of_all
-        Whether the noise along all other targets was measured as well.
+        Whether the noise along all other targets was measured too; then its sum over trials is returned for each
+        target.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
@@ -152,7 +162,11 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
-    """Return the standardised drift along each target over the trials that contain it; None for fewer than two."""
+    """Return the standardised sum of the noise along each target over the trials that contain it, (targets,).
+
+    None is returned if fewer than two targets contribute. `is_in`, `rounds` and `sums` have the shape (trials,
+    targets).
+    """
     held = is_in & (rounds > 0)
     counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))
     of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])

@@ -1,10 +1,10 @@
-"""Features of trials for the learned distinguisher; if the claim holds, all trials have the same distribution.
+"""Compute features of each trial's noise from which the learned distinguisher tells trials with D from trials with D'.
 
-Opened noise over the claimed noise is independent N(0, 1) whatever the secret and the training trajectory, so no
-function of it alone may depend on them. Sensitivities, releases and the number of rounds without a difference may
-differ between D and D' in an honest run, so no feature uses them. The directions of f(D) - f(D') and of the gradients
-depend on the trajectory. So noise along them has features of its own: its joint distribution with the sampled
-coordinates would depend on the trajectory too.
+If the claim holds, opened noise over the claimed noise is independent N(0, 1), whatever the secret and the course of
+the training. So the features have the same distribution in all trials. Sensitivities, releases and the number of rounds
+without a difference may differ between D and D' in an honest run, so no feature uses them. The directions of f(D) -
+f(D') and of the gradients depend on the course of the training. So the noise along them has features of its own, apart
+from those of the sampled coordinates: their joint distribution would depend on it too.
 """
 
 import hashlib
@@ -35,17 +35,20 @@ _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0*
 
 
 def seed_of(members: Flags) -> int:
-    """Return the seed of the random draws that replace unknown values, computed from the secret bits, bool (trials,).
+    """Return the seed of random draws that replace unknown values, computed from the secret bits, bool (trials,).
 
-    If every run used the same draws, chance differences between the draws of trials with D and of those with D' would
-    be the same in every run. The noise does not enter the seed, because a seed that depends on the tested values could
-    favour one result of the test.
+    With a fixed seed, chance differences between the draws of trials with D and with D' would be the same in every run.
+    The noise does not enter the seed, because a seed that depends on the tested values could favour one result of the
+    test.
     """
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
 
 def sample_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise at sampled coordinates, for `sampled_trials`; tensors and rounds are grouped."""
+    """Return the features of the noise at sampled coordinates, each (trials of `sampled_trials`,), by name.
+
+    Tensors and rounds are combined into a few groups.
+    """
     groups, known = _tensor_groups(measured.owners), measured.sampled_trials
     neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
     grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
@@ -65,10 +68,11 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 
 
 def direction_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise along f(D) - f(D') and the gradients, and of quantile bits and last bits.
+    """Return the features of the noise along f(D) - f(D') and the gradients, each (trials,), by name.
 
-    The result is empty where none of these is known. Unknown rounds, whose number may tell D from D', are filled with
-    random draws from N(0, 1), scaled like the known rounds where these have more noise than claimed.
+    Features of the noise of quantile bits and of last bits are added. The result is empty if nothing was measured.
+    Unknown values are replaced by N(0, 1) draws, because the number of unknown values may differ between D and D'. If
+    there is more noise than claimed, the draws are scaled like it.
     """
     seed = seed_of(measured.members)
     directions = {"along the record": measured.innovations}
@@ -92,7 +96,10 @@ def direction_features(measured: NoiseMeasurements) -> Features:
 
 
 def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
-    """Return masks of the sampled coordinates in at most `_TENSOR_GROUPS` groups of neighbouring tensors, by name."""
+    """Return groups of neighbouring tensors by name, each as True at the sampled coordinates that it contains.
+
+    There are at most `_TENSOR_GROUPS` groups. `owners` names the tensor of each sampled coordinate.
+    """
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
     groups = [[tensors[at] for at in part] for part in split]
@@ -101,9 +108,10 @@ def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
 
 
 def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
-    """Return sums of the first four Hermite polynomials of the noise, over groups of tensors and rounds, standardised.
+    """Return standardised sums of the first four Hermite polynomials of the noise, each (trials,), by name.
 
-    Hermite polynomials of a normal number are uncorrelated, so each adds information that the others lack.
+    They are taken over groups of tensors and groups of rounds. Hermite polynomials of a normal number are uncorrelated,
+    so each adds information that the others lack.
     """
     squares = np.square(values)
     polynomials = (
@@ -132,7 +140,10 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
 
 
 def _round_groups(rounds: int) -> dict[str, slice]:
-    """Return slices of odd, even and at most `_ROUND_GROUPS` groups of neighbouring rounds; none for a single round."""
+    """Return slices of the odd, of the even and of neighbouring rounds, by name; there are none for a single round.
+
+    The neighbouring rounds form at most `_ROUND_GROUPS` groups.
+    """
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
@@ -141,7 +152,10 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 
 
 def _tail_features(values: Floats) -> Features:
-    """Return the standardised shares beyond 2 and 3 deviations and above 0, and the log tail of the largest value."""
+    """Return the shares of noise beyond 2 and 3 standard deviations and above 0, and the largest value, by name.
+
+    Each is (trials,). The shares are standardised, and the largest value is given as the log of its tail probability.
+    """
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]
     features = {}
@@ -155,7 +169,7 @@ def _tail_features(values: Floats) -> Features:
 
 
 def _lag_features(values: Floats) -> Features:
-    """Return the autocorrelations of rounds at lags 1 and 2, and that of their signs at lag 1."""
+    """Return the correlations of rounds that are 1 and 2 apart, and of the signs of consecutive rounds, by name."""
     features = {}
     for lag in (1, 2):
         if values.shape[1] > lag:
@@ -169,7 +183,11 @@ def _lag_features(values: Floats) -> Features:
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return features of copied noise within a trial: between rounds, coordinates, neighbours and single values."""
+    """Return features that show copied noise within a trial, each (trials,), by name.
+
+    Compared are rounds, coordinates, neighbouring coordinates and single values. `neighbours` is True where a sampled
+    coordinate is followed by its neighbour. Values that differ by less than `close` count as equal.
+    """
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
         left, right = values[:, :, first], values[:, :, first + 1]
@@ -185,7 +203,10 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return correlations of magnitudes of neighbouring coordinates (`first` and next), and of consecutive rounds."""
+    """Return the correlations of magnitudes between neighbouring coordinates and between consecutive rounds, by name.
+
+    `first` has the positions of the sampled coordinates that are followed by their neighbours.
+    """
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
@@ -196,7 +217,10 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
 
 
 def _pair_features(vectors: Floats, what: str) -> Features:
-    """Return the largest absolute and the mean squared cosine of two rows, for matrices (trials, rows, columns)."""
+    """Return the largest absolute and the mean squared cosine over all pairs of rows, each (trials,), by name.
+
+    `vectors` has the shape (trials, rows, columns), and `what` names the rows.
+    """
     rows = np.unique(np.linspace(0, vectors.shape[1] - 1, min(_MOST_ROWS, vectors.shape[1])).astype(int))
     if rows.size < 2 or vectors.shape[2] < 2:
         return {}
@@ -209,10 +233,11 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return by feature name whether the noise itself, or noise over sigma, is tested for a grid, and the grid step.
+    """Return the steps of the grids that are tested in each trial, by feature name.
 
-    The step is the finest of each kind that float32 rounding does not hide. Noise on any coarser grid whose step is a
-    multiple of it has only cosines of 1. All trials have the same steps.
+    Each entry says whether the noise itself is tested, rather than the noise over sigma, and gives the step. The step
+    is the finest of its kind, decimal or binary, that float32 rounding does not hide. Noise on a grid whose step is a
+    multiple of it is found too. All trials have the same steps.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -224,7 +249,10 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the log scale of the noise in each class of coordinates and in all, and its change over the rounds."""
+    """Return the log scale of the noise in each class of coordinates and in all, and its changes, by name.
+
+    The changes are those over the rounds.
+    """
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
     features = {
@@ -245,12 +273,12 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return the log of the mean square over its standard deviation; `freedom` is the same for all trials."""
+    """Return log(mean square) divided by its standard deviation under N(0, 1) noise, shape (trials,)."""
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the standardised sums of cosines of low bits, for the kinds that are known in every trial."""
+    """Return the standardised sums of cosines of low bits, for the kinds of values that are known in every trial."""
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)

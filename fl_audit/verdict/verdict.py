@@ -1,7 +1,7 @@
-"""The verdict: whether the insider's measurements contradict the claim.
+"""Define the verdict on whether the measurements of a run contradict its claim.
 
-It rests on a family of tests that is declared before the run (`FAMILY`). Each test is exact or conservative under the
-claimed distribution, and the family-wise error rate is at most 0.001.
+The verdict rests on a family of tests, `FAMILY`, that is fixed before the run. Each test is exact or conservative under
+the claimed distribution. The probability that an honest federation fails any of them is at most 0.001.
 """
 
 import math
@@ -45,11 +45,11 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
 class Verdict(StrEnum):
-    """The possible verdicts on the guarantee.
+    """Verdict on the guarantee of a run.
 
-    CONSISTENT: nothing seen contradicts it. VIOLATED: it is refuted at `FAMILY_LEVEL`. INCONCLUSIVE: nothing seen
-    contradicts it, but even a breach of 1.5 times the claimed epsilon might not have been found. NOT_AUDITED: there
-    was a guarantee but no insider to test it. NO_GUARANTEE: the run had no guarantee.
+    CONSISTENT: no test refutes the guarantee. VIOLATED: a test refutes it at `FAMILY_LEVEL`. INCONCLUSIVE: no test
+    refutes it, but even a breach of 1.5 times the claimed epsilon might not have been found. NOT_AUDITED: there was a
+    guarantee, but no insider to test it. NO_GUARANTEE: the run had no guarantee.
     """
 
     CONSISTENT = "consistent"
@@ -61,27 +61,30 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class JudgementWords:
-    """The phrases with which one kind of audit describes its judgement; None stands for those on a pair D, D'."""
+    """Phrases with which the reports of one kind of audit describe its tests.
 
-    shown_by: str = "scores"  # name of the evidence for epsilon in audits that do not compare a pair D, D'
+    A field that is None stands for the phrase used in audits of a pair D, D'.
+    """
+
+    shown_by: str = "scores"  # name of the values from which a lower bound on epsilon was computed
     blind: str | None = None  # sentence for a run in which no breach could have been found
     to_find_more: str | None = None  # sentence on how smaller breaches are found
     next_step: str | None = None  # sentence on the next step after a consistent verdict
-    lists_questions: bool = True  # whether the scope says which questions of the family were asked
+    lists_questions: bool = True  # whether the report lists the tests beside those of the amount of noise
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with everything that a reader needs to weigh it."""
+    """The results of all tests of a run's guarantee, with estimates, limits of detection and the verdict."""
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
-    # The tests that have nothing to say about this run, and why.
+    # The tests that could not be made on this run, each with the reason.
     not_offered: tuple[tuple[TestName, NotTestedReason], ...]
-    noise: estimates.NoiseEstimate  # amount of noise over the claim
+    noise: estimates.NoiseEstimate  # ratios of the measured to the claimed noise
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
     # A lower bound at the guarantee's delta that holds with 1 - `level` under `assumption`.
     epsilon_lower_bound_at_level: float
-    confidence: float  # the configured one
+    confidence: float  # confidence of the intervals and of `epsilon_lower_bound`, as configured
     method: str  # method of the lower bound, in plain English
     assumption: str  # assumption of the lower bound, in plain English
     # Smallest true epsilon, at the guarantee's delta, at which a test fails with probability 0.9. The test is the one
@@ -91,9 +94,9 @@ class Judgement:
     # Number of trials that would find a breach of 1.5 times the guarantee. None where no number would, because D and D'
     # never differed, and where the number is unknown, because only scores are judged.
     trials_needed: int | None = None
-    conclusive: bool = False  # whether these trials are enough for that
+    conclusive: bool = False  # whether a breach of 1.5 times the guarantee would have been found in this run
     # Limit of detection for a target that counts more than once in the sum, and the estimate of how often it counts;
-    # None where no test asks about it.
+    # None where no test was made of it.
     signal: SignalDetectionLimit | None = None
     words: JudgementWords = JudgementWords()
 
@@ -104,24 +107,27 @@ class Judgement:
 
     @property
     def broken(self) -> tuple[TestResult, ...]:
-        """The tests that refute the guarantee."""
+        """Results of the tests that refute the guarantee."""
         return tuple(test for test in self.tests if test.violated)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the guarantee: violated, consistent or inconclusive."""
+        """Verdict that follows from the tests: violated, consistent or inconclusive."""
         return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials needed to be conclusive on both the noise and the signal; None if no number is enough."""
+        """Number of trials with which a run would be conclusive; None if no number is enough.
+
+        Conclusive means that it would find 1.5 times the claimed epsilon, and a target that counts 1.5 times.
+        """
         needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
         known = [number for number in needed if number is not None]
         return max(known) if len(known) == len(needed) else None
 
     @property
     def level_of_limit(self) -> float:
-        """Significance level of the test that `limit_of_detection` is about; the family's if that test was not made."""
+        """Significance level of the test to which `limit_of_detection` refers; the family's if it was not made."""
         return next((test.level for test in self.tests if test.name == self.method), self.level)
 
 
@@ -134,15 +140,16 @@ FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name i
 
 
 def depends_on_secret(found: Judgement) -> bool:
-    """Return whether a test found that the noise depends on the secret; then even surplus noise is not harmless."""
+    """Return True if a test found that the noise depends on the secret; then more noise than claimed may do harm."""
     return any(test.name.is_about_secret for test in found.broken)
 
 
 def has_open_shares(found: Judgement) -> bool:
-    """Return whether clients add no shares of the noise, or their shares were opened and not found to be dependent.
+    """Return True if the clients' shares of the noise are known to be independent, or if clients add no shares.
 
-    Shares that are copies of each other add up to more noise than claimed, and yet the sum hides less. So noise above
-    the guarantee is a harmless surplus only if this function returns True.
+    They count as independent if they were opened and no test found otherwise. Shares that are copies of each other add
+    up to more noise than claimed, but hide less. So more noise than claimed is harmless only if this function returns
+    True.
     """
     name = TestName.SHARE_PAIRS
     is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered
@@ -153,14 +160,16 @@ _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, NotTestedReason], 
 
 
 def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
-    """Return the results of the tests that can be made on this run, and the reason why each other test cannot.
+    """Make the named tests on a run and return their results, and the reasons why some could not be made.
+
+    The first element holds the results, the second one pairs (name of the test, reason).
 
     Parameters
     ----------
     measured
-        The measurements of the run.
+        Noise measurements of the run.
     names
-        Names of the tests to make; by default the whole family.
+        Names of the tests to make. By default all of `FAMILY` are made.
     """
     return _offered({name: partial(FAMILY[name], measured) for name in names})
 
@@ -176,18 +185,18 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
 
 
 def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> Judgement:
-    """Return the judgement of the guarantee by the insider's measurements.
+    """Test a guarantee of Gaussian noise by the noise measurements of a run, and return the results with the verdict.
 
     Parameters
     ----------
     measured
-        The measurements of the run, with the claimed noise.
+        Noise measurements of the run, with the claimed noise.
     guarantee
-        The guarantee, with Gaussian noise. Epsilon is computed from the measured noise by the accounting of its claim,
-        with subsampling.
+        Guarantee with Gaussian noise. The epsilon of the measured noise is computed by its accountant, with
+        subsampling.
     confidence
-        Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. The
-        verdict itself is always at `FAMILY_LEVEL`.
+        Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. All tests
+        together have the level `FAMILY_LEVEL` whatever the confidence.
 
     Raises
     ------
@@ -216,24 +225,26 @@ def judge_scores(
     confidence: float,
     noise: NoiseAlongTarget | None = None,
 ) -> Judgement:
-    """Return the judgement by a lower bound on epsilon from scores of unknown distribution, and by the noise if known.
+    """Test a guarantee by attack scores of unknown distribution, and by the noise along the target unit if known.
 
-    The guarantee is violated if the lower bound, at the significance level of the test, exceeds its epsilon; otherwise
-    the verdict is as in `judged_with_noise`. How far scores separate under less noise than claimed is not known, so the
-    limit of detection of the bound is unknown too. The verdict on scores alone is therefore never consistent.
+    The guarantee is violated if the lower bound on epsilon from the scores, at the test's significance level, exceeds
+    its epsilon. Otherwise the verdict is that of `judged_with_noise`. It is unknown how well the scores separate under
+    less noise than claimed, so the limit of detection of the scores is unknown too. So scores alone never give a
+    consistent verdict.
 
     Parameters
     ----------
     member_scores
-        Final scores of the trials with D, higher where the insider considers D more likely.
+        Final scores of the trials with D, shape (trials with D,). A higher score means that D is more likely.
     nonmember_scores
-        Final scores of the trials with D'.
+        Final scores of the trials with D', shape (trials with D',).
     guarantee
-        The guarantee, of any kind of noise.
+        Guarantee with noise of any distribution.
     confidence
-        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+        Confidence of the reported lower bound on epsilon, above 0.5 and below 1. All tests together have the level
+        `FAMILY_LEVEL` whatever the confidence.
     noise
-        The noise along the target's contribution in every trial; None where it cannot be computed.
+        Noise along the target's contribution in every trial; None if it cannot be computed.
 
     Raises
     ------
@@ -262,20 +273,20 @@ def judge_scores(
 
 
 def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> Judgement:
-    """Return the joint judgement by one test and by the tests of the noise along the target.
+    """Add the tests of the noise along the target unit to the result of another test, and return all with the verdict.
 
-    The guarantee is violated if any of them fails; one of them asks whether the size of the noise depends on the
-    membership. Otherwise the verdict is consistent if the run would have found both noise so small that epsilon is 1.5
-    times the claimed one, and a target that counts 1.5 times; if not, it is inconclusive.
+    The guarantee is violated if any test fails. One of them asks whether the amount of noise depends on the membership.
+    Otherwise the verdict is consistent if the run would have found two breaches: noise so small that epsilon is 1.5
+    times the claimed one, and a target that counts 1.5 times. If not, it is inconclusive.
 
     Parameters
     ----------
     alone
-        The judgement by the one test, at its share of the significance level.
+        Result of the other test, at its share of the significance level.
     noise
-        Noise along the target in every trial, or None where it cannot be computed.
+        Noise along the target in every trial. If it is None, because it cannot be computed, `alone` is returned.
     guarantee
-        The guarantee.
+        Guarantee that is tested.
     """
     if noise is None:
         return alone
@@ -314,14 +325,16 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarante
 
 
 def judged_with_opened(found: Judgement, opened: RevealedValues | None) -> Judgement:
-    """Return a judgement extended by the tests of opened values, which need no likelihood ratio.
+    """Add the tests of values revealed after the run, such as who took part, to the results of other tests.
+
+    All results are returned together.
 
     Parameters
     ----------
     found
-        The judgement by scores or guesses, which leaves these tests their share of the significance level.
+        Results of tests by scores or guesses, which leave the added tests their share of the significance level.
     opened
-        The opened values; None where there are none.
+        Secret values that the challenger revealed after the run. If there are none, `found` is returned.
     """
     if opened is None or not opened.is_kept:
         return found
@@ -339,22 +352,24 @@ def judged_by_one(
     method: str,
     assumption: str,
 ) -> Judgement:
-    """Return the judgement by a single test without a limit of detection, where no test of the family was made.
+    """Return the result of a single test as a judgement without a limit of detection.
+
+    It is used if no test of `FAMILY` was made.
 
     Parameters
     ----------
     test
-        The test that was made.
+        Result of the single test.
     lower_bounds
-        Lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
+        Lower bounds on epsilon that hold with probability `confidence` and with probability 1 - `FAMILY_LEVEL`.
     missing
-        The reason why no test of the family was made, listed for each of them; None lists none.
+        Reason why the tests of `FAMILY` were not made, stored for each of them; None stores nothing.
     confidence
-        Confidence of the judgement, see `Judgement`.
+        Confidence of the first lower bound, above 0 and below 1.
     method
-        Method of the lower bound, see `Judgement`.
+        Method of the lower bounds, in plain English.
     assumption
-        Assumption behind the lower bound, see `Judgement`.
+        Assumption of the lower bounds, in plain English.
     """
     not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
     nothing = estimates.estimate_noise(confidence)
@@ -362,14 +377,14 @@ def judged_by_one(
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
-    """Return the verdict that follows from the tests.
+    """Return the verdict: violated if a test refuted the guarantee, otherwise consistent or inconclusive.
 
     Parameters
     ----------
     is_broken
-        Whether at least one test refuted the guarantee.
+        True if at least one test refuted the guarantee.
     is_conclusive
-        Whether the tests could have found a breach of 1.5 times the guarantee.
+        True if the tests would have found a breach of 1.5 times the guarantee; otherwise the verdict is inconclusive.
     """
     if is_broken:
         return Verdict.VIOLATED

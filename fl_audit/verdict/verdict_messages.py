@@ -1,4 +1,4 @@
-"""Message templates of the tests of a guarantee, and the texts about test results that a report shows."""
+"""Define the message templates of all tests of a guarantee, and put test results into words for a report."""
 
 import math
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from fl_audit.verdict.verdict import Judgement
 
 @dataclass(frozen=True)
 class TestMessages:
-    """Message templates of one test, to be filled with the numbers of a `TestResult` and the words for the unit."""
+    """Message templates of one test, with fields such as "{measured:percent}" and "{one}", the word for the unit."""
 
     __test__ = False  # it is no test of pytest's
 
-    title: str  # its title
-    breach: str  # the breach that it has found, for a reader who does not know the test
+    title: str  # title of the test
+    breach: str  # the breach that a failed test has found, for a reader who does not know the test
     measured: str  # the measured value
     claimed: str  # the claimed value
-    limit: str  # the breach that would have been found in 9 of 10 runs
-    remedy: str  # the place to look for the cause
+    limit: str  # the smallest breach that is found in 9 of 10 runs
+    remedy: str  # where to look for the cause of a breach
 
 
 TEST_WORDS: dict[TestName, TestMessages] = {
@@ -298,16 +298,16 @@ class _Number(float):
 
 @dataclass(frozen=True)
 class TestMessage:
-    """The result of one test in words."""
+    """Put the result of one test into words."""
 
-    test: TestResult  # its result
+    test: TestResult  # the result of the test in numbers
     unit: UnitWords  # the report's words for the protected unit
 
     @cached_property
     def words(self) -> TestMessages:
-        """The messages of the test with its numbers filled in.
+        """Messages of the test with its numbers filled in.
 
-        The text of the limit is empty if the limit is NaN (not known), and "nothing" if it is infinite.
+        The text of the limit is empty if the limit is unknown (NaN), and "nothing" if it is infinite.
         """
         test = self.test
         numbers = {"measured": test.measured, "claimed": test.claimed, "limit": test.limit, **test.more}
@@ -324,12 +324,12 @@ class TestMessage:
 
     @property
     def title(self) -> str:
-        """The title of the test."""
+        """Title of the test, beginning with a capital letter."""
         return title_of(self.test.name, self.unit)
 
     @property
     def sentence(self) -> str:
-        """One short sentence on the breach that a failed test found, with the measured value and the claim."""
+        """A sentence on the breach that a failed test found, with the measured and the claimed value."""
         if self.test.name not in OF_NOISE:
             words = self.words
             return f"{words.breach}: we measured {words.measured}; the guarantee was {words.claimed}."
@@ -343,13 +343,13 @@ class TestMessage:
 
     @property
     def kind(self) -> str:
-        """The kind of breach; several tests may find the same kind, which is then reported once."""
+        """A string that is equal for tests that find the same kind of breach; a report names each kind once."""
         if self.test.name.is_about_secret:
             return "secret"
         return "noise" if self.test.name.startswith("noise") else self.words.remedy
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of the test in `summary.json`."""
+        """Return the entry of this test in `summary.json` as a dictionary."""
         test, words = self.test, self.words
         found = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
         said = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
@@ -357,7 +357,7 @@ class TestMessage:
 
 
 def _consequence(test: TestResult) -> str:
-    """Return a clause on the epsilon under the actual sampling; empty if the result does not hold this epsilon."""
+    """Return a clause on the epsilon that follows from the real sampling; empty if the result has no such epsilon."""
     if "epsilon" not in test.more:
         return ""
     real, claimed = (number_text(test.more[name], 3) for name in ("epsilon", "claimed"))
@@ -365,36 +365,36 @@ def _consequence(test: TestResult) -> str:
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
-    """Return the title of a test.
+    """Return the title of a test, beginning with a capital letter.
 
     Parameters
     ----------
     name
         Name of the test.
     unit
-        Words of the report for the protected unit.
+        Words with which the report names the protected unit, such as a record.
     """
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
 def broken_tests(found: Judgement | None, unit: UnitWords) -> list[TestMessage]:
-    """Return the tests that refute the guarantee, in the order of the report; empty where nothing was judged.
+    """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested.
 
     Parameters
     ----------
     found
-        Joint result of the tests; None where there was nothing to test.
+        Results of all tests of the run; None if nothing was tested.
     unit
-        Words of the report for the protected unit.
+        Words with which the report names the protected unit, such as a record.
     """
     return [] if found is None else [TestMessage(test, unit) for test in leading_first(found.broken)]
 
 
 def p_text(p_value: float) -> str:
-    """Return a p-value as text; a value below 1e-300 is given as an upper bound, never as 0."""
+    """Return a p-value as text with two significant digits, or "under 1e-300" if it is smaller than that."""
     return f"{p_value:.2g}" if p_value >= 1e-300 else "under 1e-300"
 
 
 def p_as_chance(p_value: float) -> str:
-    """Return a p-value in everyday words: how rarely a kept guarantee shows a deviation as large as this one."""
+    """Return a p-value in words such as "1 in 2,000"; values under 1e-9 give an upper bound."""
     return f"< {one_in(1e-9)}" if p_value < 1e-9 else one_in(float(f"{p_value:.1g}"))

@@ -1,17 +1,16 @@
 """Local differential privacy: data owners randomise their records before any other party sees them.
 
 A randomizer changes every record on its own, once, before training (Bernau et al. 2019, section 2.2, Definitions 4 and
-5). An adversary that sees a randomised record compares the two records from which it can come by `log_odds`. The claim
-is stated as releases, which `PrivacyProfile` composes, in three ways:
+5). An adversary who sees a randomised record uses `log_odds` to compare the two records from which it may come. The
+claim is stated as releases, which `PrivacyProfile` composes. Three methods return releases:
 
-* `counted_events`: the releases of the paper's guarantee for any two records, such as one of epsilon_i per feature.
-* `whole_events`: the releases that distinguish the two most different records of a shape.
-* `pair_events`: the releases that distinguish two given records. For randomised bits and pixelation this is the exact
-  distribution of `log_odds`; for graphs whose nodes without an edge were joined to others it is an upper bound.
+* `counted_events`: those of the paper's guarantee for any two records, such as one of epsilon_i for each feature.
+* `whole_events`: those that distinguish the two most different records of a given shape.
+* `pair_events`: those that distinguish two given records. For randomised bits and pixelation this is the exact
+  distribution of `log_odds`. For graphs it is an upper bound, because nodes without an edge are joined to others.
 
-Labels are not randomised, as in the paper. The draws come from a generator that the caller keys by
-`Purpose.LOCAL_RANDOMIZER`, trial and client, so that every trial has separate draws; later records never change the
-draws of earlier ones.
+Labels are not randomised, as in the paper. The caller provides a generator for each trial and client, so every trial
+has draws of its own. Later records never change the draws of earlier ones.
 """
 
 import numpy as np

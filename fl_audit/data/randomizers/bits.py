@@ -1,4 +1,4 @@
-"""Randomised response on records of bits."""
+"""Randomise records of bits by randomised response."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,11 +17,11 @@ from fl_audit.privacy.identifiability_bounds import truth_probability
 
 @dataclass(frozen=True)
 class RandomisedBits:
-    """Randomised response on every feature of records of 0 and 1.
+    """Randomised response on every feature of records whose features are 0 or 1.
 
-    Each bit is reported truthfully with probability e^epsilon / (1 + e^epsilon), independently of others (Bernau et al.
-    2019, Eq. (1); module `fl_audit.privacy.identifiability_bounds`). Raises `InputError` if epsilon is negative or not
-    finite.
+    Each bit is reported truthfully with probability e^epsilon / (1 + e^epsilon), independently of the others (Bernau et
+    al. 2019, Eq. (1); module `fl_audit.privacy.identifiability_bounds`). Raises `InputError` if epsilon is negative or
+    not finite.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class RandomisedBits:
         require_epsilon(self.epsilon)
 
     def require_records(self, records: Records) -> None:
-        """Raise `InputError` if records are graphs or named arrays, or a feature is neither 0 nor 1."""
+        """Raise `InputError` if records are graphs or named arrays, or if a feature is neither 0 nor 1."""
         name = f"local-randomizer is '{self.kind}'"
         require(not records.graphs, f"{name} and the records are graphs: use 'randomised-edges'")
         refused = f"{name} and records are {records.kind_of_arrays}, whose bits are no answers of their owners"
@@ -51,7 +51,9 @@ class RandomisedBits:
         require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
-        """Return randomised records; `InputError` if a feature is neither 0 nor 1.
+        """Return records whose bits are reported truthfully with probability e^epsilon / (1 + e^epsilon).
+
+        Other bits are flipped. The shape is that of `features`. Raises `InputError` if a feature is neither 0 nor 1.
 
         Parameters
         ----------
@@ -69,17 +71,17 @@ class RandomisedBits:
     ) -> Floats:
         """Return log P(observed | first) / P(observed | second) of each observed record, in nats, shape (...).
 
-        Each bit in which the two records differ adds epsilon if the observed bit is that of the first record, and
-        subtracts epsilon otherwise. Raises `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
+        Each bit in which `first` and `second` differ adds epsilon if the observed bit is that of `first`, and subtracts
+        epsilon otherwise. Raises `InputError` if the shapes do not fit, or if a feature is neither 0 nor 1.
 
         Parameters
         ----------
         observed
             Randomised records, shape (..., features...).
         first
-            First of the two records from which `observed` can come, shape (features...).
+            First record from which `observed` may come, shape (features...).
         second
-            Second of the two records from which `observed` can come, shape (features...).
+            Second record from which `observed` may come, shape (features...).
         """
         require_pair(observed, first, second)
         for bits in (observed, first, second):
@@ -88,25 +90,27 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the guarantee in Bernau et al. 2019 for records of a shape, one for each feature.
+        """Return one randomised response for each feature of a record of the given shape, as in Bernau et al. 2019.
 
-        They are also the exact releases in the worst case, where two records differ in every feature.
+        This is also the exact worst case, in which two records differ in every feature.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases in the worst case, where two records of a shape differ in every feature."""
+        """Return the responses that distinguish two records of the given shape that differ in every feature."""
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish two records: one for each feature in which they differ.
+        """Return the responses that distinguish two given records: one for each feature in which they differ.
+
+        Raises `InputError` if the shapes differ, or if a feature is neither 0 nor 1.
 
         Parameters
         ----------
         first
-            First record, as for `log_odds`.
+            First record, features 0 or 1, shape (features...).
         second
-            Second record, as for `log_odds`.
+            Second record, features 0 or 1, of the same shape.
         """
         require_pair(first, first, second)
         for bits in (first, second):

@@ -1,4 +1,4 @@
-"""Common parts of all randomizers: draws, checks of shapes, and the total epsilon as in Bernau et al. 2019."""
+"""Provide what all randomizers of records share: uniform draws, checks of shapes, and the sum of epsilons."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,13 @@ _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
-    """Return the sum of the releases' epsilons (Bernau et al. 2019, Definition 5); `InputError` for Gaussian noise."""
+    """Return the sum of the epsilons of Laplace releases and randomised responses (Bernau et al. 2019, Definition 5).
+
+    Raises
+    ------
+    InputError
+        If a release is of another kind.
+    """
     total = 0.0
     for event in events:
         if not isinstance(event, LaplaceRelease | RandomizedResponse):
@@ -23,7 +29,9 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return the release of `count` randomised responses on bits as a tuple; empty if `count` or `epsilon` is 0.
+    """Return `count` randomised responses of one bit each as a tuple with one event.
+
+    The tuple is empty if `count` or `epsilon` is 0.
 
     Parameters
     ----------
@@ -36,16 +44,16 @@ def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
 
 
 def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
-    """Return whether each of several uniform draws is at least `limit`, shape (count,).
+    """Draw uniform numbers from [0, 1) and return True for each that is at least `limit`, shape (count,).
 
     Parameters
     ----------
     limit
-        Limit with which the draws are compared, from 0 to 1.
+        Number with which the draws are compared, from 0 to 1.
     count
-        Number of draws.
+        Number of draws, from 0.
     generator
-        Generator of the draws.
+        Generator that makes the draws.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
@@ -55,21 +63,21 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
 
 
 def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
-    """Return the axes of one record in an array of records, counted from the last one: -ndim to -1."""
+    """Return the axes of a single record in an array of such records: -record.ndim to -1."""
     return tuple(range(-record.ndim, 0))
 
 
 def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    """Raise `InputError` unless observed records and the two records from which they can come have fitting shapes.
+    """Raise `InputError` unless two records have one shape, and observed records have this shape behind further axes.
 
     Parameters
     ----------
     observed
-        Randomised records, shape (n, *shape).
+        Randomised records, shape (..., *shape).
     first
-        First of the two records from which `observed` can come, shape (*shape).
+        First record from which `observed` may come, shape (*shape).
     second
-        Second of the two records from which `observed` can come, shape (*shape).
+        Second record from which `observed` may come, shape (*shape).
     """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
     found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"

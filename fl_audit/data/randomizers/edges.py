@@ -1,4 +1,4 @@
-"""Randomised response on the edges of graphs."""
+"""Randomise graphs by randomised response on their edges."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,15 +22,15 @@ _FEWEST_NODES = 2
 class RandomisedEdges:
     """Randomised response on every pair of nodes of an undirected graph: edge-local differential privacy.
 
-    For each pair of different nodes, whether they are joined is reported truthfully with probability e^epsilon /
-    (1 + e^epsilon); the matrix stays symmetric, and self-loops are left out. Then every node gets "at least one
-    symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how): in the order of the nodes, each node
+    For each pair of different nodes, the randomizer reports whether they are joined, truthfully with probability
+    e^epsilon / (1 + e^epsilon). The matrix stays symmetric, and self-loops are left out. Then every node gets "at least
+    one symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how). In the order of the nodes, each node
     without an edge is joined to the next node, and the last node to the one before it. This is post-processing of the
-    randomised matrix, so it costs no privacy. The exact log-odds stay simple too: an edge that this rule may have added
-    exists whether or not the randomised matrix had it, so that it carries no information.
+    randomised matrix, so it costs no privacy. An edge that this rule may have added exists whatever the randomised
+    matrix had, so it carries no information, and the log-odds stay simple.
 
-    Graphs are packed rows (`fl_audit.data.graph_records`). The number of nodes is not randomised, so graphs of
-    different sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.
+    Graphs are packed as in `fl_audit.data.graph_records`. The number of nodes is not randomised, so graphs of different
+    sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.
     """
 
     epsilon: float  # epsilon_i of one pair of nodes, from 0 (a random graph that tells nothing)
@@ -50,12 +50,13 @@ class RandomisedEdges:
         require(fewest >= _FEWEST_NODES, f"local-randomizer is '{name}' and a graph has {fewest} nodes: {accepted}")
 
     def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
-        """Return randomised graphs, packed like `features` and in the same shape.
+        """Return graphs with randomised edges, packed like `features` and in the same shape.
 
         Parameters
         ----------
         features
-            Packed graphs, shape (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`.
+            Packed graphs, shape (graphs, nodes, width). Raises `InputError` unless each is symmetric and has at least
+            two nodes.
         generator
             Generator that draws one number for each pair of nodes: (0, 1), (0, 2), ..., (1, 2), ...
         """
@@ -72,19 +73,19 @@ class RandomisedEdges:
     def log_odds(self, observed: NDArray[Any], first: Floats32, second: Floats32) -> Floats:
         """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
 
-        Each pair of nodes in which the graphs differ counts like a bit in `RandomisedBits.log_odds`. The only exception
-        is the single edge of a node if it leads to the next node (for the last node, to the one before it): `perturb`
-        would have added it anyway. Raises `InputError` if a graph is not symmetric, the graphs have different numbers
-        of nodes, or an observed node has no edge.
+        Each pair of nodes in which `first` and `second` differ adds epsilon if the observed graph agrees with `first`,
+        and subtracts epsilon otherwise. The only edge of a node counts 0 if it leads to the next node (for the last
+        node, to the one before it), because `perturb` would have added it anyway. Raises `InputError` if a graph is not
+        symmetric, if the graphs have different numbers of nodes, or if an observed node has no edge.
 
         Parameters
         ----------
         observed
-            Randomised graphs, shape (graphs, nodes, width).
+            Packed randomised graphs, shape (graphs, nodes, width).
         first
-            First of the two graphs from which they can come, shape (nodes, width).
+            First packed graph from which they may come, shape (nodes, width).
         second
-            Second of the two graphs, with as many nodes.
+            Second packed graph from which they may come, of the same shape and with as many nodes.
         """
         seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
         require_pair(seen, one, other)
@@ -94,39 +95,43 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
-        """Return the number of pairs of nodes in which two graphs differ; None if they have different numbers of nodes.
+        """Return the number of pairs of nodes that are joined in only one of two graphs.
+
+        None is returned if the graphs have different numbers of nodes.
 
         Parameters
         ----------
         first
-            First graph, shape (nodes, width).
+            First packed graph, shape (nodes, width).
         second
-            Second graph, shape (nodes, width).
+            Second packed graph, shape (nodes, width).
         """
         one, other = _graph(first), _graph(second)
         return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the guarantee in Bernau et al. 2019 for graphs of up to `shape` = (nodes, nodes).
+        """Return one randomised response for each edge that a node of a graph of shape (nodes, nodes) can have.
 
-        There is one release for each edge that a node can have. The paper multiplies epsilon_i by a largest degree of
-        2,000. COLLAB's largest graph has 492 nodes, and its largest degree is 491.
+        These are the releases of the guarantee in Bernau et al. 2019. The paper multiplies epsilon by a largest degree
+        of 2,000. COLLAB's largest graph has 492 nodes, and its largest degree is 491.
         """
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases in the worst case, where two graphs of `shape` = (nodes, nodes) differ in all pairs."""
+        """Return the responses that distinguish two graphs, of shape (nodes, nodes), that differ in every node pair."""
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return an upper bound on the releases that distinguish two graphs: one for each pair of nodes that differs.
+        """Return an upper bound on the releases that distinguish two graphs: a response per pair of nodes that differs.
+
+        Raises `InputError` if the graphs have different numbers of nodes.
 
         Parameters
         ----------
         first
-            First graph, shape (nodes, width).
+            First packed graph, shape (nodes, width).
         second
-            Second graph, shape (nodes, width).
+            Second packed graph, shape (nodes, width).
         """
         differing = self.differing(first, second)
         require(differing is not None, "graphs have different numbers of nodes: accepted are two of equally many")
@@ -134,7 +139,7 @@ class RandomisedEdges:
 
 
 def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
-    """Return the adjacency matrix of a packed graph; `InputError` unless it is symmetric and has at least two nodes."""
+    """Return the adjacency matrix of a packed graph; raise `InputError` unless it is symmetric with 2 or more nodes."""
     matrix = unpack_graph(packed.astype(np.float32, copy=False))
     require(len(matrix) >= _FEWEST_NODES, f"a graph has {len(matrix)} nodes: accepted are {_FEWEST_NODES} and more")
     require(np.array_equal(matrix, matrix.T), "a graph is not symmetric: accepted are undirected graphs")
@@ -142,7 +147,7 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 
 def _partners(nodes: int) -> Integers:
-    """Return the node that each node is joined to if it has no edge: the next one, for the last node the one before."""
+    """Return the node to which each node is joined if it has no edge: the next one; for the last one the previous."""
     return np.append(np.arange(1, nodes), nodes - 2)
 
 
@@ -156,7 +161,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return a mask of the edges that would exist even if the randomised matrix lacked them, shaped like `observed`."""
+    """Return True for every edge that would exist even if the randomised matrix lacked it, shaped like `observed`."""
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)

@@ -1,4 +1,4 @@
-"""Pixelation of grey images with Laplace noise."""
+"""Randomise grey images by pixelation with Laplace noise."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,14 +20,13 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class LaplacePixelation:
-    """Coarse grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
+    """Pixelation of grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
 
-    An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
-    255 m / (b^2 epsilon) in grey levels or m / (b^2 epsilon) for pixels in [0, 1] as here, is clipped to [0, 1], and
-    replaces all pixels of its block. For images that differ in at most m pixels this is epsilon-differentially private.
-
-    Clipping loses no evidence, because all values beyond one end of [0, 1] have the same log-odds. Raises `InputError`
-    if a number is out of its range.
+    An image is cut into blocks of b x b pixels, with b = `block`. The mean of each block gets Laplace noise, is clipped
+    to [0, 1], and replaces all pixels of the block. With m = `neighbourhood`, the noise has the scale m / (b^2 epsilon)
+    for pixels in [0, 1], which is 255 m / (b^2 epsilon) in grey levels. For images that differ in at most m pixels this
+    is epsilon-differentially private. Clipping loses no evidence, because all values beyond one end of [0, 1] have the
+    same log-odds. Raises `InputError` if a number is out of its range.
 
     Examples
     --------
@@ -48,11 +47,14 @@ class LaplacePixelation:
 
     @property
     def scale(self) -> float:
-        """Scale of the noise, m / (b^2 epsilon), in units of the range of a pixel (255 grey levels)."""
+        """Scale of the Laplace noise for pixels in [0, 1]: `neighbourhood` / (`block`^2 `epsilon`)."""
         return self.neighbourhood / (self.block**2 * self.epsilon)
 
     def require_records(self, records: Records) -> None:
-        """Raise `InputError` if records are no grey images in [0, 1], have fewer than m pixels, or no whole blocks."""
+        """Raise `InputError` unless records are grey images in [0, 1] of whole blocks and enough pixels.
+
+        An image must have at least `neighbourhood` pixels.
+        """
         shape, pixels = records.shape, int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
         named = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
@@ -64,7 +66,9 @@ class LaplacePixelation:
         self.require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
-        """Return pixelated images of the same shape; raises `InputError` if `require_images` does so.
+        """Return pixelated images with Laplace noise, of the same shape.
+
+        Raises `InputError` if `require_images` refuses the images.
 
         Parameters
         ----------
@@ -81,18 +85,19 @@ class LaplacePixelation:
     def log_odds(self, observed: NDArray[Any], first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
-        It is the sum over blocks of (|o - mean'| - |o - mean|) / scale with the observed value o. The formula also
-        holds if o was clipped to 0 or 1, where both probabilities are tails of Laplace distributions. Raises
-        `InputError` if a pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's side.
+        It is the sum of (|o - m2| - |o - m1|) / scale over the blocks. Here o is the observed value of the block, and
+        m1 and m2 are the means of the block in `first` and `second`. The formula also holds if o was clipped to 0 or 1,
+        where both probabilities are tails of Laplace distributions. Raises `InputError` if a pixel is outside [0, 1],
+        if shapes do not fit, or if a side is no multiple of the block's side.
 
         Parameters
         ----------
         observed
             Pixelated images, shape (..., height, width).
         first
-            First of the two images from which they can come, shape (1, height, width) or (height, width).
+            First image from which they may come, shape (1, height, width) or (height, width).
         second
-            Second of the two images, of the shape of `first`.
+            Second image from which they may come, of the shape of `first`.
         """
         require_pair(observed, first, second)
         for images in (observed, first, second):
@@ -102,32 +107,36 @@ class LaplacePixelation:
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the guarantee in Bernau et al. 2019, epsilon_i for each released value of an image.
+        """Return the releases of the guarantee in Bernau et al. 2019: one of `epsilon` for each block of an image.
 
-        For 250 x 250 pixels the total is 62,500 epsilon_i. That is far too much, because the noise of one value covers
-        m changed pixels, and its block has only b^2. `whole_events` returns the worst case of any two images.
+        `shape` is that of the image. For 250 x 250 pixels and blocks of one pixel, the total is 62,500 `epsilon`. That
+        is far too much, because the noise of one value covers `neighbourhood` changed pixels, and its block has only
+        `block`^2. `whole_events` returns the worst case of any two images.
         """
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases in the worst case, a black against a white image; epsilon is epsilon_i * pixels / m."""
+        """Return the releases that distinguish a black from a white image of the given shape, the worst case.
+
+        Their epsilons sum to `epsilon` times the number of pixels over `neighbourhood`.
+        """
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
     def pair_events(
         self, first: NDArray[np.floating], second: NDArray[np.floating], most: int | None = None
     ) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish two images: one for each block whose means differ.
+        """Return the releases that distinguish two given images: one for each block whose means differ.
 
         Parameters
         ----------
         first
-            First image, as for `log_odds`.
+            First image, pixels in [0, 1], shape (1, height, width) or (height, width).
         second
-            Second image, as for `log_odds`.
+            Second image, of the same shape.
         most
-            Largest number of different releases, at least 1. Differences are rounded up to that many steps of equal
-            width, so that the releases reveal a little more than the images do. None rounds up to millionths of the
-            range of a pixel. Equal differences are counted together in either case.
+            Largest number of different releases, at least 1. Differences are rounded up to this number of equal steps,
+            so the releases reveal a little more than the images do. None rounds up to millionths of the range of a
+            pixel.
         """
         require_pair(first, first, second)
         for images in (first, second):
